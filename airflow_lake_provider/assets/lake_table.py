@@ -108,10 +108,7 @@ _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def checked_authority(authority: str) -> str:
-    """Return ``authority``.
-
-    :raises InvalidConnectionError: unless it has only letters, digits, ``.``, ``_`` and ``-``.
-    """
+    """Return ``authority``; InvalidConnectionError unless it has only letters, digits, ``.``, ``_`` and ``-``."""
     if not _AUTHORITY.fullmatch(authority):
         raise InvalidConnectionError(
             f"asset authority {authority!r} does not fit into an asset URI; use letters, digits, '.', '_' and '-'"

@@ -28,10 +28,7 @@ _POSTGRESQL_OPTIONS = {
 
 
 def is_sqlite(uri: str) -> bool:
-    """Tell SQLite from PostgreSQL.
-
-    :param uri: a SQLAlchemy URI of one of :data:`SQL_SCHEMES`.
-    """
+    """Tell SQLite from PostgreSQL in a SQLAlchemy URI of one of :data:`SQL_SCHEMES`."""
     return uri.startswith("sqlite:")
 
 
@@ -73,8 +70,6 @@ def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:
     """Return the URI that PyIceberg's SqlCatalog opens; it holds the password, so it stays in memory.
 
     :param uri: a checked SQLAlchemy URI without user.
-    :param login: database user.
-    :param password: its password.
     """
     if is_sqlite(uri):
         waits = _parsed(uri).query.get("timeout", str(SQLITE_BUSY_SECONDS))

@@ -73,10 +73,7 @@ def secret_values(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def forms(secret: str) -> Iterator[str]:
-    """Yield a secret as logs and errors may show it: as it is, line by line, escaped, and encoded for a URI.
-
-    :param secret: as given.
-    """
+    """Yield a secret as logs and errors may show it: as it is, line by line, escaped, and encoded for a URI."""
     yield secret
     parts = {*secret.splitlines(), repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3]}
     parts |= {encoded(secret) for encoded in (_quoted, quote, quote_plus, unquote)}

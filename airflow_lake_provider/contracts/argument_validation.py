@@ -1,6 +1,7 @@
 """Values as authors, forms and XCom give them, read as specs want them, or refused with a sentence.
 
-Each reader takes a value and the name of its argument, which the sentence begins with.
+Each reader takes a value and the name of its argument, which the sentence begins with. It raises InvalidSpecError for
+whatever it does not take.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ Reader = Callable[[Any, str], Any]
 
 
 def choice(cls: type[E], value: str | E, name: str) -> E:
-    """Return the member of an enumeration.
-
-    :raises InvalidSpecError: naming the known values.
-    """
+    """Return the member of an enumeration."""
     try:
         return cls(value)
     except ValueError:
@@ -36,10 +34,7 @@ def choice_of(cls: type[E]) -> Reader:
 
 
 def text(value: object, name: str) -> str:
-    """Return a text that is not empty.
-
-    :raises InvalidSpecError: for anything else, and an empty text.
-    """
+    """Return a text that is not empty."""
     if not isinstance(value, str):
         raise InvalidSpecError(f"{name} must be a text, got {value!r}")
     if not value.strip():
@@ -53,10 +48,9 @@ def optional(read: Callable[[Any, str], T]) -> Callable[[Any, str], T | None]:
 
 
 def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:
-    """Return column names, or other texts, as a tuple.
+    """Return column names, or other texts, as a tuple. A bare text would be read as one name per letter.
 
     :param what: the texts are, for the message.
-    :raises InvalidSpecError: for a bare text, which would be read as one name per letter, and what is no list of texts.
     """
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     if not is_list or not all(isinstance(item, str) and item.strip() for item in value):  # type: ignore[attr-defined]  # a list here
@@ -68,16 +62,12 @@ def texts(value: object, name: str, what: str = "a name to each text") -> dict[s
     """Return texts by name, such as SQL by column.
 
     :param what: of each entry, for the message: ``"a column to its function"``.
-    :raises InvalidSpecError: for what is no mapping of names to texts.
     """
     return {key: text(entry, f"{name}[{key!r}]") for key, entry in mapping(value, name, what).items()}
 
 
 def options(value: object, name: str) -> dict[str, str]:
-    """Return options as Spark and Iceberg take them: ``{"header": True, "maxColumns": 5}`` as ``"true"`` and ``"5"``.
-
-    :raises InvalidSpecError: for what is no mapping of names to texts, numbers and booleans.
-    """
+    """Return options as Spark takes them: ``{"header": True, "maxColumns": 5}`` as ``"true"`` and ``"5"``."""
     if value is None:
         return {}
     given = mapping(value, name, "the name of an option to its value")
@@ -96,10 +86,7 @@ def _option(value: object, name: str) -> str:
 
 
 def groups(value: object, name: str) -> dict[str, tuple[str, ...]]:
-    """Return lists of columns by column.
-
-    :raises InvalidSpecError: for what is no mapping of column names to lists of them.
-    """
+    """Return lists of columns by column."""
     if value is None:
         return {}
     given = mapping(value, name, "a column to a list of columns")
@@ -110,7 +97,6 @@ def mapping(value: object, name: str, what: str) -> dict[str, object]:
     """Return a mapping whose keys are texts that are not empty.
 
     :param what: it maps to what, for the message.
-    :raises InvalidSpecError: for anything else.
     """
     if not isinstance(value, Mapping):
         raise InvalidSpecError(f"{name} must map {what}, got {value!r}")
@@ -124,10 +110,7 @@ def mapping(value: object, name: str, what: str) -> dict[str, object]:
 
 
 def flag(value: object, name: str) -> bool:
-    """Return a switch; templates render it to text.
-
-    :raises InvalidSpecError: for a text that is neither true nor false.
-    """
+    """Return a switch; templates render it to text."""
     by_text = {"true": True, "false": False}
     if isinstance(value, str) and value.strip().lower() in by_text:
         return by_text[value.strip().lower()]
@@ -137,30 +120,21 @@ def flag(value: object, name: str) -> bool:
 
 
 def sql(value: object, name: str) -> str:
-    """Return a text of SQL, which its spec looks into.
-
-    :raises InvalidSpecError: for anything else.
-    """
+    """Return a text of SQL, which its spec looks into."""
     if not isinstance(value, str):
         raise InvalidSpecError(f"{name} must be a text of SQL, got {value!r}")
     return value
 
 
 def share(value: object, name: str) -> float:
-    """Return a number such as ``0.1``.
-
-    :raises InvalidSpecError: for anything else.
-    """
+    """Return a number such as ``0.1``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidSpecError(f"{name} must be a number such as 0.1, got {value!r}")
     return float(value)
 
 
 def number(value: object, name: str) -> int:
-    """Return a whole number; templates render it to text.
-
-    :raises InvalidSpecError: for anything else.
-    """
+    """Return a whole number; templates render it to text."""
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 4_300:
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -169,11 +143,7 @@ def number(value: object, name: str) -> int:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` or an empty text.
-
-    :param name: what was written.
-    :param known: what could have been meant.
-    """
+    """Return ``; did you mean 'x'?`` with the known name that is nearest to what was written, or an empty text."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -190,7 +160,6 @@ def size(value: object, name: str) -> int:
 
     :param value: whole number of bytes, or a text: a whole number and one of ``B``, ``KB``, ``MB``, ``GB``, ``TB``, in
         any case, as ``128 MiB`` or ``1g`` too. Units are powers of 1,024.
-    :raises InvalidSpecError: for anything else.
     """
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     bytes_ = int(match[1]) * _UNITS[match[2].upper()] if match else value

@@ -49,8 +49,5 @@ def reading_tag_of(consumer: str) -> str:
 
 
 def applied_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with main's applied state; they belong to its head.
-
-    :param properties: of the table.
-    """
+    """Return the properties with main's applied state; they belong to its head."""
     return {name: value for name, value in properties.items() if name.startswith(_APPLIED)}

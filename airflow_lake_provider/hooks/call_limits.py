@@ -25,18 +25,12 @@ _of_thread = threading.local()
 
 
 def call_seconds() -> float:
-    """Return ``[lake] catalog_timeout``: seconds in which a table is loaded, or a catalog opened.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
+    """Return ``[lake] catalog_timeout``: seconds in which a table is loaded, or a catalog opened."""
     return _positive("catalog_timeout", DEFAULT_SECONDS)
 
 
 def most_bytes() -> int:
-    """Return ``[lake] catalog_answer_megabytes`` in bytes.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
+    """Return ``[lake] catalog_answer_megabytes`` in bytes."""
     return int(_positive("catalog_answer_megabytes", DEFAULT_MEGABYTES) * _MEGABYTE)
 
 
@@ -59,10 +53,7 @@ def deadline() -> float:
 
 
 def seconds_left(until: float | None = None) -> float:
-    """Return the seconds until a deadline, this thread's where none is given.
-
-    :raises TimeoutError: it has passed.
-    """
+    """Return the seconds until a deadline, this thread's where none is given; TimeoutError when it has passed."""
     left = (deadline() if until is None else until) - time.monotonic()
     if left <= 0:
         raise TimeoutError("no whole answer in time")
@@ -72,7 +63,6 @@ def seconds_left(until: float | None = None) -> float:
 def refuse_size(size: int, most: int, what: str) -> None:
     """Refuse more bytes than allowed.
 
-    :param what: has that size, for the message.
     :raises BrokenMetadataError: ``size`` is above ``most``.
     """
     if size > most:

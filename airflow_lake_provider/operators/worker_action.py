@@ -16,10 +16,7 @@ SpecT = TypeVar("SpecT", bound=JobSpec)
 
 
 class WorkerAction(Generic[SpecT]):
-    """The worker's part of an action; one object serves one task of a job.
-
-    :param tables: of the catalog.
-    """
+    """The worker's part of an action; one object serves one task of a job, with the tables of its catalog."""
 
     spec_type: ClassVar[type[JobSpec]]
     # Whether each clearing of the Airflow task is another run, so that a cleared one acts again.

@@ -35,10 +35,7 @@ _PROCESS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 @dataclass(frozen=True)
 class JobFiles:
-    """A folder (mode 0700) that belongs to one attempt of one task.
-
-    :param folder: removed by :meth:`close`.
-    """
+    """A folder (mode 0700) that belongs to one attempt of one task, removed by :meth:`close`."""
 
     folder: Path
 

@@ -286,7 +286,6 @@ def subscribed(lake_conn_id: str, table: str, branch: str, interval: float) -> I
 
     The last one to leave closes the catalog. The poller stays: looks that hang go on counting.
 
-    :param table: ``namespace.table``.
     :param interval: seconds between two looks.
     :raises InvalidSpecError: for a malformed name, and for a setting that is not above 0.
     """

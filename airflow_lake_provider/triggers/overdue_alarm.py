@@ -19,7 +19,6 @@ _TABLES_NAMED = 5
 class OverdueAlarm:
     """Raise an alarm for tables whose newest look is too old, whatever the reason.
 
-    :param lake_conn_id: connection of the tables.
     :param intervals: a table is overdue when its newest look is older than this many of its poll intervals.
     """
 

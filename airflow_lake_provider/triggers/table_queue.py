@@ -151,11 +151,7 @@ class TableQueue:
 
 
 class Subscription:
-    """Hold the newest head until the trigger takes it.
-
-    :param branch: whose head.
-    :param interval: seconds between two looks.
-    """
+    """Hold the newest head until the trigger takes it."""
 
     def __init__(self, branch: str, interval: float) -> None:
         self.branch = branch

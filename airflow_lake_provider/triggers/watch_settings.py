@@ -15,26 +15,17 @@ def default_poll_interval() -> float:
 
 
 def look_timeout() -> float:
-    """Return ``[lake] watch_look_timeout``: seconds after which a look fails, and ends.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
+    """Return ``[lake] watch_look_timeout``: seconds after which a look fails, and ends."""
     return _positive("watch_look_timeout", 30.0)
 
 
 def most_looks() -> int:
-    """Return ``[lake] watch_connections``: looks at tables of one catalog that run at once.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
+    """Return ``[lake] watch_connections``: looks at tables of one catalog that run at once."""
     return int(_positive("watch_connections", 4.0, 1.0))
 
 
 def overdue_intervals() -> float:
-    """Return ``[lake] watch_overdue_intervals``: poll intervals without an answer after which a table is overdue.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
+    """Return ``[lake] watch_overdue_intervals``: poll intervals without an answer after which a table is overdue."""
     return _positive("watch_overdue_intervals", 2.0)
 
 

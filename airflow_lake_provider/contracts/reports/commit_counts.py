@@ -49,10 +49,7 @@ def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> di
 
 
 def counts_in_words(counts: Mapping[str, int | None]) -> str:
-    """Return the counts as the end of a sentence; empty without any.
-
-    :param counts: of :func:`counts_in_summary`.
-    """
+    """Return the counts of :func:`counts_in_summary` as the end of a sentence; empty without any."""
     parts = [f"{count:,} {_words(name)}" for name, count in counts.items() if count is not None]
     return f": {', '.join(parts)}" if parts else ""
 

@@ -306,10 +306,7 @@ def reports_to_json(reports: Mapping[str, JobReport | JobFailure]) -> str:
 
 
 def reports_from_plain(plain: dict[str, Any]) -> dict[str, JobReport | JobFailure]:
-    """Read what :func:`reports_to_plain` returned.
-
-    :raises InvalidSpecError: for an action or a field that this version does not know.
-    """
+    """Read what :func:`reports_to_plain` returned."""
     return {key: report_from_plain(report) for key, report in plain["tasks"].items()}
 
 

@@ -106,10 +106,7 @@ class IncrementalSpec(JobSpec):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def replaces_transform(self, properties: Mapping[str, str]) -> bool:
-        """Tell whether another transform filled the target, and ``on_transform_change`` does not go on over it.
-
-        :param properties: of the target.
-        """
+        """Tell whether another transform filled the target, and ``on_transform_change`` does not go on over it."""
         filled_by = properties.get(TRANSFORM_PREFIX + self.consumer)
         return filled_by not in (None, self.transform_digest) and self.on_transform_change != "continue"
 

@@ -50,19 +50,13 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, r
 
 
 def without_new_input(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
-    """Return that the position knows all of the input.
-
-    :raises BadInputError: ``on_repeat`` is ``fail``.
-    """
+    """Return that the position knows all of the input."""
     reason = decision.noted("recognised by position: an earlier run has applied this input")
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 
 def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
-    """Return that all events of new files were applied before.
-
-    :raises BadInputError: ``on_repeat`` is ``fail``.
-    """
+    """Return that all events of new files were applied before."""
     reason = f"all {dropped} events were applied before; they were delivered again"
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
@@ -92,7 +86,6 @@ def recognised_run(
 ) -> Unchanged | None:
     """Return that this run has made its commit; None where it has not.
 
-    :param done: what it has done, for the report.
     :param is_covered_by_position: whether something else than run keys tells what was applied, such as a position.
     :param way_out: what a person does about a refusal.
     :raises ForgottenRunError: nobody can tell.

@@ -15,7 +15,6 @@ def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress)
     """Rewrite small files and files with deletes, and report what was done.
 
     :raises MissingTableError: the table is not in the catalog.
-    :raises UnsupportedError: for a table format this version does not know.
     """
     table = table_of(spark, spec)
     if not table.exists():

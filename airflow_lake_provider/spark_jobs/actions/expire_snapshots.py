@@ -16,7 +16,6 @@ def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Pr
     """Forget old snapshots, delete the files only they reach, and report what was done.
 
     :raises MissingTableError: the table is not in the catalog.
-    :raises UnsupportedError: for a table format this version does not know.
     """
     table = table_of(spark, spec)
     if not table.exists():

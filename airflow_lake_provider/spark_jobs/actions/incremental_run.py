@@ -236,10 +236,7 @@ def read_range(
 
 
 def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedState, source: FormatTable) -> Range:
-    """Decide where to start.
-
-    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
-    """
+    """Decide where to start."""
     if spec.full_refresh:
         return Range(start=None, why="a full refresh was asked for")
     start = spec.from_snapshot or applied_state.position.snapshot

@@ -74,10 +74,7 @@ def _refuse_unknown(rows: DataFrame, merge_engine: MergeEngine, kept: Sequence[s
 
 
 class _Aggregation:
-    """Aggregates over the rows of a key.
-
-    :param given: columns of the rows, in lower case.
-    """
+    """Aggregates over the rows of a key, whose columns are given in lower case."""
 
     def __init__(self, merge_engine: MergeEngine, given: set[str]) -> None:
         self._given = given

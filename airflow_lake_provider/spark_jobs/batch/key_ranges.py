@@ -18,7 +18,6 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 class KeyRange:
     """Least and greatest value of one key column, in the order Spark compares them in.
 
-    :param least: see :func:`as_text`.
     :param is_uneven: whether the keys are not spread evenly over the range, and nobody has looked for gaps yet.
     :param parts: least and greatest value of each part of the range that has keys, ascending; at least one.
     """

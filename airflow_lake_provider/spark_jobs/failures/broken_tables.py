@@ -125,10 +125,7 @@ def is_of_a_broken_file(text: str) -> bool:
 
 
 def settings_at_fault(error: BaseException, properties: Callable[[], Mapping[str, str]]) -> list[str]:
-    """Return what is wrong with the table's settings; nothing for an error that does not come of one.
-
-    :param properties: see :func:`lake_errors`.
-    """
+    """Return what is wrong with the table's settings; nothing for an error that does not come of one."""
     is_of_a_value = any(name in _OF_VALUES for name, _ in java_causes(error))
     # What could not be loaded would only be tried again: for 90 s, where Iceberg's parser refuses the metadata.
     if not is_of_a_value or any(method in _LOADING for _, method in _innermost_frames(error)):
@@ -153,10 +150,7 @@ def unreadable_file(error: BaseException) -> str | None:
 
 
 def _is_of_metadata(error: BaseException, exception: str) -> bool:
-    """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes.
-
-    :param exception: its simple class name.
-    """
+    """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes."""
     names = [name for name, _ in islice(_innermost_frames(error), _FRAMES)]
     thrown_by = next((name for name in names if not name.startswith(_JDK)), "")
     if not thrown_by.startswith(_PARSERS) and exception not in _OF_HALF_A_FILE:

@@ -80,10 +80,7 @@ def is_java(value: object) -> bool:
 
 
 def class_named(spark: SparkSession, name: str) -> Any:
-    """Return a class as py4j has it, to be called for an object or asked for static methods.
-
-    :param name: its full name.
-    """
+    """Return a class by its full name, as py4j has it, to be called for an object or asked for static methods."""
     return attrgetter(name)(jvm_of(spark))
 
 
@@ -96,10 +93,7 @@ def load_class(spark: SparkSession, name: str) -> Any:
 
 @once_a_driver
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Tell whether a class is there, of Spark or of a jar.
-
-    :param name: its full name.
-    """
+    """Tell whether a class is there by its full name, of Spark or of a jar."""
     try:
         load_class(spark, name)
     except JavaError as error:

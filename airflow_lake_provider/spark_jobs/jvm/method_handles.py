@@ -52,10 +52,7 @@ class MethodHandles:
         return java_array(self._spark, _CLASS, [self.class_of(name) for name in names])
 
     def method(self, owner: str, name: str, result: str, *parameters: str) -> Any:
-        """Find a public method.
-
-        :param owner: its class or interface.
-        """
+        """Find a public method of a class or interface."""
         return self._lookup.findVirtual(self.class_of(owner), name, self.type_of(result, *parameters))
 
     def static(self, owner: str, name: str, result: str, *parameters: str) -> Any:

@@ -101,11 +101,7 @@ def _to_uri(spark: SparkSession) -> Any:
 
 
 def describe_first(rows: DataFrame, is_bad: Column, files: tuple[InputFile, ...]) -> str:
-    """Return file and line of the first bad row, for a message. It takes two jobs, so it is asked in failures only.
-
-    :param rows: all rows of the input with their arrival.
-    :param is_bad: condition over ``rows``.
-    """
+    """Return file and line of the first bad row, for a message. It takes two jobs, so it is asked in failures only."""
     counted = rows.groupBy(sf.col(f"{ARRIVAL}.file").alias("file")).agg(
         sf.count_if(is_bad).alias("wrong"), sf.min(sf.when(is_bad, sf.col(ARRIVAL))).alias("first")
     )

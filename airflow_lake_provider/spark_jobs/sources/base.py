@@ -196,9 +196,6 @@ class SourceLocation:
 class Wanted:
     """The part of a listing that a run reads, and what the table has of its source.
 
-    :param listing: the part.
-    :param target: the table that its rows go to.
-    :param applied_state: of the source, at the base of the commit.
     :param repeats: whether what was applied is applied again on purpose.
     :param other_stream: see :meth:`Listing.other_stream`.
     """

@@ -21,7 +21,6 @@ _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
     """Refuse column names of this package, and names that are one to Spark, which compares them without case.
 
-    :param what: whose columns they are, for the message.
     :raises BadInputError: naming them.
     """
     ours = [name for name in columns if name.lower().startswith(_OURS)]
@@ -45,7 +44,6 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
 def refuse_unfit_fields(table: str, columns: StructType) -> None:
     """Refuse columns, and fields inside them, that no table can have: equal names, no name, no fields.
 
-    :param table: that the batch is for.
     :raises BadInputError: naming them.
     """
     twins = [" and ".join(names) for names in field_twins(columns)]

@@ -95,9 +95,6 @@ def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
     """Return SQL of the fault of a line that Spark's parser accepts; NULL for a sound line.
 
     As one text: made of columns, it is two hundred calls to the JVM.
-
-    :param line: SQL of the line.
-    :param options: of the reader of JSON.
     """
     # A search for one byte is quick; the others are for lines that have it.
     is_escaped = f"contains({line}, {text_literal(_ESCAPE)})"
@@ -109,7 +106,6 @@ def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
 def is_parsed(line: str, schema: str, options: Mapping[str, str]) -> str:
     """Return the condition that Spark's parser accepts a line, so that its fault is named nowhere else.
 
-    :param line: SQL of the line.
     :param schema: DDL, with the column of corrupt records.
     """
     # Of a text, not of bytes.

@@ -94,10 +94,7 @@ def _refuse_unreadable(pattern: str, address: str, matches: Any) -> None:
 
 
 def _visible_files(statuses: _FileStatuses, filesystem: Any, matches: Any) -> Iterator[InputFile]:
-    """Yield files, and what is below folders.
-
-    :param matches: array of ``FileStatus``.
-    """
+    """Yield the files of an array of ``FileStatus``, and what is below its folders."""
     listed = statuses.array(matches)
     is_local = filesystem.getUri().getScheme() == "file"
     for place, (match, is_file) in enumerate(zip(statuses.files(listed), statuses.are_files(listed), strict=True)):

@@ -38,10 +38,7 @@ def refuse_long_lines(spark: SparkSession, files: Sequence[InputFile], options: 
 
 
 def blame_long_line(spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str]) -> None:
-    """Look for such a line in the whole of the files, for half a minute, since a reader had no memory left.
-
-    :raises BadInputError: naming the file that has one.
-    """
+    """Look for such a line in the whole of the files, for half a minute, since a reader had no memory left."""
     _refuse(spark, files, options, until=monotonic() + _SECONDS_OF_A_SEARCH)
 
 

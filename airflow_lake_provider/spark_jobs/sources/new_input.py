@@ -73,10 +73,7 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing,
 
 
 def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> None:
-    """Refuse to aggregate input that the rows may already have.
-
-    :raises BadInputError: the table was replaced by one that has rows.
-    """
+    """Refuse to aggregate input that the rows may already have, as the table was replaced by one that has rows."""
     is_asked = spec.on_repeat is OnRepeat.APPLY or not _counts(spec)
     if applied_state.is_replaced and applied_state.base is not None and not is_asked:
         raise BadInputError(

@@ -263,10 +263,7 @@ def _read_text(
 
 
 def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]) -> DataFrame:
-    """Return the columns in their types, and records with a value that does not come through as unparsable.
-
-    :param inferred: columns whose type nobody has said.
-    """
+    """Return the columns in their types, and records with a value that does not come through as unparsable."""
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
     results, lost = {}, {}
@@ -293,10 +290,7 @@ def _only_in_range(field: StructField) -> str:
 
 
 def _unparsable(schema: StructType, lost: Mapping[str, str]) -> str:
-    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds.
-
-    :param lost: condition of each column that its value does not come through.
-    """
+    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds."""
     times = (f for f in schema if isinstance(f.dataType, _TIMES))
     past = any_of(f"NOT {in_range(quoted_name(field.name), field.dataType)}" for field in times)
     named = " ".join(

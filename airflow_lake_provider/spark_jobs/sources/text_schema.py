@@ -128,10 +128,7 @@ def _empty_objects(
     fields: list[StructField],
     objects: list[StructField],
 ) -> list[StructField]:
-    """Return the objects of which all values in the records are empty: inference leaves them out.
-
-    :param objects: columns of the table.
-    """
+    """Return the objects of which all values in the records are empty: inference leaves them out."""
     names = {field.name.lower() for field in fields}
     absent = [f for f in objects if f.name.lower() not in names]
     if not absent:

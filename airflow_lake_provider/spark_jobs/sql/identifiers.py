@@ -41,10 +41,7 @@ def text_literal(text: str) -> str:
 
 
 def matches(text: str, pattern: str) -> str:
-    """Return the condition that a regular expression of Java is found in a text.
-
-    :param text: SQL of the text.
-    """
+    """Return the condition that a regular expression of Java is found in a text, which is given as SQL."""
     return f"rlike({text}, {text_literal(pattern)})"
 
 

@@ -22,7 +22,6 @@ _SHELL = (
 def check_query(spark: SparkSession, query: str, what: str, *, allow_sql: bool = False) -> None:
     """Refuse a text that is more or less than one query; nothing of it is analysed or run.
 
-    :param what: name of the text, for messages.
     :param allow_sql: take queries that run shell commands.
     :raises InvalidSpecError: it is a statement that does something, several, none, or runs a shell command.
     """
@@ -39,7 +38,6 @@ def check_query(spark: SparkSession, query: str, what: str, *, allow_sql: bool =
 def check_expression_text(spark: SparkSession, text: str, what: str, *, allow_sql: bool = False) -> None:
     """Refuse a text that is more or less than one expression; nothing of it is analysed or run.
 
-    :param what: name of the text, for messages.
     :param allow_sql: take expressions that run shell commands.
     :raises InvalidSpecError: it does not parse, or runs a shell command.
     """

@@ -55,10 +55,7 @@ def _is_committed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
 
 
 def _is_made(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
-    """Tell whether a commit that was refused is on the branch all the same.
-
-    :raises UnknownOutcomeError: the catalog does not answer.
-    """
+    """Tell whether a refused commit is on the branch all the same; UnknownOutcomeError where nobody answers."""
     try:
         return _is_committed(table, commit, staged)
     except Exception as unanswered:

@@ -168,10 +168,7 @@ def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
 
 
 def _call_with_each(files: Sequence[Any], row_delta: Any, call: Callable[[Any], Any], handle: Any) -> None:
-    """Call a method of the row delta with each file; with files that Java has listed, in one command.
-
-    :param handle: of the same method, not bound.
-    """
+    """Call a method of the row delta with each file; with files that Java has listed, in one command."""
     if isinstance(files, JavaItems) and files:
         files.give_each(handle.bindTo(row_delta))
         return
@@ -188,11 +185,7 @@ def summary_of(commit: DataCommit) -> dict[str, str]:
 
 
 def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, str]) -> dict[str, str]:
-    """Return the properties that appear with a commit; those of run keys continue what the table holds now.
-
-    :param position: of ``position_properties``.
-    :return: none for a branch other than main.
-    """
+    """Return the properties that appear with a commit to main; run keys go on from those that the table holds now."""
     if commit.branch is not None:
         return {}
     recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))

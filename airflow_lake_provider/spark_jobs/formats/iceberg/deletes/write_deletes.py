@@ -74,10 +74,7 @@ _SCHEMA = pa.schema(
 
 
 def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positions: Positions) -> list[Any]:
-    """Write the files and return them as ``org.apache.iceberg.DeleteFile``.
-
-    :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
-    """
+    """Write the files and return them as ``org.apache.iceberg.DeleteFile``."""
     settings = DeleteFileSettings.of(str(table.name), table.properties())
     written: list[Any] = []
     with discarded_on_failure(table, written):

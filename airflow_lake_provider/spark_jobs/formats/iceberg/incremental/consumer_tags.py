@@ -32,7 +32,6 @@ LONGEST_PAUSE = 2.0  # seconds
 def pin(table: IcebergTable, consumer: str, snapshot_id: int) -> None:
     """Keep a snapshot from expiry while it is read.
 
-    :param consumer: name without dots.
     :raises RangeUnavailableError: the snapshot is not in the table's metadata any more.
     :raises CommitConflictError: other writers won every attempt.
     """
@@ -44,12 +43,9 @@ def advance(table: IcebergTable, consumer: str, snapshot_id: int, *, owner: str,
 
     Tags and properties change in one commit. Repeating it does no harm.
 
-    :param consumer: name without dots.
     :param owner: who runs the consumer, for people: a DAG and task.
     :param target: table the consumer fills.
     :param mode: how it reads, ``net`` or ``upserts``.
-    :raises RangeUnavailableError: the snapshot is not in the table's metadata any more.
-    :raises CommitConflictError: other writers won every attempt.
     """
     facts = {
         "snapshot": str(snapshot_id),

@@ -59,10 +59,7 @@ ROW_PROOF = (*FILE_SCAN, Internal.FILE_SCAN_TASK)
 
 
 def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN) -> list[str]:
-    """Return the classes that the runtime jar of this session lacks.
-
-    :param names: full class names.
-    """
+    """Return the classes that the runtime jar of this session lacks."""
     return [name for name in names if not any(has_class(spark, each) for each in (name, *_OLDER.get(name, ())))]
 
 

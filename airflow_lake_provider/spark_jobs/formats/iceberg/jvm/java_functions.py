@@ -94,17 +94,11 @@ class JavaFunctions:
         return self._make.function(self._loading.bindTo(loader))
 
     def input_file(self, io: Any) -> Any:
-        """Map a ``DeleteFile`` to its ``InputFile``.
-
-        :param io: ``org.apache.iceberg.io.FileIO``.
-        """
+        """Map a ``DeleteFile`` to its ``InputFile``."""
         return self._make.function(self._new_input_file.bindTo(io))
 
     def value_in(self, java_map: Any) -> Any:
-        """Map a key of a ``java.util.Map`` to its value; null where it has none.
-
-        :param java_map: the map.
-        """
+        """Map a key of a ``java.util.Map`` to its value; null where it has none."""
         return self._make.function(self._value.bindTo(java_map))
 
     @cached_property

@@ -60,10 +60,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 @dataclass
 class _Tally:
-    """Work that is done so far.
-
-    :param untidied: an earlier compaction has rewritten files, and left what a rewrite leaves.
-    """
+    """Work that is done so far; ``untidied`` where an earlier compaction left what a rewrite leaves."""
 
     untidied: bool = False
     attempts: int = 0

@@ -49,8 +49,6 @@ def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str
     On a later head they would dangle as well, but not on one that a roll-back of main goes back to.
 
     :param summary: of the snapshot, with its action and run key.
-    :return: what another commit refused; None when it worked, or there were none.
-    :raises UnknownOutcomeError: the answer to the commit was lost.
     """
     files = dangling_deletes(table.refresh())
     if not files:
@@ -73,10 +71,7 @@ def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
 
 def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Remove delete files older than every data file of their partition.
-
-    :return: what another commit refused; None when it worked.
-    """
+    """Remove delete files older than every data file of their partition."""
     return run_action(table, table.java_actions.removeDanglingDeleteFiles(with_commit_status_check(table)), summary)
 
 

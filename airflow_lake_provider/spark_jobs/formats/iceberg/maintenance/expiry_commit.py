@@ -35,7 +35,6 @@ _COMMITS, _PLANS = 20, 3
 class CommittedExpiry:
     """Files that an expiry deleted and kept.
 
-    :param deleted: files deleted, by kind.
     :param warnings: files that were kept, and what was not looked at.
     """
 
@@ -241,10 +240,7 @@ def finish_expiry(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles
 
 
 def remove_note(table: IcebergTable) -> list[str]:
-    """Say on the table that the files are deleted; where that fails, the next expiry looks for them again.
-
-    :return: warnings.
-    """
+    """Say on the table that the files are deleted, and return warnings; the next expiry looks for what that leaves."""
     try:
         table.refresh().java.updateProperties().remove(UNFINISHED_EXPIRY).commit()
     except JavaError as error:

@@ -75,7 +75,6 @@ SECONDS = 10.0
 class NamespaceTables:
     """Tables of a namespace.
 
-    :param locations: of those that were looked at.
     :param not_checked: a sentence for each reason why others were not.
     """
 

@@ -35,10 +35,7 @@ from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedGroups:
-    """Groups of files that Iceberg's planner found due at the table's present head.
-
-    :param written: files of this run that they leave out, see ``own_files``; None for none.
-    """
+    """Groups that Iceberg's planner found due at the head, without the files that this run has ``written``."""
 
     groups: int
     files: int
@@ -50,7 +47,6 @@ class PlannedGroups:
 class RewriteAttempt:
     """Result of rewriting the planned groups.
 
-    :param done: groups that were committed.
     :param failed: groups that Spark could not rewrite.
     :param lost: groups that were rewritten but not committed.
     :param messages: reasons, as far as Spark and Iceberg tell them.
@@ -279,7 +275,6 @@ def rewrite_without(action: Any, table: IcebergTable, files: Any, *, partial_pro
 
     :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
     :param files: of :func:`files_of_run`.
-    :raises JavaError: what the action itself raises.
     """
     private = _PrivateMethods(table.spark, action)
     head = table.java.currentSnapshot().snapshotId()

@@ -17,10 +17,7 @@ def manifests_are_due(table: IcebergTable) -> bool:
 
 
 def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Merge manifests up to their target size, sorted by partition.
-
-    :return: what another commit refused; None when it worked.
-    """
+    """Merge manifests up to their target size, sorted by partition."""
     return run_action(table, table.java_actions.rewriteManifests(with_commit_status_check(table)), summary)
 
 

@@ -37,7 +37,6 @@ def rewrite_position_deletes(
     """Merge position deletes and drop those on rows that are gone.
 
     :param everything: also files that are neither small nor many, which drops all deletes without a data file.
-    :return: what another commit refused; None when it worked.
     """
     options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
     return run_action(

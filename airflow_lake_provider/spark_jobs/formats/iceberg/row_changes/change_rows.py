@@ -66,11 +66,7 @@ def refuse_unchangeable(table: IcebergTable) -> None:
 
 
 def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
-    """Commit once; None when no row matches.
-
-    :raises CommitConflictError: main is no longer at ``commit.base``; nothing changed.
-    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
-    """
+    """Commit once, as ``formats.base.FormatTable`` says; None when no row matches."""
     with progress.phase("match") as facts:
         matched = matched_rows(table, commit)
         rows = matched.updated + matched.deleted

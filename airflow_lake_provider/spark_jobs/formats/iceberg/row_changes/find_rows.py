@@ -92,10 +92,7 @@ def _refuse_new_variants(table: IcebergTable, base: int) -> None:
 
 
 def matching(table: IcebergTable, rows: DataFrame, match: RowMatch, snapshot: int) -> DataFrame:
-    """Return the rows that match.
-
-    :param snapshot: that the rows are read from.
-    """
+    """Return the rows that match, of those that are read from a snapshot."""
     if match.where is not None:
         return rows_where(table, rows, match.where, snapshot)
     return matching_of_files(rows, match)
@@ -155,10 +152,7 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
 
 
 def rows_now_named(table: IcebergTable, base: int) -> DataFrame:
-    """Return the live rows of a snapshot of main, by the names that its columns have now.
-
-    :raises CommitConflictError: it was expired meanwhile.
-    """
+    """Return the live rows of a snapshot of main by present names; CommitConflictError if it was expired meanwhile."""
     snapshot = table.refresh().java.snapshot(base)
     if snapshot is None:
         raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")

@@ -37,8 +37,6 @@ def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> 
 
     Costs a read of every manifest, and of the columns that ``match`` names in every candidate; those of main are read
     once more, with their deletes, where a file of main holds such rows and its head is not ``without``.
-
-    :param without: a snapshot in which no row matches; None where none is known.
     """
     table.refresh()
     expression = check_match(table, match)

@@ -166,10 +166,7 @@ def _refuse_unfit_layout(
 
 
 def _of_catalog(table: IcebergTable, prefix: str) -> dict[str, str]:
-    """Return what the session's catalog gives each new table, as a default or in any case.
-
-    :param prefix: of the settings.
-    """
+    """Return what the session's catalog gives each new table, as a default or in any case."""
     return {name.removeprefix(prefix): value for name, value in table.settings().items() if name.startswith(prefix)}
 
 

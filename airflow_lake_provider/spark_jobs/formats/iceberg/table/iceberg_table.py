@@ -34,10 +34,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_optio
 
 @dataclass
 class IcebergTable:
-    """A table of the session's catalog; the Java handle is loaded once and refreshed on demand.
-
-    :param catalog: name of the Spark catalog.
-    """
+    """A table of a catalog of the session; the Java handle is loaded once and refreshed on demand."""
 
     spark: SparkSession
     catalog: str
@@ -258,10 +255,7 @@ class IcebergTable:
         return None if head is None else int(head)
 
     def base_of(self, branch: str | None) -> str | None:
-        """Return, as text, the head that a commit to a branch starts from.
-
-        :param branch: see :meth:`origin_of`.
-        """
+        """Return, as text, the head that a commit to a branch starts from."""
         return self.facts.head(self.origin_of(branch))
 
     def origin_of(self, branch: str | None) -> str:

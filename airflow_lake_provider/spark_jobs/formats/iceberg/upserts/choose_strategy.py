@@ -161,7 +161,6 @@ class ChosenStrategy:
 def choose_strategy(table: IcebergTable, commit: PlannedUpsert, asked: UpsertStrategy) -> ChosenStrategy:
     """Choose by rules, or do as asked.
 
-    :param asked: by the author.
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
     if asked in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):

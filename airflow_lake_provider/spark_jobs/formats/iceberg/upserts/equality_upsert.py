@@ -142,9 +142,8 @@ _REPLACEMENT = "\ufffd"
 
 
 def write_equality_deletes(table: IcebergTable, commit: PlannedUpsert) -> list[Any]:
-    """Write the keys of all rows of the batch, inserts included: nobody looked whether they are there.
+    """Write ``DeleteFile`` objects with the keys of all rows, inserts included: nobody looked whether they are there.
 
-    :return: ``org.apache.iceberg.DeleteFile`` objects.
     :raises BadInputError: a text key that readers could take for another.
     """
     schema = pa.schema([_arrow_field(field) for field in key_fields(table, commit)])

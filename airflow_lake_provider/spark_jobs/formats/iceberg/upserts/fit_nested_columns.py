@@ -21,10 +21,7 @@ _WRITE_DEFAULT = "CURRENT_DEFAULT"
 
 @dataclass(frozen=True, kw_only=True)
 class FittedRows:
-    """Rows whose nested columns have the types of the table's.
-
-    :param partial_structs: see :class:`.PlannedUpsert`.
-    """
+    """Rows whose nested columns have the types of the table's; ``partial_structs`` as of :class:`.PlannedUpsert`."""
 
     rows: DataFrame
     partial_structs: Mapping[str, StructType] = field(default_factory=dict)

@@ -44,12 +44,7 @@ _MOST_VALUES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKeys:
-    """The keys of a batch: how many there are, and between what.
-
-    :param rows: of the batch.
-    :param names: of the key columns.
-    :param ranges: without large gaps.
-    """
+    """The keys of a batch: how many there are, and between what, without large gaps."""
 
     rows: DataFrame
     names: tuple[str, ...]

@@ -129,10 +129,7 @@ class MergeStatement:
 
 
 def merge_into(table: IcebergTable, branch: str, commit: PlannedUpsert) -> MergeStatement:
-    """Return the statement.
-
-    :param branch: written to, and read from.
-    """
+    """Return the statement, which writes to a branch and reads from it."""
     commit = _readable(table, commit)
     commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
     pruning, reason = key_pruning(table, commit.batch_keys, "t")
@@ -196,10 +193,7 @@ def _new(name: str) -> str:
 
 
 def run_with_summary(spark: SparkSession, statement: str, summary: Mapping[str, str]) -> None:
-    """Run a statement in this thread of the JVM, the one that Iceberg keeps the properties for.
-
-    :param summary: properties of each snapshot that it commits.
-    """
+    """Run a statement in this thread of the JVM, for which Iceberg keeps the properties of its snapshots."""
     handles = method_handles(spark)
     # By its name and parameters, as what it returns has another class in each version.
     run = handles.given(handles.of_object(java_session(spark), "sql", "java.lang.String"), 0, statement)

@@ -78,9 +78,6 @@ def upsert_by_position(
 class _PositionCommit:
     """A row delta that is committed, and rebased while other writers win.
 
-    :param commit: on the head that it is tried on.
-    :param resolved: rows that it replaces or deletes there.
-    :param staged: data files of the batch.
     :param delta: with the deletes of those rows; None until they are written.
     :param inserted: rows of the batch that replace none; None until they are counted.
     """
@@ -94,10 +91,7 @@ class _PositionCommit:
     delta: RowDelta | None = None
 
     def apply(self, progress: Progress) -> int:
-        """Commit once, and return the snapshot.
-
-        :raises CommitConflictError: the batch has to be decided on again, or other writers won every try.
-        """
+        """Commit once, and return the snapshot."""
         try:
             with position_properties(self.table, self.commit) as position:
                 return rebase_conflicts(

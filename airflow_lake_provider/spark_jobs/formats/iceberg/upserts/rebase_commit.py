@@ -181,10 +181,7 @@ def _is_counted_elsewhere(
 
 
 def _summaries_since(table: IcebergTable, commit: PlannedUpsert, branch: str) -> list[Mapping[str, str]]:
-    """Return the summaries of the snapshots after the base, newest first.
-
-    :raises CommitConflictError: the base is no ancestor any more.
-    """
+    """Return the summaries of the snapshots after the base, newest first."""
     committed: list[Mapping[str, str]] = []
     for snapshot in table.ancestors(branch):
         if snapshot.id == commit.base:
