@@ -49,11 +49,11 @@ def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
 
             return run_incremental(spark, spec, progress)
         case CompactionSpec():
-            from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+            from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 
             return compact_table(spark, spec, progress)
         case SnapshotExpirySpec():
-            from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+            from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 
             return expire_snapshots(spark, spec, progress)
         case DeleteRowsSpec():
@@ -65,7 +65,7 @@ def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
 
             return update_rows(spark, spec, progress)
         case MetadataChangeSpec():
-            from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
+            from airflow_lake_provider.spark_jobs.actions.maintain_table import change_metadata
 
             return change_metadata(spark, spec, progress)
     raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")

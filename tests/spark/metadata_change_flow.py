@@ -21,7 +21,7 @@ from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
-from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
+from airflow_lake_provider.spark_jobs.actions.maintain_table import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
-from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
 from tests.soak.lake import Lake

@@ -1,0 +1,55 @@
+"""Compact a table, expire its snapshots, or commit a change of its metadata: what a format does by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, MetadataChangeReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress) -> CompactionReport:
+    """Rewrite small files and files with deletes, and report what was done.
+
+    :raises MissingTableError: the table is not in the catalog.
+    """
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(
+            f"{spec.table}: no such table in catalog {spec.catalog}, so there is nothing to compact"
+        )
+    return table.compact(spec, progress)
+
+
+# [START action]
+def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
+    """Forget old snapshots, delete the files only they reach, and report what was done.
+
+    :raises MissingTableError: the table is not in the catalog.
+    """
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no snapshots")
+    return table.expire(spec, progress)
+
+
+# [END action]
+
+
+def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Progress) -> MetadataChangeReport:
+    """Make the change and return the report that was planned, with the state read back.
+
+    :raises CommitConflictError: the table is not any more what it was decided on.
+    :raises UnknownOutcomeError: the answer to the commit was lost.
+    """
+    table = table_of(spark, spec)
+    with progress.phase("commit"):
+        table.change_metadata(spec.change)
+    return replace(spec.planned, after=table.state(), seconds=dict(progress.seconds))
