@@ -26,12 +26,12 @@ _of_thread = threading.local()
 
 def call_seconds() -> float:
     """Return ``[lake] catalog_timeout``: seconds in which a table is loaded, or a catalog opened."""
-    return _positive("catalog_timeout", DEFAULT_SECONDS)
+    return positive_setting("catalog_timeout", DEFAULT_SECONDS)
 
 
 def most_bytes() -> int:
     """Return ``[lake] catalog_answer_megabytes`` in bytes."""
-    return int(_positive("catalog_answer_megabytes", DEFAULT_MEGABYTES) * _MEGABYTE)
+    return int(positive_setting("catalog_answer_megabytes", DEFAULT_MEGABYTES) * _MEGABYTE)
 
 
 @contextmanager
@@ -71,8 +71,9 @@ def refuse_size(size: int, most: int, what: str) -> None:
         )
 
 
-def _positive(name: str, default: float) -> float:
+def positive_setting(name: str, default: float, least: float = 0.0) -> float:
+    """Return a number of the section ``[lake]``; InvalidSpecError for 0, and for one below ``least``."""
     value = conf.getfloat("lake", name, fallback=default)
-    if not value > 0:
+    if not value >= least or value == 0:
         raise InvalidSpecError(f"[lake] {name} must be a number above 0, got {value!r}")
     return float(value)

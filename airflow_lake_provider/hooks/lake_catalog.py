@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -122,8 +122,7 @@ class LakeCatalogHook(BaseHook):
         :raises InvalidConnectionError: when it refuses the credentials.
         """
         self.table_format.refuse_without_worker(f"connection {self.lake_conn_id!r}")
-        module, _, kind = self.table_format.worker.partition(":")
-        catalog: WorkerCatalog = getattr(import_module(module), kind)(self.connection)
+        catalog: WorkerCatalog = resolve_name(self.table_format.worker)(self.connection)
         with self._translated_errors(_CATALOG):
             catalog.open()
         return catalog

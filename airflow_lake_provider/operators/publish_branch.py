@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
-from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.tables.base import LoadedTable
+    pass
 
 
 class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
@@ -19,9 +18,7 @@ class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
 
     spec_type = PublishBranchSpec
 
-    def plan(self, table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
-        """Decide what main gains."""
-        return plan_publication(table, spec)
+    plan = staticmethod(plan_publication)
 
 
 class LakePublishBranchOperator(LakeJobOperator[PublishBranchSpec]):

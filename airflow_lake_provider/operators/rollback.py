@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
-from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.tables.base import LoadedTable
+    pass
 
 
 class RollbackAction(MetadataChangeAction[RollbackSpec]):
@@ -21,9 +20,7 @@ class RollbackAction(MetadataChangeAction[RollbackSpec]):
     spec_type = RollbackSpec
     cleared_is_new = True
 
-    def plan(self, table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
-        """Decide where main goes."""
-        return plan_rollback(table, spec)
+    plan = staticmethod(plan_rollback)
 
 
 class LakeRollbackOperator(LakeJobOperator[RollbackSpec]):

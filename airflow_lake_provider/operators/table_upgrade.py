@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
-from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.tables.base import LoadedTable
+    pass
 
 
 class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):
@@ -19,9 +18,7 @@ class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):
 
     spec_type = TableUpgradeSpec
 
-    def plan(self, table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
-        """Decide whether the table has to be upgraded."""
-        return plan_upgrade(table, spec)
+    plan = staticmethod(plan_upgrade)
 
 
 class LakeTableUpgradeOperator(LakeJobOperator[TableUpgradeSpec]):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
-from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.tables.base import LoadedTable
+    pass
 
 
 class CreateTagAction(MetadataChangeAction[CreateTagSpec]):
@@ -20,9 +19,7 @@ class CreateTagAction(MetadataChangeAction[CreateTagSpec]):
 
     spec_type = CreateTagSpec
 
-    def plan(self, table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
-        """Decide where the tag goes."""
-        return plan_tag(table, spec)
+    plan = staticmethod(plan_tag)
 
 
 class LakeCreateTagOperator(LakeJobOperator[CreateTagSpec]):
@@ -58,9 +55,7 @@ class DropTagAction(MetadataChangeAction[DropTagSpec]):
 
     spec_type = DropTagSpec
 
-    def plan(self, table: LoadedTable, spec: DropTagSpec) -> PlannedChange:
-        """Decide whether there is a tag to remove."""
-        return plan_tag_removal(table, spec)
+    plan = staticmethod(plan_tag_removal)
 
 
 class LakeDropTagOperator(LakeJobOperator[DropTagSpec]):

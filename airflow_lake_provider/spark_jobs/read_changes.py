@@ -40,7 +40,6 @@ def read_changes(
     ``delete``. With deletes up to two Spark jobs run at once, over the files that lost rows, and the row ids of new
     files. The choice of files and the gone rows are kept for the DataFrame until the session ends.
 
-    :param spark: session with the table's catalog.
     :param table: ``namespace.table``, Iceberg format version 3.
     :param from_snapshot: exclusive start, as text; None for everything live at ``to_snapshot``, as upserts.
     :param to_snapshot: inclusive end, as text; None for the head of main.
@@ -70,13 +69,10 @@ def read_changes(
             )
     catalog = catalog or spark.catalog.currentCatalog()
     source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
-    wanted = ChangeFilter(
-        deletes=mode == "net",
-        keys=tuple(keys or ()),
-        columns=None if columns is None else tuple(columns),
-        where=where,
-        allow_sql=allow_sql,
-    )
     if not source.exists():
         raise MissingTableError(f"{table}: no such table in catalog {catalog}")
+    chosen = None if columns is None else tuple(columns)
+    wanted = ChangeFilter(
+        deletes=mode == "net", keys=tuple(keys or ()), columns=chosen, where=where, allow_sql=allow_sql
+    )
     return source.changes(from_snapshot, to_snapshot, wanted)

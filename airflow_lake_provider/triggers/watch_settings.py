@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import conf
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.call_limits import positive_setting
 
 DEFAULT_CONNECTION = "lake_default"
 
@@ -16,25 +16,14 @@ def default_poll_interval() -> float:
 
 def look_timeout() -> float:
     """Return ``[lake] watch_look_timeout``: seconds after which a look fails, and ends."""
-    return _positive("watch_look_timeout", 30.0)
+    return positive_setting("watch_look_timeout", 30.0)
 
 
 def most_looks() -> int:
     """Return ``[lake] watch_connections``: looks at tables of one catalog that run at once."""
-    return int(_positive("watch_connections", 4.0, 1.0))
+    return int(positive_setting("watch_connections", 4.0, least=1.0))
 
 
 def overdue_intervals() -> float:
     """Return ``[lake] watch_overdue_intervals``: poll intervals without an answer after which a table is overdue."""
-    return _positive("watch_overdue_intervals", 2.0)
-
-
-def _positive(name: str, default: float, least: float = 0.0) -> float:
-    """Return a number of the section.
-
-    :param least: that is allowed; 0 itself never is.
-    """
-    value = conf.getfloat("lake", name, fallback=default)
-    if not value >= least or value == 0:
-        raise InvalidSpecError(f"[lake] {name} must be a number above 0, got {value!r}")
-    return float(value)
+    return positive_setting("watch_overdue_intervals", 2.0)

@@ -14,13 +14,19 @@ import pytest
 # Airflow reads its home and settings once, on import; the settings of whoever starts the tests are none of theirs.
 for name in [name for name in os.environ if name.startswith(("AIRFLOW_", "LAKE_"))]:
     del os.environ[name]
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
+_home = tempfile.TemporaryDirectory(prefix="airflow-home-", ignore_cleanup_errors=True)
+os.environ["AIRFLOW_HOME"] = _home.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "INFO"
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
+
+
+def pytest_unconfigure() -> None:
+    """Remove this process's Airflow home; a worker of xdist ends without the clean-up of Python."""
+    _home.cleanup()
 
 
 @pytest.fixture

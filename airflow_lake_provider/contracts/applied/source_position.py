@@ -162,7 +162,7 @@ class SourcePosition:
         )
 
 
-def summary_of(positions: Mapping[str, SourcePosition]) -> str:
+def positions_in_summary(positions: Mapping[str, SourcePosition]) -> str:
     """Return the value of ``lake.source-position`` in a snapshot summary.
 
     :param positions: that the commit moves, by source name.

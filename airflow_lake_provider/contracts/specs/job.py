@@ -66,6 +66,8 @@ class JobSpec(AuthorObject):
     """
 
     action: ClassVar[str] = ""
+    # That the format has to have for each such job; see :attr:`needs`.
+    capabilities: ClassVar[tuple[str, ...]] = ()
     reads_json: ClassVar[bool] = False
     # Fields that say nothing of what is applied: who asks and what is allowed, how to check and try.
     not_applied: ClassVar[frozenset[str]] = frozenset({"run", "on_repeat", "max_attempts", "audits", "allow_sql"})
@@ -168,7 +170,7 @@ class JobSpec(AuthorObject):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the table's format has to have, by their names in ``contracts.capabilities``."""
-        return ()
+        return self.capabilities
 
     @property
     def columns(self) -> Mapping[str, Iterable[str]]:

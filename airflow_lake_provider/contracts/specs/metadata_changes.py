@@ -40,15 +40,11 @@ class RollbackSpec(JobSpec):
     """Move main back to one of its earlier snapshots: the arguments of :class:`.LakeRollbackOperator`."""
 
     action: ClassVar[str] = "rollback"
+    capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "rollback")
     snapshot_id: str | None = argument(optional(_snapshot_id), "1", default=None)
     timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
     tag: str | None = argument(optional(text), "tag", default=None)
     expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes", "rollback")
 
     @property
     def snapshots(self) -> Mapping[str, str | None]:
@@ -67,14 +63,10 @@ class PublishBranchSpec(JobSpec):
     """Move main forward to the head of a branch: the arguments of :class:`.LakePublishBranchOperator`."""
 
     action: ClassVar[str] = "publish-branch"
+    capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "branches")
     # The attribute ``branch`` of an operator is the one that it writes to.
     branch: str = argument(text, "branch", attribute="published_branch")
     drop_branch: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes", "branches")
 
     def complete(self) -> None:
         """Refuse a branch that is not an upsert's."""
@@ -84,47 +76,39 @@ class PublishBranchSpec(JobSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateTagSpec(JobSpec):
+class _TagSpec(JobSpec):
+    capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "tags")
+    tag: str = argument(text, "tag")
+
+    def complete(self) -> None:
+        """Refuse a name of ours."""
+        super().complete()
+        if self.tag == MAIN or self.tag.startswith(_RESERVED):
+            raise InvalidSpecError(
+                f"{self.table}: tag {self.tag!r} is reserved: choose one that does not begin with {_RESERVED!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTagSpec(_TagSpec):
     """Put a tag on a snapshot: the arguments of :class:`.LakeCreateTagOperator`."""
 
     action: ClassVar[str] = "create-tag"
-    tag: str = argument(text, "tag")
     snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
     max_age: timedelta | None = argument(optional(duration), default=None)
     replace: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes", "tags")
 
     @property
     def snapshots(self) -> Mapping[str, str | None]:
         """Ids of snapshots, by the argument that gives them."""
         return {"snapshot_id": self.snapshot_id}
 
-    def complete(self) -> None:
-        """Refuse a name of ours."""
-        super().complete()
-        _refuse_reserved_tag(self.table, self.tag)
-
 
 @dataclass(frozen=True, kw_only=True)
-class DropTagSpec(JobSpec):
+class DropTagSpec(_TagSpec):
     """Remove a tag: the arguments of :class:`.LakeDropTagOperator`."""
 
     action: ClassVar[str] = "drop-tag"
-    tag: str = argument(text, "tag")
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes", "tags")
-
-    def complete(self) -> None:
-        """Refuse a name of ours."""
-        super().complete()
-        _refuse_reserved_tag(self.table, self.tag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +116,9 @@ class TableUpgradeSpec(JobSpec):
     """Raise a table's format version: the arguments of :class:`.LakeTableUpgradeOperator`."""
 
     action: ClassVar[str] = "upgrade"
+    capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "format-upgrade")
     format_version: int = argument(number, default=3)
     allow_other_writers: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes", "format-upgrade")
 
     def complete(self) -> None:
         """Refuse another version."""
@@ -155,18 +135,9 @@ class MetadataChangeSpec(JobSpec):
     """
 
     action: ClassVar[str] = "change-metadata"
+    capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes",)
     change: MetadataChange = derived()
     planned: MetadataChangeReport = derived()
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("metadata-changes",)
-
-
-def _refuse_reserved_tag(table: str, tag: str) -> None:
-    if tag == MAIN or tag.startswith(_RESERVED):
-        raise InvalidSpecError(f"{table}: tag {tag!r} is reserved: choose one that does not begin with {_RESERVED!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

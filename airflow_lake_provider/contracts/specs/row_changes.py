@@ -73,15 +73,11 @@ class UpdateRowsSpec(JobSpec):
     """Set columns of the rows where a predicate is true: the arguments of :class:`.LakeUpdateRowsOperator`."""
 
     action: ClassVar[str] = "update-rows"
+    capabilities: ClassVar[tuple[str, ...]] = ("update-rows",)
     assignments: dict[str, str] = argument(_assignments, templated=False)
     where: str = argument(sql, "true", is_sql=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
     max_attempts: int = argument(number, default=5, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("update-rows",)
 
     @property
     def columns(self) -> Mapping[str, Iterable[str]]:

@@ -51,6 +51,7 @@ class SnapshotExpirySpec(JobSpec):
 
     # [START arguments]
     action: ClassVar[str] = "snapshot-expiry"
+    capabilities: ClassVar[tuple[str, ...]] = ("snapshot-expiry",)
     older_than: timedelta | None = argument(optional(duration), default=None)
     retain_last: int | None = argument(optional(number), default=None)
     stage_branches_older_than: timedelta = argument(duration, _SAFE, default=timedelta(days=1))
@@ -65,11 +66,6 @@ class SnapshotExpirySpec(JobSpec):
     expire_before: datetime | None = derived(None)
     expire_stage_branches_before: datetime = derived(datetime(1970, 1, 1, tzinfo=UTC))
     expire_flink_jobs_before: datetime | None = derived(None)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        return ("snapshot-expiry",)
 
     def asked(self, at: datetime) -> SnapshotExpirySpec:
         """Return the spec with the moments before which things go.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
 
@@ -25,9 +24,6 @@ def glue_catalog() -> type[Catalog]:
     class LakeGlueCatalog(TrustedTables, GlueCatalog):
         def __init__(self, name: str, **properties: Any) -> None:
             super().__init__(name, **{"botocore_session": _session(), **properties})
-
-        def _load_file_io(self, *args: Any, **kwargs: Any) -> Any:
-            return bound_files(super()._load_file_io(*args, **kwargs))
 
     return LakeGlueCatalog
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import (
     CONNECT_SECONDS,
@@ -35,9 +34,6 @@ def hive_catalog() -> type[Catalog]:
         def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
             plain = HiveCatalog._create_hive_client(properties)
             return _Client(plain._uri, properties.get("ugi"), plain._kerberos_auth, plain._kerberos_service_name)
-
-        def _load_file_io(self, *args: Any, **kwargs: Any) -> Any:
-            return bound_files(super()._load_file_io(*args, **kwargs))
 
     return LakeHiveCatalog
 

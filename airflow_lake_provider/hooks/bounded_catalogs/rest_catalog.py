@@ -6,12 +6,9 @@ import time
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
-from pyiceberg.io import FileIO
-from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
 
 from airflow_lake_provider.hooks.bounded_catalogs.http_requests import BoundedRequests, bound
-from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers, refuse_redirect
 
 
@@ -33,9 +30,6 @@ class LakeRestCatalog(TrustedAnswers):
         super()._init_sigv4(session)
         signing: Any = session.get_adapter(self.uri)
         session.mount(self.uri, BoundedRequests(signing))  # type: ignore[arg-type]  # has the methods of an adapter
-
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return bound_files(super()._load_file_io(properties, location))
 
 
 class _BoundedTokens(OAuth2TokenProvider):

@@ -11,13 +11,10 @@ from typing import Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy import Engine, event
 
-from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
 
@@ -49,9 +46,6 @@ class LakeSqlCatalog(TrustedTables, SqlCatalog):
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
-
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return bound_files(super()._load_file_io(properties, location))
 
 
 class _Alarm:

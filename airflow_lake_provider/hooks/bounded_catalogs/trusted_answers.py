@@ -65,25 +65,17 @@ class TrustedAnswers(TrustedTables, RestCatalog):
             self._config = {name: parts.get(name) or {} for name in ("defaults", "overrides")}
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        return Table(
-            identifier=identifier_tuple,
-            metadata_location=table_response.metadata_location,  # type: ignore[arg-type]  # as PyIceberg does
-            metadata=table_response.metadata,
-            io=self._files_of(identifier_tuple, table_response),
-            catalog=self,
-            config={name: str(value) for name, value in table_response.config.items()},
-        )
+        config = {name: str(value) for name, value in table_response.config.items()}
+        return Table(**self._parts_of(identifier_tuple, table_response), config=config)
 
     def _response_to_staged_table(
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
     ) -> StagedTable:
-        return StagedTable(
-            identifier=identifier_tuple,
-            metadata_location=table_response.metadata_location,  # type: ignore[arg-type]  # as PyIceberg does
-            metadata=table_response.metadata,
-            io=self._files_of(identifier_tuple, table_response),
-            catalog=self,
-        )
+        return StagedTable(**self._parts_of(identifier_tuple, table_response))
+
+    def _parts_of(self, name: tuple[str, ...], answer: TableResponse) -> dict[str, Any]:
+        io, place = self._files_of(name, answer), answer.metadata_location
+        return {"identifier": name, "metadata_location": place, "metadata": answer.metadata, "io": io, "catalog": self}
 
     def _files_of(self, name: tuple[str, ...], answer: TableResponse) -> FileIO:
         location = answer.metadata_location

@@ -1,4 +1,4 @@
-"""Open a table's files by what the connection says, whatever the table's properties say."""
+"""Open a table's files by what the connection says, whatever the table's properties say, and within a call's limits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
+from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 
 log = logging.getLogger(__name__)
 # A stranger may think of new ones at each look.
@@ -24,7 +25,7 @@ class TrustedTables(Catalog):
     """Part of a catalog that lets a table choose neither code nor an endpoint."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return super()._load_file_io(self._of_table(properties), location)
+        return bound_files(super()._load_file_io(self._of_table(properties), location))
 
     def _of_table(self, properties: Mapping[str, str]) -> dict[str, str]:
         accepted = of_table_properties(properties)

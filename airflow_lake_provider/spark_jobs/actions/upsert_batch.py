@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.applied.source_position import summary_of
+from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
@@ -109,7 +109,7 @@ def _attempt(spec: UpsertSpec, source: BatchSource, target: FormatTable, progres
         batch_rows=batch.rows,
         batch_keys=batch.keys,
         schema_changes=changes,
-        source_position=summary_of(commit.positions),
+        source_position=positions_in_summary(commit.positions),
         ordering=batch.side.ordering,
         events_dropped=batch.side.dropped,
         **_counts(applied),
@@ -146,7 +146,7 @@ def _without_rows(
         after=after,
         warnings=(*report.warnings, *applied.warnings, *unseen),
         committed=(applied.snapshot,),
-        source_position=summary_of(commit.positions),
+        source_position=positions_in_summary(commit.positions),
     )
 
 

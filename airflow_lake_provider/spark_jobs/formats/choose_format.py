@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,8 +18,7 @@ def format_named(name: str) -> TableFormat:
 
     :raises UnsupportedError: this version does not know it.
     """
-    module, _, kind = declared_format(name).driver.partition(":")
-    table_format: TableFormat = getattr(import_module(module), kind)()
+    table_format: TableFormat = resolve_name(declared_format(name).driver)()
     return table_format
 
 

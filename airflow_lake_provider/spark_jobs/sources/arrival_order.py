@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +65,8 @@ def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan
     :param scans: of these files; the first has all columns, and one that another lacks is NULL in its rows.
     """
     uris = _uris(spark, files)
-    placed = reduce(_both, (scan.placed() for scan in scans))
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    placed = reduce(union, (scan.placed() for scan in scans))
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
         cases = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
@@ -74,10 +75,6 @@ def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan
     order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
     numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
     return numbered.withColumn(ARRIVAL, _arrival(_NUMBER)).drop(_FILE, _BLOCK, _ROW, _NUMBER)
-
-
-def _both(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other, allowMissingColumns=True)
 
 
 def _arrival(number: str) -> Column:

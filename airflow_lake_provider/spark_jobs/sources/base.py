@@ -6,12 +6,12 @@ registered once: the author's class names it as its ``reader``. Nothing else of 
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -260,9 +260,8 @@ def open_source(spark: SparkSession, spec: UpsertSpec, source: Any = None) -> Ba
     :raises InvalidSpecError: its reader cannot be imported here, or is none.
     """
     source = source or spec.source
-    module_name, _, name = source.reader.partition(":")
     try:
-        reader = getattr(importlib.import_module(module_name), name)
+        reader = resolve_name(source.reader)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidSpecError(
             f"{spec.table}: {source.reader!r}, which reads the source {type(source).__name__}, cannot be imported by "

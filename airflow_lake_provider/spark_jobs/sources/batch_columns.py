@@ -58,16 +58,14 @@ def refuse_unfit_fields(table: str, columns: StructType) -> None:
             f"{table}: the batch has columns or fields without a name, in {nameless}, which no file of a table can "
             "hold; name them in a Query, or leave them out there"
         )
-    empty = [f.name for f in columns if any(_is_empty(kind) for kind in types_inside(f.dataType))]
+    empty = [
+        f.name for f in columns if any(isinstance(k, StructType) and not k.fields for k in types_inside(f.dataType))
+    ]
     if empty:
         raise BadInputError(
             f"{table}: columns {empty} of the batch have a struct without fields, which no file of a table can hold; "
             "leave them out in a Query, or declare the source's schema without them"
         )
-
-
-def _is_empty(kind: DataType) -> bool:
-    return isinstance(kind, StructType) and not kind.fields
 
 
 def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Sequence[str]) -> None:

@@ -127,7 +127,11 @@ def _read(
 ) -> RawBatch:
     """Return the rows as an upsert reads them."""
     # As text where no type is declared: a guess could change a key, 007 for one.
-    types = StructType([StructField(name, _read_as(kind)) for name, kind in names.items()])
+    # But JSON has bytes in base64, and a cast of text takes more words for true than the readers do.
+    kept = (BinaryType, BooleanType)
+    types = StructType(
+        [StructField(name, kind if isinstance(kind, kept) else StringType()) for name, kind in names.items()]
+    )
     try:
         if isinstance(source, Files):
             return read_files(spark, _with_texts(source, names), files, types)
@@ -137,12 +141,6 @@ def _read(
             raise
         # It quotes the header, which may be a key.
         raise _withheld(spec, error) from None
-
-
-def _read_as(kind: DataType) -> DataType:
-    """Return the type to read a key of CSV or JSON in: the table's where only the reader of upserts knows its forms."""
-    # JSON has bytes in base64, and a cast of text takes more words for true than the readers do.
-    return kind if isinstance(kind, (BinaryType, BooleanType)) else StringType()
 
 
 def _with_texts(source: Files, names: dict[str, DataType]) -> Files:

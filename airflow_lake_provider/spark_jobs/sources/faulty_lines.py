@@ -70,11 +70,13 @@ def faulty_lines(
         # In this order: a sound line is not parsed once more.
         parsed = is_parsed(line, columns_text(schema), options)
         fault = f"CASE WHEN {json_fault} IS NOT NULL THEN CASE WHEN {parsed} THEN {json_fault} END END"
-    elif is_whole or not _has_lines(lower):
-        # A value of several lines is whole only in its file.
+    elif is_whole or (encoding_of(options).startswith(_WIDE) and "linesep" not in lower):
+        # A value of several lines is whole only in its file; in an encoding of 2 or 4 bytes no line can be found.
         return []
     else:
-        quote, separator = lower.get("quote", '"'), _separator(lower)
+        # Spark takes these two signs for one.
+        separator = lower.get("sep", lower.get("delimiter", ",")).replace("\\t", "\t")
+        quote = lower.get("quote", '"')
         fault = _fault_without_values(line, separator)
         if _is_doubled(lower) and "\\" not in separator:
             fault = f"coalesce({fault}, {_fault_of_csv(line, quote, separator)})"
@@ -146,20 +148,10 @@ def _decoded(options: Mapping[str, str]) -> str:
     return f"decode(CAST(value AS BINARY), {text_literal(encoding if encoding.startswith(_WIDE) else 'iso-8859-1')})"
 
 
-def _has_lines(options: Mapping[str, str]) -> bool:
-    """Tell whether lines can be found."""
-    return not encoding_of(options).startswith(_WIDE) or "linesep" in options
-
-
 def _is_doubled(options: Mapping[str, str]) -> bool:
     """Tell whether quotes in a quoted value are doubled: another escape has rules of its own."""
     quote = options.get("quote", '"')
     return bool(quote) and quote == options["escape"]
-
-
-def _separator(options: Mapping[str, str]) -> str:
-    # Spark takes these two signs for one.
-    return options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
 
 
 def _fault_without_values(line: str, separator: str) -> str:

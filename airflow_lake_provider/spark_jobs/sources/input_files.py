@@ -30,7 +30,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         name with a colon where Hadoop cannot read it.
     """
     with _refusing_colons(pattern):
-        path = _path(spark, pattern)
+        path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
     if not GLOB_CHARACTERS & set(pattern):
@@ -44,10 +44,6 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         if file.path.startswith("file:") and ":" in file.path.rpartition("/")[2]:
             raise BadInputError(f"{file.path} {_COLON}")
     return tuple(files)
-
-
-def _path(spark: SparkSession, pattern: str) -> Any:
-    return jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
 
 
 @contextmanager
@@ -64,18 +60,14 @@ def _refusing_colons(pattern: str) -> Iterator[None]:
 def location_of(spark: SparkSession, pattern: str) -> SourceLocation:
     """Resolve a path or glob as :func:`list_input_files` does; nothing is looked for."""
     with _refusing_colons(pattern):
-        path = _path(spark, pattern)
+        path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
     address = str(path.getFileSystem(hadoop_settings(spark)).makeQualified(path).toString())
     is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")
-    return SourceLocation(address=address, warnings=() if is_named else (default_file_system(pattern, address),))
-
-
-def default_file_system(pattern: str, address: str) -> str:
-    """Warn of a path without a scheme: the cluster's default file system decides where it is."""
-    return (
+    unnamed = (
         f"the path {pattern!r} names no file system, so the cluster's default one was read: {address}. Where another "
         "one is meant, write the address with its scheme, such as s3a:// or file://"
     )
+    return SourceLocation(address=address, warnings=() if is_named else (unnamed,))
 
 
 def is_hidden(name: str) -> bool:

@@ -22,27 +22,20 @@ COMPRESSED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".deflate")
 _DEFLATED = (".gz", ".gzip", ".deflate")
 _MOST_OF_A_BYTE = 1_032
 _OPENED_AT_ONCE = 16
-_SECONDS_OF_A_SEARCH = 30.0
 
 
-def refuse_long_lines(spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str]) -> None:
-    """Refuse files that begin with a line which no reader could hold.
+def refuse_long_lines(
+    spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str], *, seconds: float = 0.0
+) -> None:
+    """Refuse files of text with a line which no reader could hold.
 
     A file is opened only where it is large enough for such a line, and read up to its first line break.
 
-    :param files: of lines of text.
     :param options: of the reader: ``lineSep``, ``encoding`` and ``multiLine``.
+    :param seconds: how long the lines behind the first are looked at, too.
     :raises BadInputError: naming the file.
     """
-    _refuse(spark, files, options, until=0.0)
-
-
-def blame_long_line(spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str]) -> None:
-    """Look for such a line in the whole of the files, for half a minute, since a reader had no memory left."""
-    _refuse(spark, files, options, until=monotonic() + _SECONDS_OF_A_SEARCH)
-
-
-def _refuse(spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str], until: float) -> None:
+    until = monotonic() + seconds
     lower = {name.lower(): str(value) for name, value in options.items()}
     if lower.get("multiline", "false").lower() == "true":
         return

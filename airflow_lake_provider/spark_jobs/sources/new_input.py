@@ -117,8 +117,7 @@ def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
     return BadInputError(
         f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone or is no "
         "list of this table; a tool that removes orphan files may have taken it. Which files were applied is not "
-        "known any more. "
-        "on_repeat='apply' applies all files that are there now, once, and writes a new list."
+        "known any more. on_repeat='apply' applies all files that are there now, once, and writes a new list."
         f"{counted if _counts(spec) else ''}"
     )
 
@@ -161,8 +160,7 @@ def _consumed_under_other_names(
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
     if is_sure and _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
         raise BadInputError(
-            f"{spec.table}: {sentence}, and an Aggregation would count them twice. Give "
-            f"the source name={names[0]!r} "
+            f"{spec.table}: {sentence}, and an Aggregation would count them twice. Give the source name={names[0]!r} "
             "to go on from there, or on_repeat='apply' to count all files that are there now once more"
         )
     return (f"{sentence}; they are applied again. Give the source name={names[0]!r} where it is the same source",)

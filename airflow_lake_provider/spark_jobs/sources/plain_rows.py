@@ -98,7 +98,8 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
-        may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)
+        has_subqueries = spec.delete_when and has_subquery(spark, parse_expression(spark, spec.delete_when))
+        may_shuffle = bool(spec.source.query or has_subqueries)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.
@@ -118,13 +119,9 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         upserts=counts.keys - counts.deletes,
         deletes=counts.deletes,
         key_ranges=counts.key_ranges,
-        reads_table=batch.reads_more or _is_target(spec),
+        reads_table=batch.reads_more or (spec.source.lake_table or "").lower() == spec.table.lower(),
         cached=tuple(cached),
     )
-
-
-def _has_subquery(spark: SparkSession, expression: str | None) -> bool:
-    return expression is not None and has_subquery(spark, parse_expression(spark, expression))
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:
@@ -176,10 +173,6 @@ def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Seque
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:
     excluded = {name.lower() for name in spec.schema_contract.exclude_columns}
     return [name for name in latest.columns if name.lower() in excluded]
-
-
-def _is_target(spec: UpsertSpec) -> bool:
-    return (spec.source.lake_table or "").lower() == spec.table.lower()
 
 
 def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:

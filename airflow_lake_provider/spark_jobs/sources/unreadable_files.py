@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
-from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, blame_long_line, refuse_long_lines
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
@@ -95,6 +95,7 @@ _UNREAD_CODECS = (".lz4", ".snappy", ".lzo", ".lzma", ".br", ".z")
 _LONGEST = 300
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
+_SECONDS_OF_A_SEARCH = 30.0
 
 
 @contextmanager
@@ -123,7 +124,8 @@ def refusing_unreadable(
         yield
     except SPARK_ERRORS as error:
         if kind in _TEXT and any(word in str(error) for word in _OUT_OF_MEMORY):
-            blame_long_line(spark, files, options or {})
+            # A reader had no memory left.
+            refuse_long_lines(spark, files, options or {}, seconds=_SECONDS_OF_A_SEARCH)
         translated = _translated(error, files, kind, is_secret)
         if translated is None:
             raise

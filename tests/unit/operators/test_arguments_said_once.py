@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.specs.job import Argument
+from airflow_lake_provider.contracts.specs.job import Argument, JobSpec
 from airflow_lake_provider.operators import lake_application
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
@@ -65,9 +65,9 @@ def stands(operator: type[LakeJobOperator[Any]], known: Argument) -> int:
 
 
 def _fields(spec: type) -> list[ast.AnnAssign]:
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(spec))).body
-    assert isinstance(body, ast.ClassDef)
-    return [node for node in body.body if isinstance(node, ast.AnnAssign)]
+    kinds = [kind for kind in spec.__mro__ if issubclass(kind, JobSpec)]
+    bodies = [ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0] for kind in kinds]
+    return [node for each in bodies for node in ast.iter_child_nodes(each) if isinstance(node, ast.AnnAssign)]
 
 
 def _name(node: ast.AnnAssign) -> str:

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, summary_of
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, positions_in_summary
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
@@ -36,7 +36,7 @@ def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     name, position = position_id(facts(source), "revenue"), SourcePosition().moved(SnapshotPosition(str(snapshot)))
     target = catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]))
     with target.transaction() as run:
-        run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: summary_of({name: position})})
+        run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: positions_in_summary({name: position})})
         run.set_properties(position.to_properties(name))
     return target
 

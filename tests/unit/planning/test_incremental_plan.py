@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, summary_of
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, positions_in_summary
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
@@ -33,7 +33,7 @@ def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart")
     name = position_id(facts(source), consumer)
     position = SourcePosition.read(target.properties, name).moved(SnapshotPosition(str(snapshot)))
     with target.transaction() as transaction:
-        summary = {SOURCE_POSITION: summary_of({name: position})}
+        summary = {SOURCE_POSITION: positions_in_summary({name: position})}
         transaction.append(pa.table({"id": [1]}), snapshot_properties=summary)
         transaction.set_properties(position.to_properties(name))
 

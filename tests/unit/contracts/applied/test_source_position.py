@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied.positions import FilesPosition, SideFile, SnapshotPosition, UnreadPosition
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation, summary_of
+from airflow_lake_provider.contracts.applied.positions import (
+    FilesPosition,
+    SideFile,
+    SnapshotPosition,
+    UnreadPosition,
+)
+from airflow_lake_provider.contracts.applied.source_position import (
+    SourcePosition,
+    newest_generation,
+    positions_in_summary,
+)
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.input_file import ConsumedFiles, InputFile
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
@@ -214,7 +223,7 @@ def test_a_summary_older_than_the_property_means_the_table_was_rolled_back() -> 
 
 
 def test_a_summary_names_each_source_that_a_commit_moved_and_those_of_earlier_commits_name_one() -> None:
-    text = summary_of({"inbox": SourcePosition(generation=3), "dag.task": SourcePosition(generation=12)})
+    text = positions_in_summary({"inbox": SourcePosition(generation=3), "dag.task": SourcePosition(generation=12)})
     assert text == "inbox=3,dag.task=12"
     summaries = [{}, {"lake.source-position": text}, {"lake.source-position": "inbox=2"}]
     assert newest_generation(summaries, "inbox") == 3

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.applied.source_position import summary_of as positions_in_summary
+from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
@@ -78,7 +78,7 @@ def _identified(update: Any, commit: DataCommit) -> Any:
     update.toBranch(commit.branch or MAIN)
     if commit.base is not None:
         update.validateFromSnapshot(int(commit.base))
-    for name, value in summary_of(commit).items():
+    for name, value in commit_summary(commit).items():
         update.set(name, value)
     return update
 
@@ -176,7 +176,7 @@ def _call_with_each(files: Sequence[Any], row_delta: Any, call: Callable[[Any], 
         call(file)
 
 
-def summary_of(commit: DataCommit) -> dict[str, str]:
+def commit_summary(commit: DataCommit) -> dict[str, str]:
     """Return what goes into the snapshot's summary."""
     identity = {ACTION: commit.action, RUN_KEY: commit.run_key}
     if commit.positions:

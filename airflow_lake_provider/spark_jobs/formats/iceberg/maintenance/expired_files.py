@@ -92,7 +92,7 @@ class ExpiredFiles:
         :raises UnsupportedError: there is such a file.
         """
         brought = f"{DATA}s outside of the table's locations"
-        refused = [self._said(whose) for whose in sorted(self.foreign_counts) if whose != brought]
+        refused = [self._foreign_in_words(whose) for whose in sorted(self.foreign_counts) if whose != brought]
         if refused and self.foreign is ForeignFiles.REFUSE:
             raise UnsupportedError(
                 f"{self.table.name}: the expiry would delete what may not be the table's: {'; '.join(refused)}. "
@@ -101,7 +101,10 @@ class ExpiredFiles:
 
     def warnings(self) -> list[str]:
         """Say which files were kept."""
-        return [f"kept, though no snapshot reaches them: {self._said(whose)}" for whose in sorted(self.foreign_counts)]
+        return [
+            f"kept, though no snapshot reaches them: {self._foreign_in_words(whose)}"
+            for whose in sorted(self.foreign_counts)
+        ]
 
     def delete(self, still_named: Collection[str] = ()) -> tuple[dict[str, int], list[str]]:
         """Delete the files: first those that manifests name, then manifests, then their lists.
@@ -129,7 +132,7 @@ class ExpiredFiles:
                 if locations := [each for of, each in batch if of == kind and each not in still_named]:
                     yield kind, locations
 
-    def _said(self, whose: str) -> str:
+    def _foreign_in_words(self, whose: str) -> str:
         return f"{self.foreign_counts[whose]:,} {whose}, such as {', '.join(self.examples[whose])}"
 
 

@@ -53,8 +53,8 @@ def fit_schema(
         ],
     )
     return (
-        *(f"added column {difference.name} {_told(difference.wanted)}" for difference in added),
-        *(f"widened column {difference.name} to {_told(difference.wanted)}" for difference in widened),
+        *(f"added column {difference.name} {_type_name(difference.wanted)}" for difference in added),
+        *(f"widened column {difference.name} to {_type_name(difference.wanted)}" for difference in widened),
     )
 
 
@@ -67,7 +67,7 @@ def _type_text(difference: SchemaDifference) -> str:
     return type_text(difference.wanted.dataType) if difference.wanted else ""
 
 
-def _told(field: StructField | None) -> str:
+def _type_name(field: StructField | None) -> str:
     return "nothing" if field is None else field.dataType.simpleString()
 
 
@@ -91,7 +91,7 @@ def _refuse_frozen(
 
 
 def _refuse_unfit(table: IcebergTable, unfit: Iterable[SchemaDifference]) -> None:
-    conflicts = [f"{each.name} is {_told(each.present)} and got {_told(each.wanted)}" for each in unfit]
+    conflicts = [f"{each.name} is {_type_name(each.present)} and got {_type_name(each.wanted)}" for each in unfit]
     if conflicts:
         raise BadInputError(
             f"{table.name}: {'; '.join(conflicts)}. Cast them in a Query, or declare the types with the source's schema"

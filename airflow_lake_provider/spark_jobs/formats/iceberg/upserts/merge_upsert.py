@@ -24,7 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     publish,
     stage_branch_name,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import summary_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_summary
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
@@ -93,7 +93,7 @@ def _merge(table: IcebergTable, stage: str, commit: PlannedUpsert) -> tuple[str,
     counts = None if counted is None else counted.asDict()
     with refusing_nulls(table, lambda: table.spark.sql(statement.written)):
         summary = {} if counts is None else counts_to_summary(**{f"rows_{change}": n for change, n in counts.items()})
-        run_with_summary(table.spark, statement.text, {**summary_of(commit), **summary})
+        run_with_summary(table.spark, statement.text, {**commit_summary(commit), **summary})
     return statement.pruning, counts
 
 
