@@ -40,6 +40,7 @@ def read_changes(
     ``delete``. With deletes up to two Spark jobs run at once, over the files that lost rows, and the row ids of new
     files. The choice of files and the gone rows are kept for the DataFrame until the session ends.
 
+    :param spark: session with the table's catalog.
     :param table: ``namespace.table``, Iceberg format version 3.
     :param from_snapshot: exclusive start, as text; None for everything live at ``to_snapshot``, as upserts.
     :param to_snapshot: inclusive end, as text; None for the head of main.

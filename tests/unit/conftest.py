@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def pytest_unconfigure() -> None:
-    """Remove this process's Airflow home; a worker of xdist ends without the clean-up of Python."""
-    _home.cleanup()
+    """Remove this process's Airflow home now, too: a worker of xdist may end without the clean-up of Python."""
+    shutil.rmtree(_home.name, ignore_errors=True)
 
 
 @pytest.fixture
