@@ -38,11 +38,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "code of Java for files": {"io-impl": "strangers.Code"},
     "an endpoint of S3": {"s3.endpoint": THIEF},
     "an endpoint of S3 with half a key": {"s3.endpoint": THIEF, "s3.access-key-id": "VENDED"},
-    "an endpoint of S3 with empty keys": {
-        "s3.endpoint": THIEF,
-        "s3.access-key-id": "",
-        "s3.secret-access-key": "",
-    },
+    "an endpoint of S3 with empty keys": {"s3.endpoint": THIEF, "s3.access-key-id": "", "s3.secret-access-key": ""},
     "a region that is a host": {"s3.region": "thief.example.com/#", "client.region": "x.thief.example.com"},
     "a proxy": {"s3.proxy-uri": THIEF, "http-client.proxy-endpoint": THIEF},
     "a signer": {"s3.signer": "S3V4RestSigner", "s3.signer.uri": THIEF, "s3.remote-signing-enabled": "true"},
@@ -102,9 +98,8 @@ def assert_harmless(table: Table, marks: Path, said: Mapping[str, Any]) -> None:
     # Whose token is vended, it is used alone, and at Microsoft.
     vended = {name for name in obeyed if name.startswith("adls.sas-token.")}
     assert obeyed <= {"s3.signer", "s3.remote-signing-enabled"} | vended
-    assert {value for value in properties.values() if value in SECRETS} == set(SECRETS) - (
-        {"OWN-ADLS"} if vended else set()
-    )
+    left_out = {"OWN-ADLS"} if vended else set()
+    assert {value for value in properties.values() if value in SECRETS} == set(SECRETS) - left_out
 
 
 @pytest.mark.parametrize("place", PLACES)
