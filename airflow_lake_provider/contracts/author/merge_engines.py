@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, cast
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, text, texts
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -56,6 +57,8 @@ class MergeEngine(AuthorObject):
     deletes: Deletes | str = field(default=Deletes.HARD, kw_only=True, metadata=reads(choice_of(Deletes)))
     deleted_column: str = field(default="is_deleted", kw_only=True, metadata=reads(text))
 
+    # Value of a column that the batch lacks, where neither the schema contract nor the source says.
+    missing_columns: ClassVar[MissingColumns] = MissingColumns.FAIL
     # Of an engine that has no such field.
     ignore_stale = False
     aggregates = cast("Mapping[str, str]", MappingProxyType({}))
@@ -65,6 +68,11 @@ class MergeEngine(AuthorObject):
     def combines_rows(self) -> bool:
         """True where more than the last row of a key counts."""
         return not isinstance(self, Deduplicate)
+
+    @property
+    def counts_rows(self) -> bool:
+        """True where a row that is applied twice counts twice."""
+        return isinstance(self, Aggregation)
 
     @property
     def is_plain(self) -> bool:
@@ -144,6 +152,8 @@ class PartialUpdate(MergeEngine):
     """
 
     kind: ClassVar[str] = "partial-update"
+    # To it absent and NULL are the same.
+    missing_columns: ClassVar[MissingColumns] = MissingColumns.KEEP
     sequence_groups: Mapping[str, Sequence[str]] = field(default_factory=dict, metadata=reads(groups))
 
     def complete(self) -> None:
@@ -163,6 +173,8 @@ class Aggregation(MergeEngine):
     """
 
     kind: ClassVar[str] = "aggregation"
+    # To it absent and NULL are the same.
+    missing_columns: ClassVar[MissingColumns] = MissingColumns.KEEP
     aggregates: Mapping[str, str] = field(metadata=reads(_aggregates, {"a_column": "sum"}))
 
 

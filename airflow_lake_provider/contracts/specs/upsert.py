@@ -10,14 +10,7 @@ from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, text
 from airflow_lake_provider.contracts.author.audits import Audits, audits
-from airflow_lake_provider.contracts.author.merge_engines import (
-    Aggregation,
-    Deduplicate,
-    Deletes,
-    MergeEngine,
-    PartialUpdate,
-    merge_engine,
-)
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, MergeEngine, merge_engine
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
@@ -95,17 +88,18 @@ class UpsertSpec(JobSpec):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
+        engine, source = self.merge_engine, self.source
         keeps = self.missing_columns is MissingColumns.KEEP
         asked = {
             "create-table": self.create is not None,
-            "soft-deletes": self.merge_engine.deletes is Deletes.SOFT,
+            "soft-deletes": engine.deletes is Deletes.SOFT,
             f"{_OF_STRATEGY}{self.strategy}": self.strategy != _AUTO,
-            "kept-values": keeps or not self.merge_engine.is_plain or self.source.looks_at_rows,
+            "kept-values": keeps or not engine.is_plain or source.looks_at_rows,
             "branches": self.branch is not None,
             "audits": self.audits is not None,
         }
         named = (name for name, is_asked in asked.items() if is_asked)
-        return ("upsert", f"merge-{self.merge_engine.kind}", *self.source.needs, *named)
+        return ("upsert", f"merge-{engine.kind}", *source.needs, *named)
 
     @property
     def columns(self) -> Mapping[str, Iterable[str]]:
@@ -130,13 +124,8 @@ class UpsertSpec(JobSpec):
     @property
     def missing_columns(self) -> MissingColumns:
         """Value of a column that the batch lacks, in the rows of the batch."""
-        if self.schema_contract.missing_columns is not None:
-            return MissingColumns(self.schema_contract.missing_columns)
-        if self.source.missing_columns is not None:
-            return self.source.missing_columns
-        # Absent and NULL columns are one to these two.
-        keeps = isinstance(self.merge_engine, (PartialUpdate, Aggregation))
-        return MissingColumns.KEEP if keeps else MissingColumns.FAIL
+        who_may_say = (self.schema_contract, self.source, self.merge_engine)
+        return MissingColumns(next(each.missing_columns for each in who_may_say if each.missing_columns is not None))
 
     @property
     def exclude_columns(self) -> tuple[str, ...]:
@@ -146,7 +135,7 @@ class UpsertSpec(JobSpec):
     @property
     def keep_consumed_for(self) -> timedelta | None:
         """Time for which a consumed file is remembered that is not in the source any more; None for ever."""
-        if isinstance(self.merge_engine, Aggregation):
+        if self.merge_engine.counts_rows:
             return None
         files = self.source.files
         return duration(files.max_file_age, "max_file_age") if files else ONE_YEAR
@@ -177,7 +166,7 @@ class UpsertSpec(JobSpec):
     def _refuse_merge_engine(self) -> None:
         engine = self.merge_engine
         replays = self.source.on_source_change is OnSourceChange.REPLAY
-        if replays and isinstance(engine, Aggregation):
+        if replays and engine.counts_rows:
             raise InvalidSpecError(
                 f"{self.table}: on_source_change='replay' would count all files again; an Aggregation takes "
                 "'continue' or 'fail'"

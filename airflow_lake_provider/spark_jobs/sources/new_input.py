@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
@@ -74,7 +73,7 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing,
 
 def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> None:
     """Refuse to aggregate input that the rows may already have, as the table was replaced by one that has rows."""
-    is_asked = spec.on_repeat is OnRepeat.APPLY or not _counts(spec)
+    is_asked = spec.on_repeat is OnRepeat.APPLY or not spec.merge_engine.counts_rows
     if applied_state.is_replaced and applied_state.base is not None and not is_asked:
         raise BadInputError(
             f"{spec.table}: the table was replaced since it applied source {spec.source_name}, and an Aggregation "
@@ -118,7 +117,7 @@ def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
         f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone or is no "
         "list of this table; a tool that removes orphan files may have taken it. Which files were applied is not "
         "known any more. on_repeat='apply' applies all files that are there now, once, and writes a new list."
-        f"{counted if _counts(spec) else ''}"
+        f"{counted if spec.merge_engine.counts_rows else ''}"
     )
 
 
@@ -144,7 +143,7 @@ def _consumed_under_other_names(
     """
     is_new = applied_state.position.generation == 0
     # A path of a day shows another day's files later; a source table shows its head at once.
-    is_asked = is_new or (_counts(spec) and unknown.may_show_earlier)
+    is_asked = is_new or (spec.merge_engine.counts_rows and unknown.may_show_earlier)
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
     asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}
@@ -158,7 +157,7 @@ def _consumed_under_other_names(
     )
     # A list that another source has lost stops no source that was there beside it.
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
-    if is_sure and _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
+    if is_sure and spec.merge_engine.counts_rows and spec.on_repeat is not OnRepeat.APPLY:
         raise BadInputError(
             f"{spec.table}: {sentence}, and an Aggregation would count them twice. Give the source name={names[0]!r} "
             "to go on from there, or on_repeat='apply' to count all files that are there now once more"
@@ -170,10 +169,6 @@ def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
     """Return whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
     queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
     return len(set(queries)) > 1 and position.files.shares_files(other.files)
-
-
-def _counts(spec: UpsertSpec) -> bool:
-    return isinstance(spec.merge_engine, Aggregation)
 
 
 def _note(spec: UpsertSpec, changed: list[str], earlier: str | None) -> str:

@@ -1,4 +1,9 @@
-"""An argument stands at most four times on its way: signature, docstring, field of the spec, one use."""
+"""An argument stands at most four times on its way: signature, docstring, field of the spec, one use.
+
+A use is a function of the spec, or of the worker's action, that reads the argument; a function that reads it twice is
+one. Not counted are the functions behind: plans of a worker and actions of a driver do the argument's work, and take
+it from the spec. How many files they are, ``test_spec_carriage.py`` bounds. Texts of messages are not counted either.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,33 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeDropTagOperator,
     LakeTableUpgradeOperator,
 ]
-# Of every operator, in LakeJobOperator.
+# An argument on which several rules depend stands once more for each of them: each rule asks it something else. The
+# list may only shrink. What gives an engine or a source an answer of its own has no place here.
+MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
+    LakeUpsertOperator: {
+        "source": 13,
+        "keys": 6,
+        "delete_when": 5,
+        "create": 5,
+        "schema_contract": 5,
+        "branch": 7,
+        "merge_engine": 8,
+        "audits": 6,
+    },
+    LakeIncrementalOperator: {
+        "source": 7,
+        "consumer": 7,
+        "keys": 5,
+        "transform": 6,
+        "query": 5,
+        "protect_source": 5,
+        "create": 5,
+    },
+    LakeDeleteRowsOperator: {"keys_from": 6, "keys": 5},
+    LakeUpdateRowsOperator: {"assignments": 5},
+    LakeCompactionOperator: {"strategy": 5},
+}
+# Of every operator, in LakeJobOperator; every message begins with it.
 SHARED = ("table",)
 
 
@@ -57,11 +88,28 @@ def named_in(source: str, name: str) -> int:
     return found + len(re.findall(rf":param {name}:", source))
 
 
-def stands(operator: type[LakeJobOperator[Any]], known: Argument) -> int:
-    spec = operator.action.spec_type
-    fields = sum(named_in(ast.unparse(node), known.name) for node in _fields(spec) if _name(node) == known.name)
-    use = int(bool(re.search(rf"\bspec\.{known.name}\b", inspect.getsource(operator.action))))
-    return named_in(inspect.getsource(operator), known.author_name) + min(fields, 1) + use
+def readers(part: type, owner: str, name: str) -> list[str]:
+    """Return the functions of a class that read an attribute of ``self`` or of ``spec``."""
+    return [
+        function.name
+        for function in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(part))))
+        if isinstance(function, ast.FunctionDef) and any(_reads(node, owner, name) for node in ast.walk(function))
+    ]
+
+
+def _reads(node: ast.AST, owner: str, name: str) -> bool:
+    if not (isinstance(node, ast.Attribute) and node.attr == name):
+        return False
+    return isinstance(node.value, ast.Name) and node.value.id == owner
+
+
+def stands(operator: type[LakeJobOperator[Any]], argument: Argument) -> int:
+    """Count the places of an argument: those of the operator, fields of the spec, functions of spec and action."""
+    action, spec = operator.action, operator.action.spec_type
+    # A field is one place, though its reader or its stand-in may be spelt like it.
+    fields = sum(_name(node) == argument.name for node in _fields(spec))
+    reading = [*readers(spec, "self", argument.name), *readers(action, "spec", argument.name)]
+    return named_in(inspect.getsource(operator), argument.author_name) + fields + len(reading)
 
 
 def _fields(spec: type) -> list[ast.AnnAssign]:
@@ -76,16 +124,37 @@ def _name(node: ast.AnnAssign) -> str:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.__name__)
 def test_an_argument_stands_at_most_four_times(operator: type[LakeJobOperator[Any]]) -> None:
-    known = [each for each in operator.action.spec_type.arguments() if each.name not in SHARED]
-    found = {each.author_name: stands(operator, each) for each in known}
-    assert {name: count for name, count in found.items() if count > MOST} == {}
+    counted = [each for each in operator.action.spec_type.arguments() if each.name not in SHARED]
+    count_of = {each.author_name: stands(operator, each) for each in counted}
+    assert {name: count for name, count in count_of.items() if count > MOST} == MORE.get(operator, {})
     # Each is in the signature, in the docstring and in the spec.
-    assert {name: count for name, count in found.items() if count < 3} == {}
+    assert {name: count for name, count in count_of.items() if count < 3} == {}
 
 
 def test_every_action_of_an_author_has_an_operator_and_a_place_in_an_application() -> None:
     actions = {operator.action.spec_type: operator.action for operator in OPERATORS}
     assert actions == lake_application._ACTIONS
+
+
+class Asked:
+    """A class that asks an argument in two functions, in one of them twice."""
+
+    keys: tuple[str, ...] = ()
+
+    def twice(self) -> bool:
+        return bool(self.keys) or self.keys is None
+
+    @property
+    def once(self) -> list[str]:
+        return list(self.keys)
+
+    def never(self, other: Asked) -> bool:
+        return bool(other.keys)
+
+
+def test_each_function_that_reads_an_argument_is_counted_once() -> None:
+    assert readers(Asked, "self", "keys") == ["twice", "once"]
+    assert readers(Asked, "other", "keys") == ["never"]
 
 
 def test_a_name_that_stands_once_more_is_counted() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
-from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
@@ -162,7 +161,7 @@ def _refuse_decided_anew(
                 f"{table.name}: another batch of source {name} was applied meanwhile; what is left of this one is "
                 "decided on again"
             )
-        if isinstance(commit.merge_engine, Aggregation) and _is_counted_elsewhere(table, commit, position, committed):
+        if commit.merge_engine.counts_rows and _is_counted_elsewhere(table, commit, position, committed):
             raise CommitConflictError(
                 f"{table.name}: another source got in between, and may have consumed files of {name}"
             )
