@@ -19,12 +19,14 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts.fetch_jars import fetch_missing, read_lock  # noqa: E402  # found by the line above
+from scripts import test_results  # noqa: E402  # found by the line above
+from scripts.fetch_jars import fetch_missing, read_lock  # noqa: E402
 from scripts.package_environment import PackageEnvironment, find_pythons  # noqa: E402
 
 PYSPARK = "3.5.9"
 PYTHON = "3.11"
 LOCK = REPOSITORY / "scripts/jars-spark-3.5.lock"
+ALLOWED_SKIPS = REPOSITORY / "tests/allowed_skips_spark_3_5"
 # Of the versions in requirements.lock. Airflow is none of them: a driver has none.
 LIBRARIES = ("numpy", "pyarrow", "pyiceberg", "sqlalchemy")
 TEST_TOOLS = ("duckdb", "hypothesis", "psutil", "pyroaring", "pytest", "pytest-asyncio", "pytest-xdist")
@@ -49,7 +51,7 @@ CORE = (
 
 
 def main() -> int:
-    """Run pytest with the given arguments, and print what it counted as JSON; the exit code is its own."""
+    """Run pytest with the given arguments, print what it counted as JSON, and exit as :func:`run_tests` says."""
     arguments = sys.argv[1:] or ["tests/spark"]
     if "--core" in arguments:
         arguments = [*CORE, *(each for each in arguments if each != "--core")]
@@ -81,10 +83,17 @@ def prepared(folder: Path) -> PackageEnvironment:
 
 
 def run_tests(environment: PackageEnvironment, folder: Path, arguments: Sequence[str]) -> tuple[int, dict[str, int]]:
-    """Run pytest, show what it says, and return its exit code and its counts."""
+    """Run pytest, show what it says, and return an exit code and its counts.
+
+    The exit code is that of pytest, or 1 where a test is skipped that :data:`ALLOWED_SKIPS` does not have.
+    """
+    summary = folder / "results.xml"
+    # That of an earlier run would be read again.
+    summary.unlink(missing_ok=True)
     path = f"{environment.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    options = ["-q", "-p", "no:cacheprovider", "--tb", "short", f"--junit-xml={summary}"]
     process = subprocess.Popen(
-        [str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short", *arguments],
+        [str(environment.python), "-m", "pytest", *options, *arguments],
         env={**os.environ, "PATH": path, "LAKE_JARS": str(folder / "jars"), "VIRTUAL_ENV": str(environment.folder)},
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
@@ -96,7 +105,8 @@ def run_tests(environment: PackageEnvironment, folder: Path, arguments: Sequence
         print(line, end="", flush=True)
         last = line.strip() or last
     counts = {name: int(number) for number, name in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
-    return process.wait(), {name: counts.get(name, 0) for name in ("passed", "failed", "skipped", "error")}
+    status = process.wait() or test_results.main([str(summary)], ALLOWED_SKIPS)
+    return status, {name: counts.get(name, 0) for name in ("passed", "failed", "skipped", "error")}
 
 
 if __name__ == "__main__":

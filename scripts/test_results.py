@@ -68,9 +68,12 @@ def allowed_skips(text: str) -> list[Skip]:
     return [Skip(test, reason) for test, _, reason in parts]
 
 
-def main(summaries: list[str]) -> int:
-    """Print failures, skips and counts; 1 where a test failed or a skip is not allowed, 5 where no test ran."""
-    allowed = allowed_skips(ALLOWED.read_text())
+def main(summaries: list[str], skips: Path = ALLOWED) -> int:
+    """Print failures, skips and counts; 1 where a test failed or a skip is not allowed, 5 where no test ran.
+
+    :param skips: the list of skips that are allowed; the default is that of ``scripts/test``.
+    """
+    allowed = allowed_skips(skips.read_text())
     results = [result for name in summaries for result in results_of(Path(name))]
     faults = 0
     for result in results:
@@ -83,7 +86,7 @@ def main(summaries: list[str]) -> int:
                 skip.test.startswith(allowance.test) and allowance.reason in skip.reason for allowance in allowed
             )
             faults += not is_allowed
-            print(f"{skip}{'' if is_allowed else '; tests/allowed_skips does not have it'}")
+            print(f"{skip}{'' if is_allowed else f'; tests/{skips.name} does not have it'}")
     counts = Counter(result.outcome for result in results)
     print(", ".join(f"{counts[each]} {each}" for each in ("passed", "failed", "skipped", "failed as declared")))
     return min(faults, 1) if results else NOTHING_RAN

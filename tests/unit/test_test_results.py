@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import test_results
+from scripts import matrix_spark_3_5, test_results
+from scripts.package_environment import PackageEnvironment
 
 TESTS = """
 import pytest
@@ -70,14 +71,12 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_skip_that_the_list_does_not_have_is_red(
     summary: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     allowed: str,
     refused: list[int],
 ) -> None:
-    (tmp_path / "allowed").write_text(allowed)
-    monkeypatch.setattr(test_results, "ALLOWED", tmp_path / "allowed")
-    assert test_results.main([str(summary)]) == min(1, len(refused))
+    (tmp_path / "allowed_skips").write_text(allowed)
+    assert test_results.main([str(summary)], tmp_path / "allowed_skips") == min(1, len(refused))
     told = [f"{line}{UNKNOWN if place in refused else ''}" for place, line in enumerate(ALL)]
     assert capsys.readouterr().out.splitlines() == [*told, "1 passed, 0 failed, 3 skipped, 1 failed as declared"]
 
@@ -98,11 +97,28 @@ def test_a_run_of_no_test_is_no_success(capsys: pytest.CaptureFixture[str]) -> N
     assert test_results.main([]) == 5
 
 
-def test_the_list_names_tests_that_there_are() -> None:
+@pytest.mark.parametrize(("reason", "status"), [("this Spark has no pipe syntax", 0), ("no disk", 1)])
+def test_a_skip_on_spark_3_5_that_its_own_list_does_not_have_is_red(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], reason: str, status: int
+) -> None:
+    (tmp_path / "tests/spark/sql").mkdir(parents=True)
+    test = tmp_path / "tests/spark/sql/test_query.py"
+    name = "test_a_query_is_taken_whatever_words_it_has"
+    test.write_text(f"import pytest\n\ndef {name}():\n    pytest.skip({reason!r})\n\ndef test_b(): pass\n")
+    environment = PackageEnvironment(Path(sys.prefix), tmp_path / "log")
+    arguments = ["-c", "/dev/null", "--rootdir", str(tmp_path), str(test)]
+    counts = {"passed": 1, "failed": 0, "skipped": 1, "error": 0}
+    assert matrix_spark_3_5.run_tests(environment, tmp_path, arguments) == (status, counts)
+    unknown = "; tests/allowed_skips_spark_3_5 does not have it" if status else ""
+    assert f"skipped: tests.spark.sql.test_query.{name}: {reason}{unknown}" in capfd.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("name", ["allowed_skips", "allowed_skips_spark_3_5"])
+def test_the_list_names_tests_that_there_are(name: str) -> None:
     root = Path(__file__).parents[2]
-    for known in test_results.allowed_skips((root / "tests" / "allowed_skips").read_text()):
-        module, _, name = known.test.rpartition(".")
+    for known in test_results.allowed_skips((root / "tests" / name).read_text()):
+        module, _, function = known.test.rpartition(".")
         file = root / f"{known.test.replace('.', '/')}.py"
         within = root / f"{module.replace('.', '/')}.py"
-        assert file.exists() or f"def {name}(" in within.read_text(), known
+        assert file.exists() or f"def {function}(" in within.read_text(), known
         assert known.reason
