@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -203,8 +205,18 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
     assert run.returncode == 0, run.stderr[-3000:]
 
 
-# The driver's side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
+# Each side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
 # its own folder.
+WORKER_FLOORS = (
+    {"contracts"},
+    {"catalogs", "iceberg", "submission"},
+    {"tables"},
+    {"hooks", "planning"},
+    {"triggers"},
+    {"assets"},
+    {"operators"},
+    {"cli", "sensors"},
+)
 DRIVER_FLOORS = (
     {"jvm"},
     {"failures", "progress", "session"},
@@ -243,6 +255,15 @@ CONTRACT_FLOORS = (
     {"author"},
     {"specs"},
 )
+ORDERED = {
+    PACKAGE: WORKER_FLOORS,
+    PACKAGE / SPARK_SIDE: DRIVER_FLOORS,
+    PACKAGE / SPARK_SIDE / "formats/iceberg": ICEBERG_FLOORS,
+    PACKAGE / "contracts": CONTRACT_FLOORS,
+}
+# On no floor of the worker's: files at the top, which everybody or nobody imports, and the driver's side.
+OFF_FLOORS = {PACKAGE: {"__version__", "get_provider_info", SPARK_SIDE}}
+ARCHITECTURE = REPOSITORY / "docs/architecture.md"
 MOST_ROOMS = 28
 
 
@@ -263,6 +284,7 @@ def runs_up(folder: Path, floors: tuple[set[str], ...]) -> list[str]:
     return [
         f"{source} imports {target}"
         for source, place, target in imports_within(folder)
+        if not {place, target} & {"__init__", *OFF_FLOORS.get(folder, ())}
         if place != target and floor_of[place] <= floor_of[target]
     ]
 
@@ -273,18 +295,75 @@ def places(folder: Path) -> set[str]:
     return found - {"__init__"}
 
 
-@pytest.mark.parametrize(
-    ("folder", "floors"),
-    [
-        (PACKAGE / SPARK_SIDE, DRIVER_FLOORS),
-        (PACKAGE / SPARK_SIDE / "formats" / "iceberg", ICEBERG_FLOORS),
-        (PACKAGE / "contracts", CONTRACT_FLOORS),
-    ],
-    ids=["driver", "iceberg", "contracts"],
-)
-def test_no_import_runs_back_up(folder: Path, floors: tuple[set[str], ...]) -> None:
-    assert places(folder) == set().union(*floors)
+@pytest.mark.parametrize("folder", ORDERED, ids=["worker", "driver", "iceberg", "contracts"])
+def test_no_import_runs_back_up(folder: Path) -> None:
+    floors = ORDERED[folder]
+    assert places(folder) - OFF_FLOORS.get(folder, set()) == set().union(*floors)
     assert runs_up(folder, floors) == []
+
+
+def drawn_floors(text: str) -> dict[str, list[set[str]]]:
+    """Return the orders of folders that the page draws, top down: commas part floors, and ``and`` joins two folders."""
+    return {
+        folder: [set(re.findall(r"`(\w+)/`", floor)) for floor in re.split(r", ", order)]
+        for folder, order in re.findall(r"^- In `([\w/]+)/`: ([^.]+)\.$", text, re.MULTILINE)
+    }
+
+
+def test_the_architecture_page_draws_the_same_order() -> None:
+    page = re.sub(r"\n  (?=\S)", " ", ARCHITECTURE.read_text())
+    folders = {
+        str(folder.relative_to(PACKAGE.parent if folder == PACKAGE else PACKAGE)): folder
+        for folder in ORDERED
+        if folder != PACKAGE / "contracts"
+    }
+    in_code = {
+        name: [rooms for floor in reversed(ORDERED[folder]) if (rooms := {r for r in floor if (folder / r).is_dir()})]
+        for name, folder in folders.items()
+    }
+    assert drawn_floors(page) == in_code
+
+
+def imports_of(source: Path, modules: Mapping[str, Path]) -> set[str]:
+    """Return the modules that a file imports; ``from folder import file`` names the file."""
+    tree = ast.parse(source.read_text())
+    members = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return ({*imported_modules(tree), *members} & modules.keys()) - {dotted(source)}
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the modules of one circle of imports; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_not_even_for_their_types() -> None:
+    # Whoever imports anything of ours runs the package's own file: it is no edge.
+    modules = {dotted(source): source for source in MODULES}
+    assert circle({name: imports_of(source, modules) for name, source in modules.items()}) == []
+
+
+def test_a_circle_through_types_alone_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    codes = {
+        "a": "from top import b",
+        "b": "if TYPE_CHECKING:\n    from top.c import C",
+        "c": "def f():\n    import top.a",
+    }
+    (tmp_path / "top").mkdir()
+    for name, code in codes.items():
+        (tmp_path / f"top/{name}.py").write_text(code)
+    modules = {f"top.{name}": tmp_path / f"top/{name}.py" for name in codes}
+    graph = {name: imports_of(source, modules) for name, source in modules.items()}
+    assert sorted(set(circle(graph))) == ["top.a", "top.b", "top.c"]
 
 
 def test_a_format_knows_the_seam_and_not_who_chooses_it() -> None:
