@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities, Gap
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities
 
 _HEAD = """# Capabilities of table formats
 
@@ -18,11 +18,13 @@ No task asks for
 {described}.
 These say what tables are like.
 
-The behaviour tests run for versions 2 and 3, those of strategies for version 1 too. There a gap is a test
-that has to fail, so a gap that closes is noticed.
+Behaviour tests try what is declared. In them a gap is a test that has to fail, so a gap that closes is
+noticed. {tried}
 
-| gap | whose it is |
+| mark | meaning |
 |---|---|
+| yes | there, and tried by the behaviour tests |
+| untried | there by its code, which is that of the next version; no behaviour test tries it |
 | *ours* | nobody has written it here yet |
 | *upstream* | another project lacks what it takes |
 | *never* | the format, or the version, rules it out |
@@ -32,7 +34,8 @@ that has to fail, so a gap that closes is noticed.
 def capabilities_page() -> str:
     """Return the page."""
     described = [f"`{name}`" for name, each in CAPABILITIES.items() if not each.is_asked]
-    head = _HEAD.format(described=f"{', '.join(described[:-1])} and {described[-1]}")
+    tried = "\n".join(_tried(capabilities) for capabilities in FORMATS.values())
+    head = _HEAD.format(described=f"{', '.join(described[:-1])} and {described[-1]}", tried=tried)
     return "\n".join([head, *(line for capabilities in FORMATS.values() for line in _format(capabilities))])
 
 
@@ -45,7 +48,7 @@ def _format(capabilities: FormatCapabilities) -> Iterator[str]:
         yield f"|---|---|{'---|' * len(capabilities.versions)}"
         for name, capability in capabilities.names.items():
             if capability.group == group:
-                cells = (_cell(capabilities.gap(name, version)) for version in capabilities.versions)
+                cells = (_cell(capabilities, name, version) for version in capabilities.versions)
                 yield f"| `{name}` | {_as_text(capability.sentence)} | {' | '.join(cells)} |"
         yield ""
     yield "### Reasons\n"
@@ -59,8 +62,16 @@ def _format(capabilities: FormatCapabilities) -> Iterator[str]:
     yield ""
 
 
-def _cell(gap: Gap | None) -> str:
-    return "yes" if gap is None else f"*{gap.kind.value}*"
+def _tried(capabilities: FormatCapabilities) -> str:
+    whole = [str(version) for version in capabilities.versions if version not in capabilities.tried]
+    parts = "".join(f", for version {version} in part" for version in capabilities.tried)
+    return f"{capabilities.title} runs all of them for versions {' and '.join(whole)}{parts}."
+
+
+def _cell(capabilities: FormatCapabilities, name: str, version: int) -> str:
+    if gap := capabilities.gap(name, version):
+        return f"*{gap.kind.value}*"
+    return "yes" if capabilities.is_tried(name, version) else "untried"
 
 
 def _as_text(sentence: str) -> str:

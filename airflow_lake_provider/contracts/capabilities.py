@@ -158,6 +158,8 @@ class FormatCapabilities:
     :param declared: what it has and lacks; what it does not name it lacks.
     :param own: capabilities beside the shared ones: strategies of its own, and what does not go together in it.
     :param numbers_snapshots: whether ids of snapshots are whole numbers; else they are any text.
+    :param tried: capabilities that the behaviour tests try with tables of a version; of a version that it does not
+        name, they try all.
     :param reserved_columns: names of columns of its own, in lower case.
     :param transforms: of a column that a layout may partition or sort by, in lower case.
     """
@@ -170,6 +172,7 @@ class FormatCapabilities:
     declared: Mapping[str, Support | Gap]
     own: Mapping[str, Capability] = field(default_factory=dict)
     numbers_snapshots: bool = False
+    tried: Mapping[int, frozenset[str]] = field(default_factory=dict)
     reserved_columns: frozenset[str] = frozenset()
     transforms: frozenset[str] = frozenset(("identity",))
 
@@ -206,6 +209,10 @@ class FormatCapabilities:
         if isinstance(declared, Gap):
             return declared
         return None if version is None or declared.holds(version) else declared.otherwise
+
+    def is_tried(self, name: str, version: int) -> bool:
+        """Tell whether the behaviour tests try a capability with tables of a version that has it."""
+        return version not in self.tried or name in self.tried[version]
 
     def lacks(self, name: str, version: int) -> str | None:
         """Return why tables of a version lack a capability, as a clause that says how they get it; None where they have
@@ -350,6 +357,15 @@ ICEBERG = FormatCapabilities(
         ),
     },
     numbers_snapshots=True,
+    # Version 1 has the code of version 2, and its upserts are tried.
+    tried={
+        1: frozenset(
+            (
+                *("upsert", "create-table", "merge-deduplicate", "strategy-copy-on-write", "strategy-merge"),
+                "audits",
+            )
+        )
+    },
     # org.apache.iceberg.MetadataColumns: the first of every table, the last three of a table's changes.
     reserved_columns=frozenset(
         (

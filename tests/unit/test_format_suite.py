@@ -79,6 +79,17 @@ def test_each_capability_has_a_test_in_the_suite() -> None:
     assert set(named_in(mark for test in tests for mark in test.pytestmark)) == CAPABILITIES.keys()
 
 
+@pytest.mark.parametrize("version", ICEBERG.versions)
+def test_what_is_declared_as_tried_is_what_the_suite_of_a_version_tests(version: int) -> None:
+    module = import_module(f"tests.spark.formats.test_iceberg_v{version}")
+    suites = [each for name, each in vars(module).items() if name.startswith("Test")]
+    assert {each.version for each in suites} == {version}
+    tests = [getattr(suite, name) for suite in suites for name in dir(suite) if name.startswith("test_")]
+    needed = set(named_in(mark for test in tests for mark in test.pytestmark))
+    there = {name for name in CAPABILITIES if ICEBERG.gap(name, version) is None}
+    assert {name for name in there if ICEBERG.is_tried(name, version)} == needed & there
+
+
 def gap_of(mark: pytest.Mark) -> tuple[Any, str]:
     """Return what a test has to end with, and the gap that is shown."""
     assert (mark.name, mark.kwargs["strict"]) == ("xfail", True)

@@ -39,10 +39,10 @@ SPARK_LIBRARIES = {"pyspark", "py4j", "pyarrow", "numpy"}
 # PyIceberg's filter parser answers a bad text with an exception of pyparsing.
 FORMAT_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
 # Reports of drivers lie where fsspec reaches.
-AIRFLOW_LIBRARIES = {"airflow", "pendulum", "tenacity", "rich", "fsspec"}
+AIRFLOW_LIBRARIES = {"airflow", "fsspec"}
 # SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name. PyIceberg's REST
 # catalog sends with requests, which is on urllib3, and reads answers with pydantic.
-OPENING_LIBRARIES = FORMAT_LIBRARIES | {"sqlalchemy", "requests", "urllib3", "pydantic"}
+OPENING_LIBRARIES = {"airflow", "pyiceberg", "sqlalchemy", "requests", "urllib3", "pydantic"}
 
 
 # A library of an extra: one module may import it, where it is called, so that all others work without it.
@@ -82,7 +82,7 @@ def may_import(side: str) -> tuple[set[str], set[str] | None]:
     if side == FORMAT_SIDE:
         return FORMAT_LIBRARIES, {"contracts", SHARED_RULES, "tables", side}
     if side == OPENING_SIDE:
-        return AIRFLOW_LIBRARIES | OPENING_LIBRARIES, None
+        return OPENING_LIBRARIES, None
     if side == SPARK_SIDE:
         return SPARK_LIBRARIES, {"contracts", SHARED_RULES, SPARK_SIDE}
     return AIRFLOW_LIBRARIES, None
@@ -180,6 +180,17 @@ def test_a_library_of_an_extra_is_missed_by_no_module(tmp_path: Path) -> None:
 )
 def test_the_law_sees_an_offence_wherever_it_hides(side: str, code: str, offence: str) -> None:
     assert offences(side, imported_modules(ast.parse(code))) == [offence]
+
+
+def test_the_architecture_page_names_the_libraries_that_each_side_may_import() -> None:
+    rows = dict(re.findall(r"^\| (?:`([\w/]+)/`|everything else) \| (.+?) \|", ARCHITECTURE.read_text(), re.MULTILINE))
+    sides = {side: side.replace(".", "/") for side in (*PLAIN_SIDES, SHARED_RULES, *RULES_SIDES)}
+    sides |= {side: side.replace(".", "/") for side in (FORMAT_SIDE, OPENING_SIDE, SPARK_SIDE)} | {"": ""}
+    of_side = {side: set(may_import(side)[0]) for side in sides}
+    for library, module in OF_AN_EXTRA.items():
+        of_side[side_of_file(PACKAGE / module) if side_of_file(PACKAGE / module) in sides else ""].add(library)
+    every = set().union(*of_side.values())
+    assert {side: set(re.findall(r"\w+", rows[page].lower())) & every for side, page in sides.items()} == of_side
 
 
 def test_all_modules_outside_spark_jobs_import_where_there_is_no_pyspark(tmp_path: Path) -> None:

@@ -286,6 +286,18 @@ def test_an_id_of_a_snapshot_is_what_the_format_says_it_is(
         make("first")
 
 
+def test_the_page_says_which_capabilities_of_a_version_no_behaviour_test_has_tried() -> None:
+    rows = [line.split(" | ") for line in capabilities_page().splitlines() if line.startswith("| `")]
+    cells = {row[0].strip("| `"): [cell.strip(" |") for cell in row[2:]] for row in rows if len(row) == 5}
+    assert cells.keys() == CAPABILITIES.keys() | ICEBERG.own.keys()
+    untried = {
+        (name, version) for name, row in cells.items() for version, cell in enumerate(row, 1) if cell == "untried"
+    }
+    assert {name for name, _ in untried} >= {"compaction", "snapshot-expiry", "tags", "rollback"}
+    assert {version for _, version in untried} == {1}
+    assert "all of them for versions 2 and 3, for version 1 in part" in " ".join(capabilities_page().split())
+
+
 def test_each_spec_of_a_driver_needs_something() -> None:
     assert {action for action, spec in SPECS.items() if spec.needs is JobSpec.needs and not spec.capabilities} == set()
 
