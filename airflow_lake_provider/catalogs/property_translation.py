@@ -1,7 +1,7 @@
 """The PyIceberg properties a connection may hold, and what Iceberg-Java calls each of them.
 
-The left side was read in PyIceberg 0.12 (``pyiceberg.io``, ``pyiceberg.catalog.*``), the right side in Iceberg 1.12
-(``S3FileIOProperties``, ``AwsClientProperties``, ``AwsProperties``, ``HttpClientProperties``, ``GCPProperties``,
+The left side was read in PyIceberg 0.12 (``pyiceberg.io``, ``pyiceberg.catalog.*``). The right side was read in Iceberg
+1.12 (``S3FileIOProperties``, ``AwsClientProperties``, ``AwsProperties``, ``HttpClientProperties``, ``GCPProperties``,
 ``AzureProperties``, ``OAuth2Properties``, ``AuthProperties``, ``RESTCatalogProperties``, ``JdbcUtil``,
 ``MetastoreLock``).
 """

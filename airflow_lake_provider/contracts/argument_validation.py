@@ -158,8 +158,8 @@ _LARGEST = 2**63 - 1
 def size(value: object, name: str) -> int:
     """Return a number of bytes above zero.
 
-    :param value: whole number of bytes, or a text: a whole number and one of ``B``, ``KB``, ``MB``, ``GB``, ``TB``, in
-        any case, as ``128 MiB`` or ``1g`` too. Units are powers of 1,024.
+    :param value: whole number of bytes, or a text of a whole number and one of ``B``, ``KB``, ``MB``, ``GB``, ``TB``.
+        Any case will do, as will ``128 MiB`` or ``1g``. Units are powers of 1,024.
     """
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     bytes_ = int(match[1]) * _UNITS[match[2].upper()] if match else value

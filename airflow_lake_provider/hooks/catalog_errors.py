@@ -32,7 +32,7 @@ _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
 def text_of(error: BaseException) -> str:
     """Return what an error says, without the contents of what could not be read.
 
-    A catalog may name any file of this machine as metadata, and an answer may hold credentials: Pydantic shows the
+    A catalog may name any file of this machine as metadata, and an answer may hold credentials. Pydantic shows the
     beginning and the end of either.
     """
     from pydantic import ValidationError

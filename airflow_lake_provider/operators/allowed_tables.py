@@ -44,7 +44,7 @@ def form_pattern(allowed: Sequence[str]) -> str:
     The form then refuses other names before there is a run, and the operator's ``allowed_tables`` refuses them again.
 
     :param allowed: patterns as ``allowed_tables`` takes them, but for ``[...]``. In a form ``*`` stands for letters,
-        digits, ``_``, ``.`` and ``-``, and ``?`` for one of them; a browser knows the letters of English only.
+        digits, ``_``, ``.`` and ``-``, and ``?`` for one of them. A browser knows the letters of English only.
     :return: a regular expression for Python and for browsers.
     :raises InvalidSpecError: for what is no list of texts, and for a pattern with ``[``.
     """

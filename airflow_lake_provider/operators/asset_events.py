@@ -55,8 +55,8 @@ def announce(
 ) -> None:
     """Let the asset of a table among the outlets have an event when rows were committed to it, and none otherwise.
 
-    Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
-    maintenance, a repeat or an empty batch are no new snapshot; such an outlet is left out of this run. A task that is
+    Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher.
+    Maintenance, a repeat or an empty batch are no new snapshot. Such an outlet is left out of this run. A task that is
     mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay. An asset alias
     among them gets the asset of each table without an outlet of its own.
 

@@ -39,8 +39,8 @@ class CompactionAction(WorkerAction[CompactionSpec]):
 class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     """Rewrite the files of a table that are worth it; where none is, Spark is not started.
 
-    Compaction is the loser: where a writer gets in between it tries again what is still valid and then reports the
-    outcome ``conflict``; the data is untouched.
+    Compaction is the loser. Where a writer gets in between, it tries again what is still valid. Then it reports the
+    outcome ``conflict``, and the data is untouched.
 
     :param table: ``namespace.table`` (templated).
     :param level: ``"minor"`` merges small files and files with many deletes, ``"major"`` every file with deletes too,

@@ -70,7 +70,7 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
 class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     """Read exactly what changed in ``source`` since ``target`` last read it, and upsert the transformed changes.
 
-    The position is a property of the target, set in the same commit as the rows: a retry, a cleared task or a second
+    The position is a property of the target, set in the same commit as the rows. So a retry, a cleared task or a second
     event for one commit applies nothing twice. Where nothing is new, Spark is not started. Give the DAG
     ``max_active_runs=1``: two runs at once would only race for the same range.
 
@@ -79,7 +79,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param consumer: name of this cursor; letters, digits, ``_`` and ``-``, at most 27.
     :param keys: key columns of the target (templated).
     :param transform: ``module:function`` taking the changes DataFrame, or it and the whole source, and returning the
-        target's rows; its module is shipped when the worker can import it. Or ``query``.
+        target's rows. Its module is shipped when the worker can import it. Or ``query``.
     :param query: SQL over the views ``changes`` and ``source``, or the path of a ``.sql`` file with it (templated).
     :param source_keys: keys of the source; default its identifier fields.
     :param from_snapshot: start after this snapshot instead of the position (templated).

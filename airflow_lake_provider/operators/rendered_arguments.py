@@ -6,7 +6,7 @@ look inside our objects too.
 
 Arguments that are SQL may name a file: ``query="sql/revenue.sql"`` is read from the DAG's template search path.
 Airflow's own ``template_ext`` would take every templated text that ends so for a file, also paths of Spark's files and
-what a template made. Here only the arguments that are SQL are read, and only as the author wrote them: what comes from
+what a template made. Here only the arguments that are SQL are read, and only as the author wrote them. What comes from
 XCom, a form or a template names no file.
 """
 

@@ -53,8 +53,8 @@ class UpsertAction(WorkerAction[UpsertSpec]):
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     """Apply the last change of every key of a batch, in one atomic commit, once.
 
-    A retry or a cleared task is recognised by its run key, a new run over the same input by the position that the table
-    keeps of the source; a corrected file under the same name is applied.
+    A retry or a cleared task is recognised by its run key. A new run over the same input is recognised by the position
+    that the table keeps of the source. A corrected file under the same name is applied.
 
     Every argument but ``delete_when``, ``allow_sql`` and ``max_attempts`` is templated, with the texts in its object.
     Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms can give it.
@@ -76,8 +76,9 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"``: how the rows to
         replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction, and some
         cannot read.
-    :param audits: name -> SQL query of the rows that must not be, over the views ``audited``, the table as it is to be,
-        and ``batch``, its rows to insert or update; or ``Audits``. The batch waits on a branch until they find none.
+    :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
+        the table as it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they
+        find none.
     :param allow_sql: take ``Query``, ``delete_when`` and ``audits`` that run shell commands. They are code in any case:
         never interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.

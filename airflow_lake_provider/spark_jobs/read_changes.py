@@ -31,10 +31,9 @@ def read_changes(
 ) -> DataFrame:
     """Return the net changes of a table between two snapshots, merge-on-read commits included.
 
-    One row per row of the table that is new or changed since ``from_snapshot`` (with its values at ``to_snapshot``),
-    and one per key that no row has any more (with its values at ``from_snapshot``). Compaction changes nothing, and a
-    row born and deleted between the two does not appear. An UPDATE that leaves the values as they were counts as a
-    change.
+    A row of the table that is new or changed since ``from_snapshot`` is one row, with its values at ``to_snapshot``. A
+    key that no row has any more is one row, with its values at ``from_snapshot``. Compaction changes nothing, and a row
+    born and deleted between the two does not appear. An UPDATE that leaves the values as they were counts as a change.
 
     The DataFrame has the table's columns, or the chosen ones and the keys, and ``_change_type``, ``upsert`` or
     ``delete``. With deletes up to two Spark jobs run at once, over the files that lost rows, and the row ids of new
@@ -47,7 +46,7 @@ def read_changes(
     :param mode: ``net`` for upserts and deletes, ``upserts`` to leave deletes out.
     :param keys: columns that identify a row to the reader; None for the table's identifier fields.
     :param columns: columns to return beside the keys; None for all.
-    :param where: predicate over the table's columns and constants; the changes are then those of the rows that satisfy
+    :param where: predicate over the table's columns and constants. The changes are then those of the rows that satisfy
         it, so a row that no longer does is a delete. It must give the same answer whenever it is asked (no ``now()``).
     :param allow_sql: take a ``where`` that is any SQL expression. It is code then: never interpolate user input.
     :param catalog: Spark catalog; None for the session's current one.

@@ -44,7 +44,7 @@ class JobFiles:
         """Make the folder of a new attempt, after sweeping what killed attempts left.
 
         :param base: job directory of this worker.
-        :param label: start of the folder's name, for people; other signs than letters of ASCII, digits, ``-``, ``_``
+        :param label: start of the folder's name, for people. Other signs than letters of ASCII, digits, ``-``, ``_``
             and ``.`` become ``_``, and it is cut after 64.
         :raises InvalidSpecError: another user could fill the job directory, or it cannot be made.
         """

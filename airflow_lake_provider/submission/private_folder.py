@@ -1,7 +1,7 @@
 """Folders and files that no other user can fill, swap or read: code that drivers run is kept there, and secrets are.
 
-A path is looked at from its root downwards. In a folder that is found safe nobody else can swap an entry, so what was
-seen of an entry stays true: a file below may be looked at first and used later.
+A path is looked at from its root downwards. In a folder that is found safe nobody else can swap an entry. So what was
+seen of an entry stays true, and a file below may be looked at first and used later.
 """
 
 from __future__ import annotations

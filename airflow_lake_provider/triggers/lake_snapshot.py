@@ -115,12 +115,12 @@ class LakeSnapshotTrigger(BaseTrigger):
 class LakeSnapshotEventTrigger(BaseEventTrigger):
     """Make an asset event of every change of a table's rows, for as long as a DAG is scheduled on the asset.
 
-    The payload has the keys of Airflow's own Iceberg trigger (``table, branch, snapshot_id, previous_snapshot_id``)
-    and more. An event is made at least once: its watermark is written after Airflow stored it, so a triggerer that is
-    killed between the two repeats the event when it is back.
+    The payload has the keys of Airflow's own Iceberg trigger (``table, branch, snapshot_id, previous_snapshot_id``) and
+    more. An event is made at least once: its watermark is written after Airflow stored it. A triggerer that is killed
+    between the two repeats the event when it is back.
 
     :param table: ``namespace.table``.
-    :param asset_name: name of the asset this watches for; Airflow merges triggers of equal arguments into one row, and
+    :param asset_name: name of the asset this watches for. Airflow merges triggers of equal arguments into one row, and
         a row shared by two assets has no watermark.
     :param lake_conn_id: connection of type ``iceberg``.
     :param branch: branch to watch.

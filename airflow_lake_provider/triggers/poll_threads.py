@@ -101,8 +101,8 @@ class PollThreads:
     def _opened(self) -> LakeCatalogHook:
         """Return the opened catalog.
 
-        Looks that find none open it each for themselves, and one of them is kept: a look that waits for another one's
-        opening would wait as long as that one, which may be for a catalog that fell silent.
+        Looks that find none open it each for themselves, and one of them is kept. A look that waited for another one's
+        opening would wait as long as that one. That may be for a catalog that fell silent.
         """
         from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 

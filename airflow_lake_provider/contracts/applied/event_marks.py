@@ -2,8 +2,8 @@
 
 A mark is a position in the source's log, not in Kafka: a connector that starts again sends old events at new offsets.
 The position (``positions.LogPosition``) never goes back in what is in order, unless something is delivered again.
-Offsets tell a late file from a repeated
-one: below its mark, an event at an offset that was consumed comes again, and one at an offset that was not is late.
+Offsets tell a late file from a repeated one. Below its mark, an event at an offset that was consumed comes again. One
+at an offset that was not is late.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class EventMarks:
     """Marks of what was applied, by the order that was known then.
 
     :param ordering: which of the marks are kept: those of ``partitions``, or that of the whole table.
-    :param table: greatest of all events of the table; with ``partition`` that of a time when it was the only one, in
-        which events of any partition may have been applied up to it.
+    :param table: greatest of all events of the table. With ``partition`` it is that of a time when it was the only one:
+        events of any partition may have been applied up to it.
     :param partitions: by :func:`partition_digest`.
     :param unkeyed: greatest mark when the table went over to ``ordering="key"``. What was applied up to it has left no
-        position in the rows, and deleted keys are not noted; it stays as long as that ordering.
+        position in the rows, and deleted keys are not noted. It stays as long as that ordering.
     :param unkeyed_stream: whether all events up to ``unkeyed`` were applied in order, so that they come again.
     """
 
@@ -103,7 +103,7 @@ class EventMarks:
     def to_text(self) -> str:
         """Return the value of a table property, at most 3,500 characters.
 
-        What does not fit of the consumed offsets is forgotten, the oldest first: events at those are then refused as
+        What does not fit of the consumed offsets is forgotten, the oldest first. Events at those are then refused as
         late, where they would have been dropped as repeated.
 
         :raises UnsupportedError: more partitions than fit.
@@ -159,11 +159,11 @@ class Mark:
     :param position: place in the log up to which they were.
     :param ts_ms: greatest ``source.ts_ms``; None where events have none.
     :param moved: whether a create with unavailable values was applied at ``position``, which only a change of the key
-        makes; ``deleted``: whether a delete was. One record of the log makes no two of either, so that such an event is
-        recognised when it comes again, where others at the mark are applied again.
+        makes; ``deleted``: whether a delete was. One record of the log makes no two of either. So such an event is
+        recognised when it comes again. Others at the mark are applied again.
     :param consumed: offsets of the partition that were read.
-    :param since_ms: epoch milliseconds before which nothing above ``position`` was committed in this life of the
-        source; None where that is not known, as in marks of earlier versions.
+    :param since_ms: epoch milliseconds before which nothing above ``position`` was committed in this log of the source.
+        None where that is not known, as in marks of earlier versions.
     """
 
     position: LogPosition

@@ -1,9 +1,9 @@
 """The position of a row's newest event, which ``ordering="key"`` keeps with the row.
 
-An epoch is one log of a source: a new ``source_name`` begins the next one, after which every position of before
-is older. Within it ``lsn`` orders the events of a key, except beside a snapshot: its rows are older than what was
+An epoch is one log of a source: a new ``source_name`` begins the next one, after which every position of before is
+older. Within it ``lsn`` orders the events of a key, except beside a snapshot. A snapshot's rows are older than what was
 committed after it, wherever that was written. ``since`` and ``older`` are there only in rows with values that are older
-than the row: where its key began, and by column the place of the value.
+than the row. ``since`` is where the row's key began, and ``older`` has by column the place of the value.
 """
 
 from __future__ import annotations

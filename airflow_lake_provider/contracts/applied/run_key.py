@@ -1,8 +1,8 @@
 """The identity of one application of one batch, and the list of them that a table remembers.
 
-A run key has 16 hexadecimal digits: 8 from who runs (dag, run, task, map index, or the author's ``batch_id``) and 8
-from what is applied (spec and input list). The first half lets a worker that lost the driver's report find its own
-commit; the second half makes a corrected input a new key.
+A run key has 16 hexadecimal digits. Eight are from who runs (dag, run, task, map index, or the author's ``batch_id``),
+eight from what is applied (spec and input list). The first half lets a worker that lost the driver's report find its
+own commit; the second half makes a corrected input a new key.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ class FirstRow(MergeEngine):
 class PartialUpdate(MergeEngine):
     """Keep the last value of each column that is not NULL.
 
-    :param sequence_groups: order column -> columns that change only together with it and only when it is not older than
-        the table's; a NULL in it leaves the group as it is.
+    :param sequence_groups: order column -> columns that change only together with it. They change only when that column
+        is not older than the table's. A NULL in it leaves the group as it is.
     """
 
     kind: ClassVar[str] = "partial-update"

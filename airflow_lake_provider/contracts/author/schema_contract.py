@@ -32,9 +32,9 @@ class SchemaContract(AuthorObject):
 
     :param new_columns: ``"evolve"`` adds columns that the table lacks, ``"freeze"`` refuses the batch.
     :param wider_types: ``"evolve"`` widens columns, such as INT to BIGINT, ``"freeze"`` refuses the batch.
-    :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
-        default ``"fail"``; for ``Debezium`` ``"null"``, because its events carry whole rows; ``"keep"`` for
-        ``PartialUpdate`` and ``Aggregation``.
+    :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``.
+        The default is ``"fail"``, and ``"keep"`` for ``PartialUpdate`` and ``Aggregation``. It is ``"null"`` for
+        ``Debezium``, whose events carry whole rows.
     :param exclude_columns: columns of the batch that are not stored, such as an operation flag.
     """
 

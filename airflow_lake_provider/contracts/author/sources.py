@@ -121,8 +121,9 @@ class Source(AuthorObject):
     :param name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``; longer ones become a prefix
         and a digest. The table keeps under it what it has consumed, wherever the source points. Default
         ``<dag id>.<task id>``, with a digest where an id has a dot; mapped tasks have to give it.
-    :param on_source_change: ``"continue"``, ``"replay"`` or ``"fail"`` when format, options, schema or query are not
-        those of the last commit: read new files with the change, apply all files again once, or refuse the run.
+    :param on_source_change: what to do when format, options, schema or query are not those of the last commit.
+        ``"continue"`` reads new files with the change, ``"replay"`` applies all files again once, ``"fail"`` refuses
+        the run.
     """
 
     # ``package.module:Class`` of the driver's side, a ``spark_jobs.sources.base.BatchSource``: the one registration.
@@ -354,8 +355,8 @@ class Debezium(ChangeEvents):
     :param table: source table whose events are taken, ``orders`` or ``public.orders``.
     :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.
     :param options: of Spark's reader of text: ``lineSep``.
-    :param ordering: what is known of the order of the events, so that none is applied over a newer one:
-        ``"partition"``, each partition of the topic is in order; ``"stream"``, all events of the table are; ``"key"``,
+    :param ordering: what is known of the order of the events, so that none is applied over a newer one.
+        ``"partition"``: each partition of the topic is in order. ``"stream"``: all events of the table are. ``"key"``:
         nothing is, so each row keeps its position. Default: ``"partition"`` where every event tells its partition and
         offset, else events older than what was applied are refused.
     :param tombstone_retention: how long ``ordering="key"`` remembers deleted keys; timedelta or ISO-8601 text.

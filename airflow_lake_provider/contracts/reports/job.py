@@ -36,8 +36,8 @@ class JobReport:
     :param run_key: identity of the commit; None for actions that need none.
     :param before: table before; None when it did not exist.
     :param after: table after, read back; None where that failed after a commit, which a warning tells.
-    :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text; of a run that
-        an earlier try has made, of that try.
+    :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text. Where an
+        earlier try has made the run, they are that try's.
     :param warnings: sentences that a person should read.
     :param seconds: wall seconds by phase.
     """
@@ -193,8 +193,8 @@ class DeleteRowsReport(JobReport):
     :param rows_deleted: rows that were deleted; None where an earlier try's snapshot does not say.
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
     :param digest_salt: of that digest; nowhere on the table.
-    :param retained_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
-        snapshots that reach a data file in which the rows still are, deleted or not; None when nobody looked.
+    :param retained_by: by ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, the ids of
+        snapshots. These reach a data file in which the rows still are, deleted or not. None when nobody looked.
     :param bounds_in: ids of the snapshots whose manifests still list column bounds of a file that they removed and that
         held, or may have held, the rows.
     :param still_to_do: sentences: what removes the rows from there.

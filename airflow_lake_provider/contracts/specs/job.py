@@ -1,6 +1,6 @@
 """Spec of one task of a job: an author's arguments, each said once, and the frame in which it travels to a driver.
 
-A field made by :func:`argument` is an argument of the operator: the field says how it is read, what stands for it while
+A field made by :func:`argument` is an argument of the operator. The field says how it is read, what stands for it while
 a DAG is parsed, and whether it is templated. Operators take signature, template fields and spec from there.
 """
 
@@ -39,10 +39,10 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
 
     :param reader: reads what an author gives, and what it has read once already.
     :param stand_in: stands for a template while a DAG is parsed; left out, the default does.
-    :param more: ``templated=False`` for one that no template may make; ``is_shown=False`` for one that Airflow does not
-        keep among the rendered fields; ``is_sql=True`` for SQL, which may be the path of a file; ``is_object=True`` for
-        an author object, which a mapping may stand for; ``attribute`` where the operator keeps it under another name;
-        ``author_name`` where its author gives it by another name.
+    :param more: ``templated=False``: no template may make it. ``is_shown=False``: Airflow does not keep it among the
+        rendered fields. ``is_sql=True``: it is SQL, which may be the path of a file. ``is_object=True``: it is an
+        author object, which a mapping may stand for. ``attribute``: the operator keeps it under another name.
+        ``author_name``: its author gives it by another name.
     """
     stands = {} if stand_in is MISSING else {"stand_in": stand_in}
     metadata = {**reads(reader, is_sql=more.pop("is_sql", False), **stands), "is_argument": True, **more}

@@ -24,7 +24,7 @@ _ALARM = "lake_alarm"
 class LakeSqlCatalog(TrustedTables, SqlCatalog):
     """PyIceberg's catalog, with limits for each of its calls.
 
-    A database that has the connection and says nothing is waited for without end: timeouts of statements are kept by
+    A database that has the connection and says nothing is waited for without end. Timeouts of statements are kept by
     the server, and those of TCP ask whether its machine lives. So the connection is cut at the deadline.
     """
 

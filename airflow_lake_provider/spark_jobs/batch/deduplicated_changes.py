@@ -198,9 +198,10 @@ def with_ambiguous_order(
 ) -> DataFrame:
     """Tell in ``_lake_ambiguous`` of all rows of a key whether their order leaves open what they become together.
 
-    That is so where a delete has the order of a row that counts unless it came before the delete, and where rows that
-    count have one order and differ in a column that is not the same in any order. Rows before a delete do not count,
-    nor do any but the first for an engine that keeps the first. A tie that a later row makes good is refused too.
+    That is so in two cases. A delete has the order of a row that counts, and that row did not come before it. Or rows
+    that count have one order, and differ in a column whose value depends on their order. Rows before a delete do not
+    count, nor do any but the first for an engine that keeps the first. A tie that a later row makes good is refused
+    too.
 
     :param rows: with ``_lake_deleted``; of a table or a query, which have no order of their own.
     :param merge_engine: of an engine that combines rows.

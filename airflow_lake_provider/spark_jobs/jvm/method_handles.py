@@ -1,7 +1,7 @@
 """Methods of Java as functions of the JVM, so that a collection is read there and comes over in one command.
 
-Asked item by item through the gateway, a folder of 100,000 files takes a minute to list, and a table of ten thousand
-files ten seconds to search. A Python callback would need a server of the driver's own.
+Asked item by item through the gateway, a folder of 100,000 files takes a minute to list. A table of ten thousand files
+takes ten seconds to search. A Python callback would need a server of the driver's own.
 """
 
 from __future__ import annotations

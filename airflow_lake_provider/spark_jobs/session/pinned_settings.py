@@ -2,7 +2,7 @@
 
 A cluster's defaults, ``spark-defaults.conf`` and an operator's ``conf`` may say otherwise: the values here win.
 Settings that only say how an author's files are read (``spark.sql.parquet.binaryAsString``, rebase modes) are left
-alone: a key that is read as another type is refused by name.
+alone. A key that is read as another type is refused by name.
 """
 
 from __future__ import annotations

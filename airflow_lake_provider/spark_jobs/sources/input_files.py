@@ -26,7 +26,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
 
     :param pattern: path or Hadoop glob, of any scheme Spark can read.
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
-    :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden; a
+    :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
         name with a colon where Hadoop cannot read it.
     """
     with _refusing_colons(pattern):

@@ -60,8 +60,8 @@ _TIMES = (DateType, TimestampType, TimestampNTZType)
 class RawBatch:
     """Rows as they were read, nothing reduced.
 
-    :param rows: the columns of the batch; ``_lake_arrival`` when ``has_arrival``; ``_lake_unparsable`` (text of a
-        record that its schema does not fit, else NULL) when ``may_be_unparsable``, and then the rows are cached.
+    :param rows: the columns of the batch, and ``_lake_arrival`` when ``has_arrival``. When ``may_be_unparsable`` they
+        are cached, and ``_lake_unparsable`` is the text of a record that its schema does not fit, else NULL.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
@@ -128,7 +128,7 @@ def read_files(
     :param files: the files to read, and no others.
     :param table_schema: of the table the batch goes to; None when it does not exist yet.
     :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
-        batch; else it is NULL.
+        batch. Else it is NULL.
     :raises BadInputError: records that cannot be read.
     :raises UnsupportedError: avro without its package.
     """

@@ -1,7 +1,7 @@
 """Values of CSV and JSON that Spark's readers change without a word: read as text, and converted where nothing is lost.
 
-Spark rounds decimals and takes the comma out of ``1,5``, cuts times off dates, takes ``10:00`` for a time of today and
-``2024`` for its first day, cuts nanoseconds off, and makes infinity of ``1e400``.
+Spark rounds decimals, takes the comma out of ``1,5``, cuts times off dates and nanoseconds off times, and makes
+infinity of ``1e400``. It takes ``10:00`` for a time of today, and ``2024`` for the first day of the year.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A ``where`` that may come from people: comparisons of a table's columns with constants, judged by its parsed tree.
 
-Spark runs static methods of Java while it analyses an expression, and shell commands while it runs one, so the tree is
+Spark runs static methods of Java while it analyses an expression, and shell commands while it runs one. So the tree is
 judged before anything is looked up. What is not listed here is refused.
 """
 

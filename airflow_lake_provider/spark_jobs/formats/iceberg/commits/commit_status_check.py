@@ -2,7 +2,8 @@
 
 A connection that breaks loses the answer to a commit. Iceberg's pool of connections sends the commit again, as proxies
 do; the second is refused because the first went through. Iceberg then tries a third time, finds that what it wants to
-replace is gone, and deletes what it has written: the manifest list of the head, and the table cannot be read any more.
+replace is gone, and deletes what it has written. That is the manifest list of the head, and the table cannot be read
+any more.
 """
 
 from __future__ import annotations

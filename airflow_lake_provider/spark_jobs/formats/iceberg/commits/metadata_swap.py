@@ -1,7 +1,7 @@
 """The one compare-and-swap that publishes a data commit on the head that it was made for, and what an answer means.
 
-Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
-between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what was
+``Table.newTransaction().commitTransaction()`` does not serve. It would refresh and try again over whatever came in
+between, a roll-back of main included. It would delete its manifests when a catalog reports as refused what was
 committed. A REST catalog gets the same guard as a requirement on the branch's snapshot.
 """
 

@@ -37,7 +37,7 @@ def commit_snapshot(
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
     :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table, or the table has the snapshot
-        but not on the branch; its files are kept.
+        but not on the branch. Its files are kept.
     """
     transaction = table.refresh().java.newTransaction()
     refuse_concurrent_commit(table, commit)

@@ -28,8 +28,8 @@ _MOST_BYTES_OF_A_FILE = 14
 def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
     """Return the position with its files in memory; where their list is gone, ``files.is_lost`` says so.
 
-    The table is read once more when a list is gone: there may have been two commits meanwhile, the second of which
-    removes what the first has superseded.
+    The table is read once more when a list is gone. There may have been two commits meanwhile: the second removes what
+    the first has superseded.
     """
     position = _with_files(table, SourcePosition.read(table.properties(), source_name, str(table.name)))
     if not position.files.is_lost:

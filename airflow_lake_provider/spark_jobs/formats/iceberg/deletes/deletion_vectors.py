@@ -32,7 +32,7 @@ def write_vectors(
     """Write one Puffin file with a vector for each data file.
 
     :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
-    :return: the new vectors, and the delete files whose content they hold, to be removed by the same commit: two
+    :return: the new vectors, and the delete files whose content they hold. The same commit has to remove these: two
         vectors on one data file make every later scan fail.
     """
     if not files:

@@ -72,7 +72,7 @@ def internal(spark: SparkSession, name: Internal) -> Any:
 def spark_table_cache(spark: SparkSession) -> Any:
     """Return Iceberg's ``SparkTableCache``.
 
-    The class has a static ``get()`` beside an instance ``get(String)``; py4j picks one of them by the order in which
+    The class has a static ``get()`` beside an instance ``get(String)``. Of these, py4j picks one by the order in which
     reflection lists them, which is not stable.
     """
     handles = method_handles(spark)

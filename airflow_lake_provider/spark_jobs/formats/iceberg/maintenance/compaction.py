@@ -1,8 +1,8 @@
 """Compaction of an Iceberg table, which loses each conflict: writers are never held up or undone.
 
-Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
-delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
-of deletes and ``minor`` otherwise. The rules are in ``iceberg/compaction_rules.py``, shared with the dry run.
+The level ``minor`` rewrites wrongly sized files and files past the delete ratio, ``major`` also every file with a
+delete file (``delete_file_threshold``), ``full`` everything. ``auto`` is ``major`` when the head's summary shows a debt
+of deletes, and ``minor`` otherwise. The rules are in ``iceberg/compaction_rules.py``, shared with the dry run.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Tally:
 def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> CompactionReport:
     """Rewrite what is due and report what the table's metadata says was done.
 
-    A conflict with a writer is tried again from the new head up to ``max_attempts`` times and is then an outcome of its
-    own, not an error; groups committed until then stay. Rows, row ids and their sequence numbers never change.
+    A conflict with a writer is tried again from the new head up to ``max_attempts`` times. Then it is an outcome of its
+    own, not an error. Groups committed until then stay. Rows, row ids and their sequence numbers never change.
 
     :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.

@@ -173,7 +173,7 @@ def _not_deleted(failed: Counter[str]) -> str:
 def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple[str, str]]:
     """Yield kind and location of the files that only ``before`` names.
 
-    A location is one file, whatever names it and however it is spelled: a statistics file that is named like a live
+    A location is one file, whatever names it and however it is spelled. So a statistics file that is named like a live
     data file is not yielded.
     """
     location = before.metadataFileLocation()

@@ -1,8 +1,8 @@
 """Rewrite data files once: Iceberg's planner and action, its failures, and the files that are its own.
 
-Iceberg's result leaves out groups that were written and whose commit was then refused: with partial progress the
-commit service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here
-first, by the same planner with the same options at the same snapshot, and what is not in the result counts as lost.
+Iceberg's result leaves out groups that were written and whose commit was then refused. With partial progress the commit
+service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here first, by
+the same planner with the same options at the same snapshot. What is not in the result counts as lost.
 """
 
 from __future__ import annotations

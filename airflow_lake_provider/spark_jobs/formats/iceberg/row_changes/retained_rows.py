@@ -1,8 +1,8 @@
 """Find the snapshots that still reach a data file with matching rows, whether a delete hides them or not.
 
 A deleted row is in more files than the one it was deleted from: every update before has left a copy under a delete. So
-every file that any snapshot reaches is a candidate, those that the bounds in the manifests rule out excepted, and all
-candidates are read once, without their deletes.
+every file that any snapshot reaches is a candidate, unless the bounds in the manifests rule it out. All candidates are
+read once, without their deletes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list colu
 def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> RetainedRows:
     """Look through everything that the table's metadata reaches now.
 
-    Costs a read of every manifest, and of the columns that ``match`` names in every candidate; those of main are read
-    once more, with their deletes, where a file of main holds such rows and its head is not ``without``.
+    It costs a read of every manifest, and of the columns that ``match`` names in every candidate. Where a file of main
+    holds such rows and its head is not ``without``, main's are read once more, with their deletes.
     """
     table.refresh()
     expression = check_match(table, match)

@@ -68,8 +68,9 @@ class FoundPositions:
 def collect_positions(matched: DataFrame, keys: int | None, names: Sequence[str] = ()) -> FoundPositions:
     """Run the join behind ``matched``, and bring the positions to the driver.
 
-    What the driver receives is bounded by 26 MB for up to :data:`MOST_LISTED` keys, and beyond by one bit for each row
-    of the data files that have a hit, 125 MB for a billion rows; unless the table has its keys many times.
+    What the driver receives is bounded by 26 MB for up to :data:`MOST_LISTED` keys. Beyond, one bit for each row of the
+    data files that have a hit is the bound, 125 MB for a billion rows. A table that has its keys many times may exceed
+    it.
 
     :param matched: with ``_file``, ``_pos``, ``_lake_wins`` and ``_lake_deleted``.
     :param keys: how many the batch has; None when nobody knows how many rows there are.
@@ -148,8 +149,8 @@ ROW_ID = "_row_id"
 class ResolvedRows:
     """The rows of a table that have a key of the batch.
 
-    :param rows: one per row of the table: the keys, ``_file``, ``_row_id`` where the table has row lineage,
-        ``_lake_wins`` and the columns that the merge reads, as ``_lake_old_...``; checkpointed. None for no rows. Of
+    :param rows: one per row of the table, checkpointed. Columns are the keys, ``_file``, ``_row_id`` where the table
+        has row lineage, ``_lake_wins``, and as ``_lake_old_...`` the columns that the merge reads. None for no rows. Of
         rows that a predicate matches all columns, for an update.
     :param place: where they stand, 8 bytes on the driver for each that the batch replaces or deletes.
     :param pruning: how the read was bounded, a sentence.

@@ -98,7 +98,8 @@ class IcebergTable:
         """Read the newest metadata from the catalog, for this handle and for what Spark reads from now on.
 
         Spark's catalog forgets a table that was not asked for in 30 seconds (Iceberg's
-        ``cache.expiration-interval-ms``) and takes another handle, which does not see what is committed by this one.
+        ``cache.expiration-interval-ms``). It then takes another handle, which does not see what is committed by this
+        one.
         """
         java = self._load()
         java.refresh()

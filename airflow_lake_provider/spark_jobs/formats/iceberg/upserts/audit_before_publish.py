@@ -1,9 +1,9 @@
 """Commit on a branch, audit it there, and publish it: as one row delta, or by any strategy.
 
-When main moves meanwhile, the caller resolves the rows against its head and commits the same files again: on another
-branch, made there, that is audited again and published. From the first commit to the last a branch of the run has to
-reach the files, since an expiry deletes what no branch reaches. So the branch before is dropped only when the next is
-there; where it was gone by then, the files may be, too, and the batch starts over.
+When main moves meanwhile, the caller resolves the rows against its head and commits the same files again. It does so on
+another branch, made there, that is audited again and published. From the first commit to the last a branch of the run
+has to reach the files, since an expiry deletes what no branch reaches. So the branch before is dropped only when the
+next is there. Where it was gone by then, the files may be, too, and the batch starts over.
 """
 
 from __future__ import annotations

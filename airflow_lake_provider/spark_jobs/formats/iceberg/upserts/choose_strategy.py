@@ -43,8 +43,8 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 class Strategy(Protocol):
     """Applies a batch in one commit.
 
-    Both raise ``CommitConflictError`` where the batch has to be decided on again, or other writers won every try, and
-    ``UnknownOutcomeError`` where the catalog's answer was lost and the run key is not on the table.
+    Both raise ``CommitConflictError`` where the batch has to be decided on again, or other writers won every try. They
+    raise ``UnknownOutcomeError`` where the catalog's answer was lost and the run key is not on the table.
     """
 
     def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:

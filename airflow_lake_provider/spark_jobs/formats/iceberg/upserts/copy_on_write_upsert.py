@@ -1,7 +1,7 @@
 """The strategy ``copy-on-write``: resolve the keys, write the files that hold them anew, commit once.
 
-Nothing is left for readers to apply. It is rebased over commits in between when they append other keys; after anything
-else the files were read too early, and the batch starts over.
+Nothing is left for readers to apply. The commit is rebased over others in between when they append other keys. After
+anything else the files were read too early, and the batch starts over.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def key_types(rows: DataFrame, keys: tuple[str, ...]) -> dict[str, DataType]:
 def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: bool = True) -> tuple[list[str], str]:
     """Return SQL conditions, to be joined by AND, and a sentence on them.
 
-    Few keys are listed, and few values of a column that the table is partitioned by; else each key column is bounded
-    by the ranges that the batch has keys in, and by the buckets of the table's partitions.
+    Few keys are listed, and few values of a column that the table is partitioned by. Else each key column is bounded by
+    the ranges that the batch has keys in, and by the buckets of the table's partitions.
 
     :param alias: of the table in the statement.
     :param by_bucket: False spares the job that tells buckets, for a read of few files.

@@ -1,9 +1,9 @@
 """``MERGE INTO`` that commits together with table properties: on a branch of its own, then published at once.
 
-A ``MERGE`` commits by itself and cannot set properties. So it runs on a branch ``lake_stage_<run key>_<attempt>``
-made at the base, where nobody else writes, and one compare-and-swap of the metadata then moves main to it, removes the
-branch and sets position and run keys. It goes through only while main still is at the base: two drivers of one run, or
-two writers of one key, cannot both win.
+A ``MERGE`` commits by itself and cannot set properties. So it runs on a branch ``lake_stage_<run key>_<attempt>`` made
+at the base, where nobody else writes. One compare-and-swap of the metadata then moves main to it, removes the branch
+and sets position and run keys. The swap goes through only while main still is at the base. So two drivers of one run
+cannot both win, nor can two writers of one key.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def on_new_head(table: IcebergTable, commit: PlannedUpsert) -> tuple[PlannedUpse
     """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
 
     :return: the same object where the head has not moved.
-    :raises CommitConflictError: the batch has to be decided on, or read, again: another driver has applied it or
-        something of the same source, the table was rolled back, or the batch depends on what the table held.
+    :raises CommitConflictError: the batch has to be decided on, or read, again. Another driver has applied it or
+        something of the same source, or the table was rolled back. Or the batch depends on what the table held.
     """
     head = table.refresh().base_of(commit.branch)
     if head == commit.base:
@@ -195,8 +195,8 @@ def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
     Costs what the commits have written, not what the table holds.
 
     :param base: snapshot id, an ancestor of ``head``.
-    :return: None where deletes do not name the one data file that they are on: equality deletes, position deletes of
-        many files, and those that other engines wrote to format version 2 and a later commit removed.
+    :return: None where deletes do not name the one data file that they are on. Such are equality deletes and position
+        deletes of many files, and those that other engines wrote to format version 2 and a later commit removed.
     """
     io = table.java.io()
     java = java_functions(table.spark)

@@ -108,7 +108,7 @@ class StagedBatch:
         """Make the rows of some keys anew.
 
         They go into files of their own. Where the rows that do not count would be more than half of the batch, all of
-        it is staged again: they would stay in the table, though they never were to be seen.
+        it is staged again. They would stay in the table, though they never were to be seen.
 
         :param discard: deletes the files that are replaced.
         """
