@@ -58,7 +58,7 @@ def _schema_version(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Known:
+class JavaProperty:
     """One property of PyIceberg.
 
     :param java: Iceberg-Java's name, or empty when several are translated together, in `object_stores` and
@@ -72,11 +72,11 @@ class Known:
     convert: Callable[[str], str] = _same
 
 
-def _rest(java: str, convert: Callable[[str], str] = _same) -> Known:
-    return Known(java, ("rest",), convert)
+def _rest(java: str, convert: Callable[[str], str] = _same) -> JavaProperty:
+    return JavaProperty(java, ("rest",), convert)
 
 
-TRANSLATED: dict[str, Known] = {
+TRANSLATED: dict[str, JavaProperty] = {
     "token": _rest("token"),
     "credential": _rest("credential"),
     "scope": _rest("scope"),
@@ -91,47 +91,47 @@ TRANSLATED: dict[str, Known] = {
     "rest.signing-region": _rest("rest.signing-region"),
     "rest.signing-name": _rest("rest.signing-name"),
     "rest.sigv4.max-retries": _rest("rest.client.max-retries"),
-    "schema_version": Known("jdbc.schema-version", ("sql",), _schema_version),
-    "init_catalog_tables": Known("jdbc.init-catalog-tables", ("sql",), _bool),
-    "lock-check-min-wait-time": Known("hadoop.iceberg.hive.lock-check-min-wait-ms", ("hive",), _milliseconds),
-    "lock-check-max-wait-time": Known("hadoop.iceberg.hive.lock-check-max-wait-ms", ("hive",), _milliseconds),
-    "glue.id": Known("glue.id", ("glue",)),
-    "glue.skip-archive": Known("glue.skip-archive", ("glue",), _bool),
-    "glue.endpoint": Known("glue.endpoint", ("glue",)),
-    "glue.region": Known("client.region", ("glue",)),
-    "client.region": Known("client.region"),
-    "client.access-key-id": Known(),
-    "client.secret-access-key": Known(),
-    "client.session-token": Known(),
-    "client.role-arn": Known(),
-    "client.role-session-name": Known(),
-    "s3.region": Known("client.region"),
-    "s3.resolve-region": Known("s3.cross-region-access-enabled", (), _bool),
-    "s3.endpoint": Known("s3.endpoint"),
-    "s3.force-virtual-addressing": Known("s3.path-style-access", (), _opposite),
-    "s3.access-key-id": Known(),
-    "s3.secret-access-key": Known(),
-    "s3.session-token": Known(),
-    "s3.role-arn": Known(),
-    "s3.role-session-name": Known(),
-    "s3.anonymous": Known(),
-    "s3.proxy-uri": Known("http-client.proxy-endpoint"),
-    "s3.connect-timeout": Known("http-client.apache.connection-timeout-ms", (), _milliseconds),
-    "s3.request-timeout": Known("http-client.apache.socket-timeout-ms", (), _milliseconds),
-    "s3.server-side-encryption": Known("s3.sse.type", (), _sse_type),
-    "s3.sse-kms-key-id": Known("s3.sse.key"),
-    "gcs.project-id": Known("gcs.project-id"),
-    "gcs.oauth2.token": Known("gcs.oauth2.token"),
-    "gcs.oauth2.token-expires-at": Known("gcs.oauth2.token-expires-at"),
-    "gcs.service.host": Known("gcs.service.host"),
-    "gcs.requester-pays": Known(),
-    "adls.account-name": Known(),
-    "adls.account-key": Known(),
-    "adls.account-host": Known(),
-    "adls.sas-token": Known(),
-    "adls.token": Known("adls.token"),
-    "hdfs.host": Known(),
-    "hdfs.port": Known(),
+    "schema_version": JavaProperty("jdbc.schema-version", ("sql",), _schema_version),
+    "init_catalog_tables": JavaProperty("jdbc.init-catalog-tables", ("sql",), _bool),
+    "lock-check-min-wait-time": JavaProperty("hadoop.iceberg.hive.lock-check-min-wait-ms", ("hive",), _milliseconds),
+    "lock-check-max-wait-time": JavaProperty("hadoop.iceberg.hive.lock-check-max-wait-ms", ("hive",), _milliseconds),
+    "glue.id": JavaProperty("glue.id", ("glue",)),
+    "glue.skip-archive": JavaProperty("glue.skip-archive", ("glue",), _bool),
+    "glue.endpoint": JavaProperty("glue.endpoint", ("glue",)),
+    "glue.region": JavaProperty("client.region", ("glue",)),
+    "client.region": JavaProperty("client.region"),
+    "client.access-key-id": JavaProperty(),
+    "client.secret-access-key": JavaProperty(),
+    "client.session-token": JavaProperty(),
+    "client.role-arn": JavaProperty(),
+    "client.role-session-name": JavaProperty(),
+    "s3.region": JavaProperty("client.region"),
+    "s3.resolve-region": JavaProperty("s3.cross-region-access-enabled", (), _bool),
+    "s3.endpoint": JavaProperty("s3.endpoint"),
+    "s3.force-virtual-addressing": JavaProperty("s3.path-style-access", (), _opposite),
+    "s3.access-key-id": JavaProperty(),
+    "s3.secret-access-key": JavaProperty(),
+    "s3.session-token": JavaProperty(),
+    "s3.role-arn": JavaProperty(),
+    "s3.role-session-name": JavaProperty(),
+    "s3.anonymous": JavaProperty(),
+    "s3.proxy-uri": JavaProperty("http-client.proxy-endpoint"),
+    "s3.connect-timeout": JavaProperty("http-client.apache.connection-timeout-ms", (), _milliseconds),
+    "s3.request-timeout": JavaProperty("http-client.apache.socket-timeout-ms", (), _milliseconds),
+    "s3.server-side-encryption": JavaProperty("s3.sse.type", (), _sse_type),
+    "s3.sse-kms-key-id": JavaProperty("s3.sse.key"),
+    "gcs.project-id": JavaProperty("gcs.project-id"),
+    "gcs.oauth2.token": JavaProperty("gcs.oauth2.token"),
+    "gcs.oauth2.token-expires-at": JavaProperty("gcs.oauth2.token-expires-at"),
+    "gcs.service.host": JavaProperty("gcs.service.host"),
+    "gcs.requester-pays": JavaProperty(),
+    "adls.account-name": JavaProperty(),
+    "adls.account-key": JavaProperty(),
+    "adls.account-host": JavaProperty(),
+    "adls.sas-token": JavaProperty(),
+    "adls.token": JavaProperty("adls.token"),
+    "hdfs.host": JavaProperty(),
+    "hdfs.port": JavaProperty(),
 }
 
 # Both sides read every property of these prefixes under the same name.

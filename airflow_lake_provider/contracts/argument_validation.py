@@ -142,9 +142,9 @@ def number(value: object, name: str) -> int:
     return value
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` with the known name that is nearest to what was written, or an empty text."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` with the candidate that is nearest to what was written, or an empty text."""
+    close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -139,7 +139,7 @@ class AuthorObject:
 
     def with_stand_ins(self) -> Self:
         """Return a copy without open values: each is what the field is without it."""
-        return type(self)(**{field.name: _known(getattr(self, field.name), field) for field in fields(self)})
+        return type(self)(**{field.name: _stood_in(getattr(self, field.name), field) for field in fields(self)})
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that :meth:`from_mapping` takes; fields with their default are left out."""
@@ -160,11 +160,11 @@ class AuthorObject:
         """
         given = dict(value)
         chosen = cls._of_type(given, name or cls.__name__)
-        known = {field.name: field for field in fields(chosen)}
-        unknown = sorted(map(str, given.keys() - known.keys()))
+        field_of = {field.name: field for field in fields(chosen)}
+        unknown = sorted(map(str, given.keys() - field_of.keys()))
         if unknown:
-            raise InvalidSpecError(f"{name or chosen.__name__} has no {unknown}; it takes {', '.join(known)}")
-        missing = [field.name for field in known.values() if _default(field) is MISSING and field.name not in given]
+            raise InvalidSpecError(f"{name or chosen.__name__} has no {unknown}; it takes {', '.join(field_of)}")
+        missing = [field.name for field in field_of.values() if _default(field) is MISSING and field.name not in given]
         if missing:
             raise InvalidSpecError(
                 f"{name or chosen.__name__} needs {', '.join(missing)}, got {', '.join(map(str, given)) or 'nothing'}"
@@ -202,18 +202,18 @@ class AuthorObject:
             object.__setattr__(self, field.name, value)
 
 
-def known(value: Any, stand_in: Any) -> Any:
+def with_stand_in(value: Any, stand_in: Any) -> Any:
     """Return a value with stand-ins for its templates, so that the rest is checked while a DAG is parsed."""
     if isinstance(value, AuthorObject):
         return value.with_stand_ins()
     return stand_in if is_open(value) else value
 
 
-def _known(value: Any, field: Field[Any]) -> Any:
+def _stood_in(value: Any, field: Field[Any]) -> Any:
     stand_in = field.metadata["stand_in"]
     if stand_in is _DEFAULT:
         stand_in = _default(field)
-    return stand_in if _is_sql(field) and has_sql_file(value) else known(value, stand_in)
+    return stand_in if _is_sql(field) and has_sql_file(value) else with_stand_in(value, stand_in)
 
 
 def _is_sql(field: Field[Any]) -> bool:

@@ -119,7 +119,7 @@ class SortedLines:
         self._spark_log = spark_log
         self._output = SparkOutput()
         self._line = ""
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._is_troubled = False
 
     def __getattr__(self, name: str) -> Any:
@@ -134,8 +134,8 @@ class SortedLines:
         if arguments or message != self._line.strip():
             text = message % arguments if arguments else message
             # YARN's client names the application in each of its lines, one a second.
-            if text not in self._told:
-                self._told.add(text)
+            if text not in self._logged:
+                self._logged.add(text)
                 self._log.info(message, *arguments)
             return
         line = self._line.rstrip()

@@ -47,7 +47,7 @@ class DeferredJob:
     @classmethod
     def before(cls, report_path: str, started: float, tasks: Sequence[TableTask]) -> DeferredJob:
         """Note what is known before the submission of the tasks that are open."""
-        run_keys = {key for task in tasks if task.lost_report is not None for key in task.lost_report.known}
+        run_keys = {key for task in tasks if task.lost_report is not None for key in task.lost_report.run_keys}
         answers = {task.key: answer for task in tasks if (answer := task.error or task.report) is not None}
         return cls(report_path=report_path, known_run_keys=tuple(sorted(run_keys)), started=started, answers=answers)
 

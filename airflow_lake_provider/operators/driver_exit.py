@@ -44,7 +44,7 @@ class DriverEnd:
     """All that a worker knows of the end of a driver."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES), repr=False)
-    said: str = ""
+    error: str = ""
 
     def heed(self, line: str) -> None:
         """Remember a line of its log."""
@@ -69,9 +69,9 @@ class DriverEnd:
         return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
 
     def _why(self) -> str | None:
-        codes = [int(code) for code in _EXIT_CODE.findall(self.said) if code != "0"]
+        codes = [int(code) for code in _EXIT_CODE.findall(self.error) if code != "0"]
         # Where there is a code, the rest is the command line.
-        cause = cause_in([*([] if codes else [self.said]), *reversed(self.lines)])
+        cause = cause_in([*([] if codes else [self.error]), *reversed(self.lines)])
         for code in codes:
             signal = -code if code < 0 else code - 128
             kind = KILLED if signal == _KILL else _BY_EXIT_CODE.get(code)

@@ -31,23 +31,23 @@ class LostReport:
     """The run keys of one task that a table knew before a submission.
 
     :param branch: that is written.
-    :param known: run keys; a new one afterwards proves the commit.
+    :param run_keys: those before; a new one afterwards proves the commit.
     """
 
     lake: LakeCatalogHook
     spec: JobSpec
     branch: str
-    known: frozenset[str]
+    run_keys: frozenset[str]
 
     @classmethod
     def before(cls, lake: LakeCatalogHook, spec: JobSpec, branch: str) -> LostReport:
         """Look at the table before the driver starts."""
         lost_report = cls(lake, spec, branch, frozenset())
-        return replace(lost_report, known=frozenset(lost_report._applied()[1]))
+        return replace(lost_report, run_keys=frozenset(lost_report._applied()[1]))
 
     def of_any_try(self) -> LostReport:
         """Return one to which a commit of an earlier try counts, too."""
-        return replace(self, known=frozenset())
+        return replace(self, run_keys=frozenset())
 
     def resolve(self, lost: JobFailedError) -> JobReport:
         """Return a report when the commit was made.
@@ -61,7 +61,7 @@ class LostReport:
             raise UnknownOutcomeError(
                 f"{lost} Whether it committed is not known, the catalog does not answer: {error} A retry is safe."
             ) from lost
-        new = [key for key in applied if key not in self.known]
+        new = [key for key in applied if key not in self.run_keys]
         if not new:
             raise lost
         snapshot = applied[new[0]]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _OURS = ("application", "application_args", "conn_id")
-Found = JobReport | JobFailure | JobFailedError
+TaskResult = JobReport | JobFailure | JobFailedError
 
 
 class SparkApplicationOperator(
@@ -293,7 +293,7 @@ class SparkApplicationOperator(
         self._submitted = True
         self._take(open_tasks(tasks), reports)
 
-    def _take(self, tasks: list[TableTask], reports: dict[str, Found]) -> None:
+    def _take(self, tasks: list[TableTask], reports: dict[str, TaskResult]) -> None:
         for task in tasks:
             answer = reports[task.key]
             if isinstance(answer, JobFailure):
@@ -305,7 +305,7 @@ class SparkApplicationOperator(
                 # Reconnected to an application of an earlier try: what it committed was there before this try.
                 task.resolve_lost_report(answer, self.lake, of_any_try=not self._submitted)
 
-    def _submit(self, attempt: SparkSubmission, context: Context) -> dict[str, Found]:
+    def _submit(self, attempt: SparkSubmission, context: Context) -> dict[str, TaskResult]:
         """Submit and wait; return the driver's reports by task, or why there is none."""
         ended_well = False
 
@@ -320,7 +320,7 @@ class SparkApplicationOperator(
             self._driver.accept(is_whole=ended_well)
         return reports
 
-    def _wait(self, run: Callable[[], None], report_path: str) -> dict[str, Found]:
+    def _wait(self, run: Callable[[], None], report_path: str) -> dict[str, TaskResult]:
         lost = f"spark-submit ended well, but there is no report at {report_path}"
         try:
             run()
@@ -332,7 +332,7 @@ class SparkApplicationOperator(
             if isinstance(error, ValueError) and not self._is_followed:
                 # How the official operator refuses arguments that do not go together; a retry would hear it again.
                 raise InvalidSpecError(f"{self.place()}: {error}") from error
-            self._end.said = str(error)
+            self._end.error = str(error)
             lost = f"there is no report of the Spark application: {error}"
             if not self._is_followed:
                 # A report that is there is one of an earlier run of this task.

@@ -29,7 +29,7 @@ class OverdueAlarm:
         self._next_alarm = float("-inf")
         self._raised = False
         self._outage = False
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def check(self, tables: Collection[WatchedTable], now: float, *, hanging: int) -> None:
         """Send the metrics every few seconds, and raise the alarm or take it back.
@@ -78,17 +78,17 @@ class OverdueAlarm:
         if table.missing is not None:
             self._say_once(table.name, f"{table.missing} does not exist yet; waiting for it")
         else:
-            self._said.pop(table.name, None)
+            self._logged.pop(table.name, None)
 
     def forget(self, tables: Iterable[str]) -> None:
         """Forget what was said of tables that are not watched any more."""
         for name in tables:
-            self._said.pop(name, None)
+            self._logged.pop(name, None)
 
     def _say_once(self, table: str, sentence: str) -> None:
-        if self._said.get(table) != sentence:
+        if self._logged.get(table) != sentence:
             log.warning("connection %r, %s: %s", self._conn_id, table, sentence)
-        self._said[table] = sentence
+        self._logged[table] = sentence
 
     def _raise(self, overdue: list[WatchedTable], watched: int, oldest: float, hanging: int) -> None:
         stats.incr("lake.watch.alarms", tags={"lake_conn_id": self._conn_id})

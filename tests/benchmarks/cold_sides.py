@@ -17,7 +17,7 @@ from tests.benchmarks.upsert_tables import PLAIN
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
-    from airflow_lake_provider.operators.spark_application import Found
+    from airflow_lake_provider.operators.spark_application import TaskResult
 
 CATALOG = "lake"
 DRIVER_MEMORY = os.environ.get("LAKE_BENCH_MEMORY", "6g")
@@ -60,7 +60,7 @@ class EmptyOperator(LakeUpsertOperator):
         self.application = str(self.script)
         return hook
 
-    def _submit(self, attempt: Any, context: Any) -> dict[str, Found]:
+    def _submit(self, attempt: Any, context: Any) -> dict[str, TaskResult]:
         started = time.monotonic()
         reports = super()._submit(attempt, context)
         self.submit_seconds = time.monotonic() - started

@@ -81,8 +81,8 @@ class OpenKeyChanges:
 
         One that is known stays as it is: when its delete is delivered again, the row has gone.
         """
-        known = {(entry.position, entry.key_hash) for entry in self.entries}
-        new = (entry for entry in entries if (entry.position, entry.key_hash) not in known)
+        open_now = {(entry.position, entry.key_hash) for entry in self.entries}
+        new = (entry for entry in entries if (entry.position, entry.key_hash) not in open_now)
         kept = [*dict.fromkeys(new), *self.entries]
         while len(_text(kept)) > MAX_VALUE_CHARACTERS:
             kept.pop()

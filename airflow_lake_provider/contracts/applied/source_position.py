@@ -32,7 +32,7 @@ from airflow_lake_provider.contracts.table_properties import (
 )
 
 P = TypeVar("P", bound=Position)
-_SAID = re.compile(r"[0-9]{1,19}")
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,19}")
 _REMEDY = (
     "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then all input of the source is applied "
     "again"
@@ -185,7 +185,7 @@ def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) 
     :param summaries: of the unexpired ancestors of main, newest first.
     """
     texts = (moved_sources(summary).get(source_name, "") for summary in summaries)
-    return next((int(text) for text in texts if _SAID.fullmatch(text)), None)
+    return next((int(text) for text in texts if _WHOLE_NUMBER.fullmatch(text)), None)
 
 
 def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:

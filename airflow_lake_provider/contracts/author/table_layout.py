@@ -109,7 +109,7 @@ _ORDER = re.compile(
     r"(.*?)(?:(?<!\s)\s++(?:ASC|DESC))?(?:(?<!\s)\s++NULLS\s++(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL
 )
 _OF_NUMBER = {"bucket": "buckets", "truncate": "characters"}
-_KNOWN = "a column, identity(c), bucket(n, c), truncate(n, c), years(c), months(c), days(c) or hours(c)"
+_TERMS = "a column, identity(c), bucket(n, c), truncate(n, c), years(c), months(c), days(c) or hours(c)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,4 +194,4 @@ def _names(path: str) -> tuple[str, ...]:
 
 def _refused(text: str, role: str, why: str) -> InvalidSpecError:
     order = ", each with ASC or DESC and NULLS FIRST or NULLS LAST" if role == "sort_by" else ""
-    return InvalidSpecError(f"{role} {text!r} is no term of a layout: {why}. A term is {_KNOWN}{order}")
+    return InvalidSpecError(f"{role} {text!r} is no term of a layout: {why}. A term is {_TERMS}{order}")

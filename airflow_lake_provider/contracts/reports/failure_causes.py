@@ -51,15 +51,15 @@ class FailureKind:
 class FailureCause:
     """The cause of one failure.
 
-    :param said: the line that told it.
+    :param message: the line that says so.
     """
 
     kind: FailureKind
-    said: str
+    message: str
 
     def sentence(self) -> str:
         """Return the cause, the message and the remedy as a sentence."""
-        return f"{self.kind.name}: {self.said.rstrip('.')}. {self.kind.remedy}"
+        return f"{self.kind.name}: {self.message.rstrip('.')}. {self.kind.remedy}"
 
 
 # In these three it is a driver's, an executor's or a database's; what was said is the same.

@@ -216,10 +216,12 @@ class JobSpec(AuthorObject):
 
         :raises InvalidSpecError: an argument is not known, is missing, or cannot be what it is.
         """
-        known = {each.author_name: each for each in cls.arguments()}
-        if unknown := sorted(map(str, value.keys() - known.keys())):
-            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(known)}")
-        return super().from_mapping({known[key].name: known[key].given(item) for key, item in value.items()}, name)
+        argument_of = {each.author_name: each for each in cls.arguments()}
+        if unknown := sorted(map(str, value.keys() - argument_of.keys())):
+            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(argument_of)}")
+        return super().from_mapping(
+            {argument_of[key].name: argument_of[key].given(item) for key, item in value.items()}, name
+        )
 
     def _label(self, field: Field[Any]) -> str:
         return Argument(field).author_name

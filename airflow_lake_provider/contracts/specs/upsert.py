@@ -31,10 +31,10 @@ def strategies() -> tuple[str, ...]:
 
 
 def _strategy(value: object, name: str) -> str:
-    known = strategies()
-    strategy = next((each for each in known if each == value), None)
+    names = strategies()
+    strategy = next((each for each in names if each == value), None)
     if strategy is None:
-        raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+        raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}")
     return strategy
 
 

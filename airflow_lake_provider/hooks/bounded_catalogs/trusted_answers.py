@@ -36,8 +36,8 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         super()._fetch_config()
         self._refuse_other_server(str(self.uri), asked)
         config = {**self._config.get("defaults", {}), **self._own, **self._config.get("overrides", {})}
-        self._said = {name: value for name, value in config.items() if self._own.get(name) != value}
-        verdict = judge(self._said, self._own, asked)
+        self._set_by_server = {name: value for name, value in config.items() if self._own.get(name) != value}
+        verdict = judge(self._set_by_server, self._own, asked)
         # An endpoint may get its credentials with a table.
         self._tell("its configuration says", [name for name in verdict.ignored if not is_endpoint(name)])
         self.properties = {**self._own, **verdict.accepted}
@@ -80,7 +80,7 @@ class TrustedAnswers(TrustedTables, RestCatalog):
     def _files_of(self, name: tuple[str, ...], answer: TableResponse) -> FileIO:
         location = answer.metadata_location
         vended = self._resolve_storage_credentials(answer.storage_credentials, location)
-        verdict = judge({**self._said, **answer.config, **vended}, self._own, self.uri)
+        verdict = judge({**self._set_by_server, **answer.config, **vended}, self._own, self.uri)
         self._tell(f"table {'.'.join(name)} is told", verdict.ignored)
         credentials: list[dict[str, Any]] = [each.config for each in answer.storage_credentials] or [{}]
         self._answers[name] = [{**answer.config, **each} for each in credentials]

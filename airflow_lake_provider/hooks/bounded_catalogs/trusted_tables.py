@@ -35,7 +35,7 @@ class TrustedTables(Catalog):
 
     def _tell(self, what: str, ignored: Iterable[str]) -> None:
         """Say once that properties are ignored, and of what nobody reads nothing."""
-        logged: set[str] = self.__dict__.setdefault("_told", set())
+        logged: set[str] = self.__dict__.setdefault("_logged", set())
         new = sorted({name for name in ignored if is_read(name)} - logged)[:_MOST_TOLD]
         if new and len(logged) < _MOST_TOLD:
             logged.update(new)

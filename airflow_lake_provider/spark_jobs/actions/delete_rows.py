@@ -94,7 +94,7 @@ def _attempt(
             report = replace(
                 report,
                 outcome=Outcome.APPLIED,
-                reason=f"deleted {applied.rows_deleted} rows{applied.held}",
+                reason=f"deleted {applied.rows_deleted} rows{applied.settings_clause}",
                 committed=(applied.snapshot,),
                 rows_deleted=applied.rows_deleted,
                 erased_digest=digest,
@@ -133,7 +133,7 @@ def _with_proof(
         looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
         return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
     to_do = still_to_do(retained)
-    reason = f"{report.reason}; {_found(retained)}"
+    reason = f"{report.reason}; {_where_retained(retained)}"
     warnings = (*report.warnings, *to_do[:1]) if retained.live else report.warnings
     return replace(
         report,
@@ -158,7 +158,7 @@ def _about_main(retained: RetainedRows) -> list[str]:
     return sentences
 
 
-def _found(retained: RetainedRows) -> str:
+def _where_retained(retained: RetainedRows) -> str:
     if retained.holders:
         return f"files still hold them, kept by {_listed(retained.holders)}"
     return "no data file holds them" + (", but metadata or delete files may name them" if still_to_do(retained) else "")

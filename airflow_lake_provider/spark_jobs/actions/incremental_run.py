@@ -104,7 +104,8 @@ def _attempt(
     return IncrementalReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=f"applied the changes of {spec.source} up to snapshot {spec.to_snapshot}: {reading.why}{applied.held}",
+        reason=f"applied the changes of {spec.source} up to snapshot {spec.to_snapshot}: {reading.why}"
+        f"{applied.settings_clause}",
         run_key=run_key,
         before=before,
         after=after,

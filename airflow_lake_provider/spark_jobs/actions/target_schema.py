@@ -48,6 +48,6 @@ def _refuse_new_columns(table: str, target: FormatTable, columns: StructType, ta
     """Refuse columns that a table lacks and never gets; a format that evolves schemas decides by the contract."""
     if table_format.gap("schema-evolution") is None:
         return
-    known = {name.lower() for name in (target.schema() or StructType()).names}
-    if new := sorted(name for name in columns.names if name.lower() not in known):
+    table_columns = {name.lower() for name in (target.schema() or StructType()).names}
+    if new := sorted(name for name in columns.names if name.lower() not in table_columns):
         table_format.refuse_lacking(f"{table}: the batch has new columns {new}", ("schema-evolution",))

@@ -57,7 +57,7 @@ def _attempt(spec: UpdateRowsSpec, target: FormatTable, attempt: int, progress: 
     return replace(
         unchanged,
         outcome=Outcome.APPLIED,
-        reason=f"updated {applied.rows_updated} rows{applied.held}",
+        reason=f"updated {applied.rows_updated} rows{applied.settings_clause}",
         after=after,
         committed=(applied.snapshot,),
         warnings=unseen,

@@ -98,7 +98,7 @@ def _attempt(spec: UpsertSpec, source: BatchSource, target: FormatTable, progres
     return UpsertReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=f"{decision.noted(wanted.applied(listed, decision.start))}{applied.held}",
+        reason=f"{decision.noted(wanted.applied(listed, decision.start))}{applied.settings_clause}",
         run_key=run_key,
         before=before,
         after=after,

@@ -142,7 +142,7 @@ class AppliedCommit:
     """Result of a commit.
 
     :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
-    :param held: whose settings hold, as the end of a sentence.
+    :param settings_clause: whose settings hold, as the end of a sentence.
     """
 
     snapshot: str
@@ -153,7 +153,7 @@ class AppliedCommit:
     warnings: tuple[str, ...] = ()
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
-    held: str = ""
+    settings_clause: str = ""
 
     @property
     def details(self) -> dict[str, Any]:

@@ -24,11 +24,11 @@ _CLASSES = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "Pytho
 class _Remembered:
     """A package with its classes, or a class with its static methods."""
 
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, member: Any) -> None:
+        self._member = member
 
     def __getattr__(self, name: str) -> Any:
-        member = getattr(self._found, name)
+        member = getattr(self._member, name)
         if isinstance(member, JavaPackage):
             if name[:1].isupper():
                 # A class that is not there; its jar may be added later.
@@ -39,7 +39,7 @@ class _Remembered:
 
     def __call__(self, *arguments: Any) -> Any:
         # PySpark reads the error of a package that is called.
-        return self._found(*arguments)
+        return self._member(*arguments)
 
 
 def remember_lookups(spark: SparkSession) -> None:

@@ -110,7 +110,7 @@ def pin_settings(spark: SparkSession) -> list[str]:
     """
     sentences = []
     for setting in PINNED:
-        current = _found(spark, setting.name)
+        current = _current_value(spark, setting.name)
         if setting.value is None:
             spark.conf.unset(setting.name)
         # Spark warns of a deprecated setting each time it is set, and again in each session made from this one.
@@ -122,7 +122,7 @@ def pin_settings(spark: SparkSession) -> list[str]:
     return [*sentences, *_without_legacy(spark)]
 
 
-def _found(spark: SparkSession, name: str) -> str | None:
+def _current_value(spark: SparkSession, name: str) -> str | None:
     value = spark.conf.get(name, None)
     if value is None and not name.startswith("spark."):
         value = hadoop_settings(spark).get(name)

@@ -31,7 +31,7 @@ _PLAIN = frozenset(("And", "Or", "Not", *_COMPARISONS, "IsNull", "IsNotNull", "L
 _CONSTANT = frozenset(("Literal", "UnaryMinus", "Cast"))
 _BUILT_IN = "org.apache.spark.sql.catalyst.expressions.Between"
 _UNRESOLVED = "org.apache.spark.sql.catalyst.analysis."
-_KNOWN = _PLAIN | {"Cast", "In", f"{_UNRESOLVED}UnresolvedAttribute", f"{_UNRESOLVED}UnresolvedFunction"}
+_ALLOWED = _PLAIN | {"Cast", "In", f"{_UNRESOLVED}UnresolvedAttribute", f"{_UNRESOLVED}UnresolvedFunction"}
 _CAST_TYPES = re.compile(
     r"boolean|byte|short|integer|long|float|double|decimal\(\d+,\d+\)|string|binary|date|timestamp|timestamp_ntz"
 )
@@ -114,7 +114,7 @@ def _check(spark: SparkSession, where: str, schema: StructType) -> None:
     if unfit is not None:
         raise _RefusedError(unfit)
     try:
-        tree = read_tree(spark, where, _KNOWN)
+        tree = read_tree(spark, where, _ALLOWED)
     except UnparsedError as error:
         raise _RefusedError("a text that is not one expression", f" ({error})") from None
     except ForeignKindError as error:

@@ -99,7 +99,7 @@ def deferred(
 def test_a_retry_that_reconnects_defers_too_and_counts_what_the_earlier_try_committed(
     monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, reconnects: bool, known: list[str]
 ) -> None:
-    before = partial(LostReport, known=frozenset({"00c0ffee00c0ffee"}))
+    before = partial(LostReport, run_keys=frozenset({"00c0ffee00c0ffee"}))
     monkeypatch.setattr(LostReport, "before", before)
     found = deferred(operator(tmp_path, deferrable=True), context, monkeypatch, reconnects=reconnects)
     assert found.trigger.serialize()[1]["job"]["known_run_keys"] == known

@@ -41,7 +41,7 @@ def said(code: int) -> str:
 
 @pytest.mark.parametrize("code", CODES)
 def test_an_exit_code_tells_why_a_driver_left_no_report(code: int) -> None:
-    end = DriverEnd(said=said(code))
+    end = DriverEnd(error=said(code))
     found = end.explained(None, "table shop.orders in lake", LOST)
     assert isinstance(found, JobFailedError)
     assert str(found).startswith(f"table shop.orders in lake: {CODES[code]}")
@@ -51,7 +51,7 @@ def test_an_exit_code_tells_why_a_driver_left_no_report(code: int) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_end_of_the_log_tells_why_where_the_exit_code_does_not(line: str) -> None:
-    end = DriverEnd(said=said(1))
+    end = DriverEnd(error=said(1))
     for each in ("26/11/25 INFO Started", line, *["26/11/25 INFO Ended"] * 50):
         end.heed(each)
     found = end.explained(None, "table shop.orders in lake", LOST)
@@ -61,13 +61,13 @@ def test_the_end_of_the_log_tells_why_where_the_exit_code_does_not(line: str) ->
 
 
 def test_a_code_of_kubernetes_counts() -> None:
-    end = DriverEnd(said="Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: 137")
+    end = DriverEnd(error="Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: 137")
     assert "signal 9" in str(end.explained(None, "t", LOST))
 
 
 def test_python_that_outlives_its_jvm_gets_the_jvms_exit_code() -> None:
     left = JobFailure(error="JobFailedError", message="t: the driver's JVM is gone: Py4JNetworkError", traceback="...")
-    found = DriverEnd(said=said(-9)).explained(left, "table t in lake", LOST)
+    found = DriverEnd(error=said(-9)).explained(left, "table t in lake", LOST)
     assert isinstance(found, JobFailure)
     assert found.message.startswith("table t in lake: a process was killed with signal 9")
     assert DriverEnd().explained(left, "table t in lake", LOST) == left
@@ -82,10 +82,10 @@ def test_python_that_outlives_its_jvm_gets_the_jvms_exit_code() -> None:
     ],
 )
 def test_what_a_driver_says_itself_stands(left: CompactionReport | JobFailure) -> None:
-    end = DriverEnd(said=said(137))
+    end = DriverEnd(error=said(137))
     assert end.explained(left, "t", LOST) is left
 
 
 def test_nothing_known_is_said_as_it_was() -> None:
-    found = DriverEnd(said=said(1)).explained(None, "table t in lake", LOST)
+    found = DriverEnd(error=said(1)).explained(None, "table t in lake", LOST)
     assert str(found) == f"table t in lake: {LOST}"

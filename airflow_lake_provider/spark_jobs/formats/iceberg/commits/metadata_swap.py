@@ -73,15 +73,15 @@ def _resolve_outcome(table: IcebergTable, commit: DataCommit, staged: int, error
     """Return when a commit whose answer was lost was made."""
     try:
         committed = _is_committed(table, commit, staged)
-        known = commit.run_key in RecentRunKeys.read(table.properties())
+        is_applied = commit.run_key in RecentRunKeys.read(table.properties())
     except Exception as unanswered:
         raise _unanswered(table, commit) from unanswered
     if committed:
         return
     raise UnknownOutcomeError(
         f"{table.name}: the catalog's answer to the commit of run key {commit.run_key} was lost and it is not on the "
-        f"table{', though another commit of this run is' if known else ' yet'}. A retry is safe: it looks for the run "
-        "key first."
+        f"table{', though another commit of this run is' if is_applied else ' yet'}. A retry is safe: it looks for the "
+        "run key first."
     ) from error
 
 

@@ -208,8 +208,8 @@ def _refusal(table: IcebergTable, error: JavaError) -> str:
 
 def _named_meanwhile(table: IcebergTable, before: Any) -> set[str]:
     """Return what snapshots name that were committed after the metadata that the files were computed from."""
-    known = _ids(before)
-    snapshots = [s for s in table.refresh().java.snapshots() if int(s.snapshotId()) not in known]
+    ids_before = _ids(before)
+    snapshots = [s for s in table.refresh().java.snapshots() if int(s.snapshotId()) not in ids_before]
     return named_by(table, snapshots)
 
 

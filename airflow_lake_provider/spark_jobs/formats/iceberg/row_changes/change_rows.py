@@ -103,7 +103,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         snapshot=str(snapshot),
         rows_updated=matched.updated,
         rows_deleted=matched.deleted,
-        held=clause,
+        settings_clause=clause,
     )
 
 

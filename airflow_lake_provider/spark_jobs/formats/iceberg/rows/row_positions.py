@@ -31,14 +31,14 @@ class FoundPositions:
     """Positions of the rows that a batch has keys of, by path of their data file.
 
     :param positions: of those that it changes, ascending.
-    :param found: how many rows have a key of the batch.
+    :param row_counts: how many rows have a key of the batch.
     :param deleted: of those in ``positions``, how many the batch deletes.
     :param upserted: how many have a row of the batch that does not delete, by path as well.
     :param may_repeat: whether more than one of the rows may have one key.
     """
 
     positions: Positions = field(default_factory=dict)
-    found: Mapping[str, int] = field(default_factory=dict)
+    row_counts: Mapping[str, int] = field(default_factory=dict)
     deleted: Mapping[str, int] = field(default_factory=dict)
     upserted: Mapping[str, int] = field(default_factory=dict)
     may_repeat: bool = False
@@ -47,7 +47,7 @@ class FoundPositions:
         """Return those in some of the files."""
         return FoundPositions(
             positions={path: of_file for path, of_file in self.positions.items() if path in paths},
-            found={path: rows for path, rows in self.found.items() if path in paths},
+            row_counts={path: rows for path, rows in self.row_counts.items() if path in paths},
             deleted={path: rows for path, rows in self.deleted.items() if path in paths},
             upserted={path: rows for path, rows in self.upserted.items() if path in paths},
             may_repeat=self.may_repeat,
@@ -57,11 +57,11 @@ class FoundPositions:
         """Return both, where ``others`` are in other files."""
         return FoundPositions(
             positions={**self.positions, **others.positions},
-            found={**self.found, **others.found},
+            row_counts={**self.row_counts, **others.row_counts},
             deleted={**self.deleted, **others.deleted},
             upserted={**self.upserted, **others.upserted},
             # A key may be among both.
-            may_repeat=self.may_repeat or others.may_repeat or bool(self.found and others.found),
+            may_repeat=self.may_repeat or others.may_repeat or bool(self.row_counts and others.row_counts),
         )
 
 
@@ -90,7 +90,7 @@ def _listed(matched: DataFrame, names: Sequence[str]) -> FoundPositions:
     paths = changed.column("_file").to_pylist()
     return FoundPositions(
         positions={path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)},
-        found=_by_path(counts, "_pos_count"),
+        row_counts=_by_path(counts, "_pos_count"),
         deleted=_by_path(counts, "deletes_sum"),
         upserted=_by_path(counts, "upserts_sum"),
         may_repeat=pc.count_distinct(rows.column("key")).as_py() < rows.num_rows,
@@ -118,7 +118,7 @@ def _from_bitmaps(matched: DataFrame, names: Sequence[str]) -> FoundPositions:
     may_repeat = distinct is not None and distinct < (pc.sum(rows.column("found")).as_py() or 0)
     return FoundPositions(
         positions=_unpacked(rows),
-        found=_by_path(counts, "found_sum"),
+        row_counts=_by_path(counts, "found_sum"),
         deleted=_by_path(counts, "deletes_sum"),
         upserted=_by_path(counts, "upserts_sum"),
         may_repeat=may_repeat,
@@ -166,9 +166,9 @@ class ResolvedRows:
         return self.place.positions
 
     @property
-    def found(self) -> int:
+    def row_count(self) -> int:
         """Number of rows that have a key of the batch; some of them may stay as they are."""
-        return sum(self.place.found.values())
+        return sum(self.place.row_counts.values())
 
     @property
     def deleted(self) -> int:
@@ -182,12 +182,12 @@ class ResolvedRows:
 
     def split_by_file(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:
         """Return the rows outside and those inside some data files."""
-        inside = paths & self.place.found.keys()
+        inside = paths & self.place.row_counts.keys()
         if self.rows is None or not inside:
             return self, ResolvedRows()
         is_inside = sf.expr(f"_file IN ({', '.join(map(text_literal, sorted(inside)))})")
         outside = replace(
-            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.found.keys() - inside)
+            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.row_counts.keys() - inside)
         )
         return outside, replace(self, rows=self.rows.filter(is_inside), place=self.place.of_files(inside))
 

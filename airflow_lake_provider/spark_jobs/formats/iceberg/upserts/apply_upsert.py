@@ -63,7 +63,7 @@ def apply_upsert(
         applied = strategy.apply(table, planned, progress)
     warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
     reason = f"{chosen.reason}; {applied.strategy_reason}"
-    return replace(applied, strategy_reason=reason, warnings=warnings, held=clause)
+    return replace(applied, strategy_reason=reason, warnings=warnings, settings_clause=clause)
 
 
 def _plan(table: IcebergTable, commit: KeyedCommit) -> PlannedUpsert:

@@ -42,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 # Before Spark 4.1 a MERGE does not tell how many rows it changed.
 _MERGE_SUMMARY = "org.apache.spark.sql.connector.write.MergeSummary"
 _SOURCE_VIEW = "lake_batch"
-_HELD = "t._lake_held"
+_IS_IN_TABLE = "t._lake_held"
 
 
 def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
@@ -152,10 +152,10 @@ def merge_into(table: IcebergTable, branch: str, commit: PlannedUpsert) -> Merge
 
 
 def _counts(merge: RowMerge, target: str, on: str) -> str:
-    wins = f"{_HELD} AND coalesce({merge.wins or 'true'}, false)"
+    wins = f"{_IS_IN_TABLE} AND coalesce({merge.wins or 'true'}, false)"
     removes = f"coalesce({merge.removes or 'false'}, false)"
     return f"""
-        SELECT count_if({_HELD} IS NULL AND {merge.adds}) AS inserted,
+        SELECT count_if({_IS_IN_TABLE} IS NULL AND {merge.adds}) AS inserted,
         count_if({wins} AND NOT {removes}) AS updated, count_if({wins} AND {removes}) AS deleted
         {_joined(target, on)}
     """
@@ -163,13 +163,13 @@ def _counts(merge: RowMerge, target: str, on: str) -> str:
 
 def _written(merge: RowMerge, target: str, on: str) -> str:
     values = (
-        f"CASE WHEN {_HELD} THEN {merge.value(name)} ELSE {merge.added(name)} END AS {quoted_name(name)}"
+        f"CASE WHEN {_IS_IN_TABLE} THEN {merge.value(name)} ELSE {merge.added(name)} END AS {quoted_name(name)}"
         for name in merge.table
     )
-    is_updated = f"coalesce({_HELD} AND {merge.wins or 'true'} AND NOT {merge.removes or 'false'}, false)"
+    is_updated = f"coalesce({_IS_IN_TABLE} AND {merge.wins or 'true'} AND NOT {merge.removes or 'false'}, false)"
     return f"""
         SELECT {", ".join(values)} {_joined(target, on)}
-        WHERE {is_updated} OR ({_HELD} IS NULL AND {merge.adds})
+        WHERE {is_updated} OR ({_IS_IN_TABLE} IS NULL AND {merge.adds})
     """
 
 

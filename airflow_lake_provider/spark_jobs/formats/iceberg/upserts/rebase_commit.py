@@ -71,7 +71,7 @@ def rebase(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -
     if pending is commit:
         return RebasedCommit(commit=commit, resolved=resolved)
     same, before, after = _read_again(table, commit, pending, operations, resolved)
-    if not before.found and not after.found:
+    if not before.row_count and not after.row_count:
         return RebasedCommit(commit=pending, resolved=resolved)
     affected = affected_keys(commit, before, after, row_merge(table, commit).ignores_existing_row)
     return RebasedCommit(commit=pending, resolved=same.union(after), affected=affected)
@@ -104,7 +104,7 @@ def rebase_over_appends(table: IcebergTable, commit: PlannedUpsert) -> PlannedUp
         raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {set(operations)}")
     with reading_base(table, commit):
         appended = resolve_appended_rows(table, pending, int(commit.base or 0), int(pending.base or 0))
-    if appended.found:
+    if appended.row_count:
         raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
     return pending
 

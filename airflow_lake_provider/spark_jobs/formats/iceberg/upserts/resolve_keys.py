@@ -42,7 +42,7 @@ def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:
             table_rows = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
         elif not _is_joined_by_number(commit):
             table_rows = candidates.of(table_rows)
-        return _found(table, commit, table_rows, candidates.pruning)
+        return _resolved(table, commit, table_rows, candidates.pruning)
 
 
 def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
@@ -74,7 +74,7 @@ def resolve_appended_rows(table: IcebergTable, commit: PlannedUpsert, start: int
     table_rows = reader.table(table.sql_name).alias("t")
     for predicate in predicates:
         table_rows = table_rows.filter(sf.expr(predicate))
-    return _found(table, commit, table_rows, pruning)
+    return _resolved(table, commit, table_rows, pruning)
 
 
 def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set[str]) -> ResolvedRows | None:
@@ -90,10 +90,10 @@ def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set
     if not tasks:
         return ResolvedRows(pruning=pruning)
     with rows_of_files(table, tasks) as table_rows:
-        return None if table_rows is None else _found(table, commit, table_rows, pruning)
+        return None if table_rows is None else _resolved(table, commit, table_rows, pruning)
 
 
-def _found(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame, pruning: str) -> ResolvedRows:
+def _resolved(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame, pruning: str) -> ResolvedRows:
     merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []

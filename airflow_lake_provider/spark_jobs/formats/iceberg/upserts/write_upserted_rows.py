@@ -38,7 +38,7 @@ def _shuffles_nothing(table: IcebergTable, commit: PlannedUpsert, resolved: Reso
     Of a plan that does, adaptive execution merges the partitions, each of which would become a data file.
     """
     is_written_as_it_is = not table.facts.shape.partition_fields() and not table.java.sortOrder().isSorted()
-    is_broadcast = resolved.found <= _MOST_BROADCAST and not row_merge(table, commit).reads
+    is_broadcast = resolved.row_count <= _MOST_BROADCAST and not row_merge(table, commit).reads
     return is_written_as_it_is and is_broadcast and not resolved.place.may_repeat
 
 
@@ -70,7 +70,7 @@ def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
         return existing
     # A table may hold a key twice: one row takes their place, unless each has values to keep.
     existing = existing.dropDuplicates(list(merge.keys)) if resolved.place.may_repeat else existing
-    return sf.broadcast(existing) if resolved.found <= _MOST_BROADCAST else existing
+    return sf.broadcast(existing) if resolved.row_count <= _MOST_BROADCAST else existing
 
 
 def _value(merge: RowMerge, field: StructField, is_held: Column | None) -> Column:
