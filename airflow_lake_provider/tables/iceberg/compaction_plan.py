@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
@@ -23,11 +23,22 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
 
 if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
-    from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 
-def plan_compaction(table: LoadedIcebergTable, spec: CompactionSpec) -> CompactionReport:
+class _Table(Protocol):
+    """What the plan asks of :class:`.LoadedIcebergTable`."""
+
+    @property
+    def facts(self) -> TableFacts: ...
+    def state(self) -> TableState: ...
+    def columns_in(self, where: str) -> list[str]: ...
+    def live_files(self, where: str | None) -> LiveFiles: ...
+    def manifest_sizes(self, snapshot: str) -> list[list[int]]: ...
+
+
+def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     """Tell which files a compaction would rewrite and why; nothing is written and no data file is opened.
 
     The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
@@ -100,9 +111,7 @@ def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
     return len((released - held_back) & surely)
 
 
-def _deletes_to_merge(
-    table: LoadedIcebergTable, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]
-) -> int:
+def _deletes_to_merge(table: _Table, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]) -> int:
     """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
     applied = {id_ for group in groups for file in group for id_ in file.delete_files}
     left = [d for d in files.deletes if not (d.is_equality or d.is_vector or d.id in applied)]

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
 from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
 
-if TYPE_CHECKING:
-    from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
 
-def plan_expiry(table: LoadedIcebergTable, spec: SnapshotExpirySpec) -> ExpiryReport:
+class _Table(Protocol):
+    """What the plan asks of :class:`.LoadedIcebergTable`."""
+
+    @property
+    def facts(self) -> TableFacts: ...
+    @property
+    def warehouse(self) -> str | None: ...
+    def state(self) -> TableState: ...
+    def unfit_for(self, capability: str, keys: Sequence[str] = ()) -> str | None: ...
+
+
+def plan_expiry(table: _Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     """Tell which snapshots and left-over stage branches an expiry would remove and which refs keep the others.
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
@@ -33,7 +41,7 @@ def plan_expiry(table: LoadedIcebergTable, spec: SnapshotExpirySpec) -> ExpiryRe
     if (why := table.unfit_for("snapshot-expiry")) is not None:
         return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
     request, retention, harm = retention_of(facts, spec, datetime.now(UTC))
-    _refuse_foreign_metadata_files(table, spec, retention.expired)
+    _refuse_foreign_metadata_files(facts, table.warehouse, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
     is_unfinished = UNFINISHED_EXPIRY in facts.properties
     sentence = expiry_sentence(retention, request)
@@ -51,7 +59,7 @@ def plan_expiry(table: LoadedIcebergTable, spec: SnapshotExpirySpec) -> ExpiryRe
 
 
 def _refuse_foreign_metadata_files(
-    table: LoadedIcebergTable, spec: SnapshotExpirySpec, expired: Collection[str]
+    facts: TableFacts, warehouse: str | None, spec: SnapshotExpirySpec, expired: Collection[str]
 ) -> None:
     """Refuse manifest lists and statistics of expired snapshots that lie outside of the table's locations.
 
@@ -60,9 +68,8 @@ def _refuse_foreign_metadata_files(
 
     :raises UnsupportedError: there is one, and the spec does not say what becomes of it.
     """
-    facts = table.facts
     location = TableLocation(name=spec.table, location=facts.location, declared=declared_paths(facts.properties))
-    owners = FileOwners(table=location, warehouse=table.warehouse)
+    owners = FileOwners(table=location, warehouse=warehouse)
     if spec.foreign_files is not ForeignFiles.REFUSE or any(
         owners.owner_of(file) != spec.table for _, file in facts.metadata_log
     ):
