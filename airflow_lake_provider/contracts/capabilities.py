@@ -234,14 +234,14 @@ class FormatCapabilities:
         :raises UnsupportedError: naming the capability, why it is lacking, and the nearest that there are; or a need
             that is no capability.
         """
-        known = {**known_capabilities(), **self.own}
+        capabilities = {**known_capabilities(), **self.own}
         for name in self.asked_by(needs):
-            if name not in known:
+            if name not in capabilities:
                 raise UnsupportedError(
-                    f"{table}: {name!r} is asked of its format and is no capability{nearest(name, known)}"
+                    f"{table}: {name!r} is asked of its format and is no capability{nearest(name, capabilities)}"
                 )
             if (gap := self.gap(name)) is not None:
-                nearby = self._nearest(known[name].group)
+                nearby = self._nearest(capabilities[name].group)
                 raise UnsupportedError(
                     f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {nearby}"
                 )
@@ -387,7 +387,7 @@ FORMATS: dict[str, FormatCapabilities] = {ICEBERG.name: ICEBERG}
 
 def known_capabilities() -> dict[str, Capability]:
     """Return the shared capabilities, then those that a format of this version calls its own."""
-    return {**CAPABILITIES, **{name: each for known in FORMATS.values() for name, each in known.own.items()}}
+    return {**CAPABILITIES, **{name: each for one in FORMATS.values() for name, each in one.own.items()}}
 
 
 def declared_format(name: str) -> FormatCapabilities:

@@ -76,7 +76,7 @@ def test_each_capability_has_a_test_in_the_suite() -> None:
         for name, function in vars(suite).items()
         if name.startswith("test_")
     ]
-    assert set(named_in(mark for test in tests for mark in test.pytestmark)) == CAPABILITIES.keys()
+    assert set(named_in(mark for test in tests for mark in getattr(test, "pytestmark", ()))) == CAPABILITIES.keys()
 
 
 @pytest.mark.parametrize("version", ICEBERG.versions)
@@ -85,7 +85,7 @@ def test_what_is_declared_as_tried_is_what_the_suite_of_a_version_tests(version:
     suites = [each for name, each in vars(module).items() if name.startswith("Test")]
     assert {each.version for each in suites} == {version}
     tests = [getattr(suite, name) for suite in suites for name in dir(suite) if name.startswith("test_")]
-    needed = set(named_in(mark for test in tests for mark in test.pytestmark))
+    needed = set(named_in(mark for test in tests for mark in getattr(test, "pytestmark", ())))
     there = {name for name in CAPABILITIES if ICEBERG.gap(name, version) is None}
     assert {name for name in there if ICEBERG.is_tried(name, version)} == needed & there
 

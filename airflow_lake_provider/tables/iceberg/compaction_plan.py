@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Table(Protocol):
-    """What the plan asks of :class:`.LoadedIcebergTable`."""
+    """Table as the plan asks it, such as :class:`.LoadedIcebergTable`."""
 
     @property
     def facts(self) -> TableFacts: ...

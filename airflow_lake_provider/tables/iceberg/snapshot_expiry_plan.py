@@ -18,7 +18,7 @@ _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; th
 
 
 class _Table(Protocol):
-    """What the plan asks of :class:`.LoadedIcebergTable`."""
+    """Table as the plan asks it, such as :class:`.LoadedIcebergTable`."""
 
     @property
     def facts(self) -> TableFacts: ...

@@ -64,10 +64,12 @@ MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
         "query": 5,
         "protect_source": 5,
         "create": 5,
+        "from_snapshot": 5,
     },
     LakeDeleteRowsOperator: {"keys_from": 6, "keys": 5},
     LakeUpdateRowsOperator: {"assignments": 5},
     LakeCompactionOperator: {"strategy": 5},
+    LakeRollbackOperator: {"snapshot_id": 5},
 }
 # Of every operator, in LakeJobOperator; every message begins with it.
 SHARED = ("table",)
