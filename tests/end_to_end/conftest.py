@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lake_environment import environment_of, make_database
+from tests.end_to_end.lake_environment import make_database, quick_environment_of
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +21,7 @@ def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def airflow_environment(lake_home: Path) -> Mapping[str, str]:
     """Environment of Airflow's commands: the repository's DAGs, one lake, a local Spark, loopback only."""
-    environment = environment_of(lake_home)
-    # Pages that nobody looks at take a driver a second and a half of CPU time.
-    options = f"{environment['SPARK_SUBMIT_OPTS']} -Dspark.ui.enabled=false"
-    return {**environment, "SPARK_SUBMIT_OPTS": options.strip()}
+    return quick_environment_of(lake_home)
 
 
 @pytest.fixture(scope="module")
