@@ -87,9 +87,22 @@ class StandaloneAirflow:
         """Start a run as the form does."""
         return self.send("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
 
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task that has ended, which starts it again."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        answer = self.send("POST", f"/dags/{dag_id}/clearTaskInstances", body)
+        assert answer.status_code == 200, answer.text
+
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Return the runs of a DAG, oldest first."""
         return list(self.get(f"/dags/{dag_id}/dagRuns", order_by="run_after")["dag_runs"])
+
+    def wait_for_runs(self, dag_id: str, number: int) -> None:
+        """Wait until a DAG has this many runs, all of which must be a success; more are a failure."""
+        wait_for(f"run {number} of {dag_id}", lambda: len(self.runs(dag_id)) >= number or None, self.output)
+        for run in self.runs(dag_id):
+            self.wait_for_success(dag_id, run["dag_run_id"])
+        assert len(self.runs(dag_id)) == number
 
     def wait_for_success(self, dag_id: str, run_id: str) -> None:
         """Wait for a run's end, which must be a success."""

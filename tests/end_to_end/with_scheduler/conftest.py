@@ -40,10 +40,11 @@ def airflow_environment(lake_home: Path) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def dags_folder(airflow_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the repository's DAGs and one of the tests."""
+    """Folder with the repository's DAGs and those of the tests."""
     folder = tmp_path_factory.mktemp("dags")
     repository = Path(airflow_environment["AIRFLOW__CORE__DAGS_FOLDER"])
-    for file in (*repository.glob("*.py"), DAGS_OF_TESTS / "many_tables.py"):
+    of_tests = (DAGS_OF_TESTS / name for name in ("many_tables.py", "own_source.py", "numbers_source.py"))
+    for file in (*repository.glob("*.py"), *of_tests):
         (folder / file.name).symlink_to(file)
     return folder
 
