@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_lake_provider.contracts.argument_validation import nearest
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 
 
@@ -284,8 +284,20 @@ class FormatCapabilities:
             )
 
     def is_snapshot_id(self, text: str) -> bool:
-        """Tell whether a text may be the id of a snapshot."""
-        return whole_number(text) is not None if self.numbers_snapshots else bool(text)
+        """Tell whether a text may be the id of a snapshot: numbers have one form, without leading zeros."""
+        return str(whole_number(text)) == text if self.numbers_snapshots else bool(text)
+
+    def refuse_broken_start(self, table: str, source_name: str, start: str) -> None:
+        """Refuse the position of a source that names what can be no snapshot of it.
+
+        :param table: that has the position.
+        :raises BrokenMetadataError: saying what applies the source anew.
+        """
+        if not self.is_snapshot_id(start):
+            raise BrokenMetadataError(
+                f"{table}: the position of source {source_name!r} names snapshot {shown(start)}, expected a snapshot "
+                "id; run it with full_refresh=True"
+            )
 
     def refuse_snapshot_id(self, table: str, what: str, given: str) -> None:
         """Refuse what can be no id of a snapshot.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
-
-if TYPE_CHECKING:
-    pass
 
 
 class RollbackAction(MetadataChangeAction[RollbackSpec]):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
-
-if TYPE_CHECKING:
-    pass
 
 
 class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):

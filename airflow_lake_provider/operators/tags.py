@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
-
-if TYPE_CHECKING:
-    pass
 
 
 class CreateTagAction(MetadataChangeAction[CreateTagSpec]):

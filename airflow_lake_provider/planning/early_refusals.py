@@ -143,9 +143,11 @@ def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
 
 def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: LoadedTable) -> None:
     properties = target.properties if target is not None else {}
-    start = spec.from_snapshot or applied_of_source(target, position_id(source.facts, spec.consumer)).position.snapshot
+    source_name = position_id(source.facts, spec.consumer)
+    start = spec.from_snapshot or applied_of_source(target, source_name).position.snapshot
     if start is None:
         return
+    source.capabilities.refuse_broken_start(spec.table, source_name, start)
     if spec.replaces_transform(properties):
         if spec.on_transform_change == "full":
             return

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.applied.source_name import consumer_source_name
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.tables.base import LoadedTable
@@ -65,15 +63,12 @@ def nothing_new(source: LoadedTable, target: TableFacts | None, consumer: str) -
     :param target: likewise; None when it does not exist yet.
     :param consumer: name of the cursor.
     """
-    head = TableHead.of(source.facts)
+    head = TableHead.of(source.facts, numbered=source.capabilities.numbers_snapshots)
     source_name = position_id(source.facts, consumer)
     applied = applied_of_source(target, source_name)
     start = applied.position.snapshot
-    if start is not None and not source.capabilities.is_snapshot_id(start):
-        raise BrokenMetadataError(
-            f"{target.name if target is not None else ''}: the position of source "
-            f"{source_name!r} names snapshot {shown(start)}, expected a snapshot id; run it with full_refresh=True"
-        )
+    if start is not None:
+        source.capabilities.refuse_broken_start(target.name if target is not None else "", source_name, start)
     decision = decide(head, Since(snapshot_id=start))
     if applied.position.is_rolled_back(applied.newest):
         reason, nothing_new = "the target was rolled back behind its position", False

@@ -182,7 +182,8 @@ class _SingleLook:
 
         self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
         try:
-            head = TableHead.of(self._hook.loaded(self.table).facts, self.branch)
+            table = self._hook.loaded(self.table)
+            head = TableHead.of(table.facts, self.branch, numbered=table.capabilities.numbers_snapshots)
         except MissingTableError:
             self._say_missing(f"table {self.table}")
             return TableHead(head=None)

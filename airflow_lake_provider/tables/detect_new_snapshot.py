@@ -185,21 +185,27 @@ class TableHead:
     :param snapshots: all snapshots of the table by id, other branches' too.
     :param log: when the branch came to point at which snapshot, oldest first, in epoch milliseconds; only main has one.
     :param consumers: last snapshot each named consumer says it has read.
+    :param numbered: whether ids of its snapshots are whole numbers.
     """
 
     head: str | None
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     log: Sequence[tuple[int, str]] = ()
     consumers: Mapping[str, str] = field(default_factory=dict)
+    numbered: bool = False
 
     @classmethod
-    def of(cls, facts: TableFacts, branch: str = MAIN) -> TableHead:
-        """Return that of a branch or tag; one that does not exist has no head."""
+    def of(cls, facts: TableFacts, branch: str = MAIN, *, numbered: bool = False) -> TableHead:
+        """Return that of a branch or tag; one that does not exist has no head.
+
+        :param numbered: see ``numbers_snapshots`` of the table's format.
+        """
         return cls(
             head=facts.head(branch),
             snapshots=facts.snapshots,
             log=facts.main_log if branch == MAIN else (),
-            consumers=_consumers(facts),
+            consumers={name: id_ for name, id_ in _consumers(facts).items() if not numbered or _is_number(id_)},
+            numbered=numbered,
         )
 
     def lineage(self, start: str | None = None, *, stop: Collection[str] = ()) -> Lineage:
@@ -228,7 +234,13 @@ def decide(
     :param threshold: when a new snapshot is worth an event; None means always.
     :param last_event_at: when the reader was last woken.
     :param now: needed with ``last_event_at``.
+    :raises InvalidSpecError: the reader stands at what can be no snapshot of the table.
     """
+    if since.snapshot_id is not None and head.numbered and not _is_number(since.snapshot_id):
+        raise InvalidSpecError(
+            f"since={shown(since.snapshot_id)} can be no snapshot of this table, whose ids are whole numbers; give an "
+            "id of its metadata, or a time with a zone"
+        )
     if head.head is None:
         return NoNewSnapshot(reason=SkipReason.NO_SNAPSHOTS)
     change = _change(head, since)

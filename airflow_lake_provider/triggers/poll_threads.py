@@ -96,7 +96,10 @@ class PollThreads:
         loaded = self._opened().loaded_if_changed(table, seen)
         if loaded is None:
             return None
-        return ChangedTable({branch: TableHead.of(loaded[0].facts, branch) for branch in branches}, loaded[1])
+        current, version = loaded
+        numbered = current.capabilities.numbers_snapshots
+        heads = {branch: TableHead.of(current.facts, branch, numbered=numbered) for branch in branches}
+        return ChangedTable(heads, version)
 
     def _opened(self) -> LakeCatalogHook:
         """Return the opened catalog.

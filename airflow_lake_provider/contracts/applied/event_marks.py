@@ -1,7 +1,7 @@
 """Progress of a table in a change stream, for each part of the stream that is in order, and how it is written.
 
 A mark is a position in the source's log, not in Kafka: a connector that starts again sends old events at new offsets.
-The position (``positions.LogPosition``) never goes back in what is in order, unless something is delivered again.
+The position (``log_positions.LogPosition``) never goes back in what is in order, unless something is delivered again.
 Offsets tell a late file from a repeated one. Below its mark, an event at an offset that was consumed comes again. One
 at an offset that was not is late.
 """

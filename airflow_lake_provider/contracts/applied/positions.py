@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, ClassVar, Self
 
 from airflow_lake_provider.contracts.input_file import PATH_BYTES, ConsumedFiles, InputFile
-from airflow_lake_provider.contracts.property_values import LAST_SECOND, checked_number, is_whole_number
+from airflow_lake_provider.contracts.property_values import LAST_SECOND, is_whole_number
 
 _DAY = 24 * 60 * 60
 
@@ -254,8 +254,9 @@ class SnapshotPosition(Position):
 
     @classmethod
     def from_plain(cls, plain: Any) -> Self:
-        """Read the id."""
-        checked_number(plain)
+        """Read the id, of whatever form: the source's format says which it has."""
+        if not isinstance(plain, str) or not plain:
+            raise ValueError("it is no id of a snapshot")
         return cls(plain)
 
 

@@ -28,7 +28,7 @@ class TestStrategies(IcebergSuite, StrategySuite):
         with pytest.raises(UnsupportedError, match=r"is not possible, .*; set it to copy-on-write, or upgrade"):
             flow.apply("run 2", strategy="merge")
         with monkeypatch.context() as patch:
-            patch.setattr(choose_strategy, "MAX_KEYS", 1)
+            patch.setattr(choose_strategy, "MOST_BROADCAST_KEYS", 1)
             with pytest.raises(UnsupportedError, match=r"auto takes it as 2 keys are more .*, and the table"):
                 flow.apply("run 2")
         assert flow.apply("run 2").strategy == "copy-on-write"

@@ -98,7 +98,7 @@ class TinyTable(FormatTable):
         if held is not None:
             kept = held.join(commit.rows.select(*commit.keys), on=list(commit.keys), how="left_anti")
             rows = kept.select(*names).unionByName(rows)
-        version = str(time.time_ns())
+        version = f"v{time.time_ns()}"
         rows.write.parquet(f"{self.folder}/{version}")
         recent = RecentRunKeys.read(head["properties"]).add(commit.run_key, datetime.now(UTC))
         properties = {**head["properties"], **recent.to_properties()}

@@ -35,6 +35,15 @@ def run(task: LakeSnapshotSensor, **context: Any) -> Any:
     return task.execute(context)  # type: ignore[arg-type]  # only what the sensor reads of a context
 
 
+@pytest.mark.parametrize("since", ["snapshot:latest", "snapshot:007", "snapshot:{{ ds }}"])
+def test_an_id_that_no_snapshot_of_the_format_can_have_is_no_expired_one(
+    orders: Table, append: Append, since: str
+) -> None:
+    append(orders, 1)
+    with pytest.raises(InvalidSpecError, match="can be no snapshot of this table, whose ids are whole numbers"):
+        run(sensor(since=since))
+
+
 def test_it_returns_the_payload(orders: Table, append: Append) -> None:
     first, second = append(orders, 1), append(orders, 2, 3)
     found = run(sensor(since=str(first)))

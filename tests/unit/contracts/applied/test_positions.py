@@ -98,7 +98,10 @@ def test_two_positions_of_a_kind_compare_by_its_own_rule(first: Any, second: Any
 
 @pytest.mark.parametrize(
     "position",
-    [OffsetsPosition({"t-0": 5}), WatermarkPosition("id", 9), SnapshotPosition("7"), files("a", "b")],
+    [
+        *(OffsetsPosition({"t-0": 5}), WatermarkPosition("id", 9), SnapshotPosition("7"), SnapshotPosition("v 1@é")),
+        files("a", "b"),
+    ],
 )
 def test_a_position_is_read_as_it_was_written(position: Position) -> None:
     assert POSITIONS[position.kind].from_plain(position.to_plain()) == position

@@ -317,7 +317,7 @@ def _decimal_type(precision: int | None, scale: int) -> types.DataType:
 
 
 def parse_types(text: str) -> dict[str, ConnectType]:
-    """Parse the ``types`` of ``debezium_lines.read_events``: column -> its connect type."""
+    """Parse the ``types`` of ``envelope.read_events``: column -> its connect type."""
     return {field["column"]: _connect_type(field["self"], field.get("items")) for field in json.loads(text)}
 
 
