@@ -31,7 +31,10 @@ class EarlierLake:
         mounted = spark.sparkContext.getConf().get(f"{EARLIER_MOUNT}./inbox") or ""
         self.spark, self.folder = spark, Path(mounted.removeprefix("file://")).parent
         with tarfile.open(LAKE) as packed:
-            packed.extractall(self.folder, filter="data")
+            # Python before 3.11.4 knows no filters, and from 3.14 on this one is the default.
+            if hasattr(tarfile, "data_filter"):
+                packed.extraction_filter = tarfile.data_filter
+            packed.extractall(self.folder)  # it is in the repository
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake")
         for table, metadata in json.loads((self.folder / "tables.json").read_text()).items():
             spark.sql(f"CALL lake_default.system.register_table('lake.{table}', '{metadata}')")
