@@ -1,7 +1,7 @@
 """Facts that a table's metadata states, alike on worker and driver. Standard library only.
 
 The worker reads it with PyIceberg (``tables/iceberg/loaded_table.py``), the driver in the JSON of Iceberg's spec
-(``spark_jobs/formats/iceberg/table/metadata_facts.py``).
+(``iceberg/metadata_facts.py``).
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.iceberg import metadata_facts
 from airflow_lake_provider.iceberg.table_obstacles import strategy_obstacles
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import metadata_facts
 from airflow_lake_provider.tables.iceberg import loaded_table
 
 # Written by Iceberg's own Java: ten tables of every kind that this package writes.

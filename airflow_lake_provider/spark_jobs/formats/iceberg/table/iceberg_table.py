@@ -16,9 +16,9 @@ from airflow_lake_provider.contracts.applied.applied_history import MainHistory
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.metadata_facts import facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_facts import facts_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
     refuse_code_properties,
