@@ -7,17 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options, size
+from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, options, size
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
+
+# Each takes some 90 bytes of each snapshot, and all snapshots are in each metadata.json.
+_MOST_PARTITIONS = 10_000
 
 
 def _file_format(value: object, name: str) -> str:
     if value not in ("parquet", "orc", "avro"):
         raise InvalidSpecError(f"{name} must be one of parquet, orc, avro, got {value!r}")
     return str(value)
+
+
+def _partition_summary_limit(value: object, name: str) -> int:
+    limit = number(value, name)
+    if not 0 < limit <= _MOST_PARTITIONS:
+        raise InvalidSpecError(f"{name} must be a number of partitions from 1 to {_MOST_PARTITIONS}, got {value!r}")
+    return limit
 
 
 def _partition_by(value: object, name: str) -> tuple[str, ...]:
@@ -37,6 +47,8 @@ class TableLayout(AuthorObject):
     :param file_format: ``parquet | orc | avro``; None takes the catalog's default, which is Parquet.
     :param target_file_size: ``"256MB"`` or a number of bytes; None keeps Iceberg's default of 512 MiB.
     :param bloom_filter_columns: columns that get a Parquet bloom filter.
+    :param partition_summary_limit: partitions that a commit may change for its summary to say what it did to each;
+        ``airflow lake health`` then knows hot partitions without reading manifests. None leaves summaries as they are.
     :param properties: further table properties; texts, numbers and booleans. ``{"format-version": "2"}`` for a table
         that PyIceberg 0.12 is to append to, as it writes no version 3; changes are read from version 3 alone.
     """
@@ -46,6 +58,7 @@ class TableLayout(AuthorObject):
     file_format: str | None = field(default=None, metadata=reads(optional(_file_format)))
     target_file_size: int | str | None = field(default=None, metadata=reads(optional(size)))
     bloom_filter_columns: Sequence[str] = field(default=(), metadata=reads(names))
+    partition_summary_limit: int | None = field(default=None, metadata=reads(optional(_partition_summary_limit)))
     properties: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
 
     def complete(self) -> None:

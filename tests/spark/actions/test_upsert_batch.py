@@ -38,6 +38,7 @@ def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow
         sort_by=("name DESC",),
         target_file_size=64_000_000,
         bloom_filter_columns=("id",),
+        partition_summary_limit=20,
     )
     flow.apply(create=layout)
     table = flow.loaded()
@@ -50,6 +51,7 @@ def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow
         "write.delete.mode": "merge-on-read",
         "write.update.mode": "merge-on-read",
         "write.target-file-size-bytes": "64000000",
+        "write.summary.partition-limit": "20",
         "write.parquet.bloom-filter-enabled.column.id": "true",
     }
     assert wanted.items() <= table.properties.items()

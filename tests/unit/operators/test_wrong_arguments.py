@@ -153,6 +153,8 @@ NEVER = [
     (LakeUpsertOperator, "create", {"properties": {"a": None}}),
     (LakeUpsertOperator, "create", {"target_file_size": "128 megabytes"}),
     (LakeUpsertOperator, "create", {"target_file_size": 0}),
+    (LakeUpsertOperator, "create", {"partition_summary_limit": 0}),
+    (LakeUpsertOperator, "create", {"partition_summary_limit": "some"}),
     (LakeCompactionOperator, "target_file_size", "half"),
     (LakeCompactionOperator, "target_file_size", -5),
     (LakeCompactionOperator, "delete_ratio_threshold", "0.5 %"),

@@ -49,7 +49,11 @@ MAXIMAL: dict[str, JobSpec] = {
         order_by=("at",),
         delete_when="op = 'D'",
         create=TableLayout(
-            partition_by=("days(at)",), sort_by=("at",), bloom_filter_columns=("id",), properties={"a": "b"}
+            partition_by=("days(at)",),
+            sort_by=("at",),
+            bloom_filter_columns=("id",),
+            partition_summary_limit=20,
+            properties={"a": "b"},
         ),
         schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
         branch="audit",

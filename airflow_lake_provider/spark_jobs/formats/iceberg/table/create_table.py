@@ -186,6 +186,8 @@ def _properties(layout: TableLayout) -> dict[str, str]:
         properties["write.distribution-mode"] = "range"
     if layout.target_file_size is not None:
         properties["write.target-file-size-bytes"] = str(layout.target_file_size)
+    if layout.partition_summary_limit is not None:
+        properties["write.summary.partition-limit"] = str(layout.partition_summary_limit)
     for column in layout.bloom_filter_columns:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
     return {**properties, **layout.properties}
