@@ -17,7 +17,7 @@ from airflow.cli.cli_config import (
 
 def lake_commands() -> list[CLICommand]:
     """Return the group ``airflow lake``; the provider info names this function."""
-    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _warm_up()))]
+    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _health(), _warm_up()))]
 
 
 def _check() -> ActionCommand:
@@ -36,6 +36,27 @@ def _check() -> ActionCommand:
                 type=_names,
                 default=(),
             ),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    )
+
+
+def _health() -> ActionCommand:
+    return ActionCommand(
+        name="health",
+        help="Say how healthy tables are, worst first, and what would mend them",
+        description=(
+            "Reads metadata only: no Spark, no data file. Exits with 1 where a table cannot be read, whatever the "
+            "scores are."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.table_health.health"),
+        args=(
+            _argument(
+                "tables", nargs="*", help="Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)", default=()
+            ),
+            _lake_connection(),
+            _argument("--fresh-within", help="Age of the newest rows above which a table is stale, such as PT6H"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),

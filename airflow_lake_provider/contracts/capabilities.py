@@ -121,6 +121,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "compaction-zorder": "sort rows by several columns at once while they are rewritten",
             "deletion-vectors": "keep the deletes of a data file in one bitmap",
             "snapshot-expiry": "forget old snapshots, and delete the files that only they reach",
+            "health": "judge a table by its metadata alone, without Spark",
         },
         "metadata": {
             "metadata-changes": "change branches, tags, properties and format version in one commit",
@@ -334,7 +335,7 @@ _IN_EVERY_VERSION = (
     *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
-    *("snapshot-expiry", "metadata-changes", "format-upgrade"),
+    *("snapshot-expiry", "health", "metadata-changes", "format-upgrade"),
 )
 ICEBERG = FormatCapabilities(
     name="iceberg",

@@ -1,9 +1,11 @@
-"""The name of a lake table: one or more namespace levels and a table, never a catalog."""
+"""The name of a lake table: one or more namespace levels and a table, never a catalog; and patterns of names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -62,3 +64,54 @@ class TableName:
         :param authority: the connection's ``asset_authority`` or its id; never a host.
         """
         return f"{scheme}://{authority}/{'/'.join(self.levels)}"
+
+
+_PATTERN = re.compile(r"!?[\w.*?-]+")
+_WILD = re.compile(r"[*?]")
+
+
+@dataclass(frozen=True)
+class TablePatterns:
+    """Tables by their names: those that a pattern matches, without those that a pattern with ``!`` matches.
+
+    ``*`` stands for any characters, dots included, and ``?`` for one.
+
+    :param included: patterns, of which one has to match; ``*`` where only others are left out.
+    :param excluded: patterns, of which none may match.
+    """
+
+    included: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, given: str | Sequence[object]) -> TablePatterns:
+        """Read patterns such as ``["shop.*", "!shop.tmp_*"]``.
+
+        :param given: one pattern or several.
+        :raises InvalidSpecError: there is none, or one has other characters than names, ``*`` and ``?``.
+        """
+        asked = (given,) if isinstance(given, str) else tuple(given)
+        patterns = [each for each in asked if isinstance(each, str) and _PATTERN.fullmatch(each)]
+        if len(patterns) < len(asked) or not asked:
+            refused = [each for each in asked if each not in patterns]
+            raise InvalidSpecError(
+                f"tables {refused!r} are no patterns of table names; write for example 'shop.orders', 'shop.*' and "
+                "'!shop.tmp_*', with letters, digits, '_', '-', '.', '*' and '?'"
+            )
+        excluded = tuple(each[1:] for each in patterns if each.startswith("!"))
+        return cls(tuple(each for each in patterns if not each.startswith("!")) or ("*",), excluded)
+
+    def matches(self, name: str) -> bool:
+        """Tell whether a table is among those that are meant."""
+        is_included = any(fnmatchcase(name, pattern) for pattern in self.included)
+        return is_included and not any(fnmatchcase(name, pattern) for pattern in self.excluded)
+
+    def namespaces(self) -> set[tuple[str, ...]]:
+        """Return the namespaces below which all matches are; an empty one stands for the whole catalog."""
+        literal = {tuple(_WILD.split(pattern)[0].split(".")[:-1]) for pattern in self.included}
+        return {each for each in literal if not any(each[:size] in literal for size in range(len(each)))}
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return the included tables that are named without ``*`` and ``?``, and that are not among some names."""
+        known = set(names)
+        return [each for each in self.included if not _WILD.search(each) and each not in known]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from airflow_lake_provider.contracts.capabilities import FormatCapabilities
     from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
     from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
-    from airflow_lake_provider.tables.base import LoadedTable, MetadataVersion, WorkerCatalog
+    from airflow_lake_provider.tables.base import ListedTable, LoadedTable, MetadataVersion, WorkerCatalog
 
+T = TypeVar("T")
 _CATALOG = "the catalog"
 # Whoever serves a catalog chooses the text of its errors.
 _LONGEST_SHOWN = 1000
@@ -172,6 +173,28 @@ class LakeCatalogHook(BaseHook):
         """
         with self._reading(table) as (opened, name):
             return opened.load(name)
+
+    def list_tables(self, within: tuple[str, ...] = ()) -> list[ListedTable]:
+        """Return the tables of a namespace and of those below it; none where it does not exist.
+
+        :param within: namespace; empty for the whole catalog.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        opened = self.opened
+        try:
+            with self._translated_errors(f"namespace {'.'.join(within)}" if within else _CATALOG):
+                return opened.list_tables(within)
+        except MissingTableError:
+            return []
+
+    def look_at(self, table: ListedTable, look: Callable[[LoadedTable], T]) -> T:
+        """Load a listed table for its facts, look at it, and end both within the limits of one call.
+
+        :raises LakeProviderError: as :meth:`load_table`.
+        """
+        opened = self.opened
+        with self._translated_errors(f"table {table}"):
+            return look(opened.load_listed(table))
 
     def loaded_if_changed(
         self, table: TableName | str, seen: MetadataVersion | None

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, TableShape
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.table_facts import MAIN, REMEDY, Reference, Snapshot, TableFacts, TableShape
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
+
+_SCALARS = frozenset((str, int, float, bool))
+# What reading of another shape than the spec's ends in.
+_OF_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+
+def read_facts(name: str, metadata: bytes | object) -> TableFacts:
+    """Return what metadata says that anybody may have written.
+
+    The error shows nothing of it: a catalog may name any file of this machine.
+
+    :param name: of the table.
+    :param metadata: JSON, or what was read of it.
+    :raises BrokenMetadataError: it is no JSON, or has another shape than the spec's.
+    """
+    try:
+        parsed: Any = json.loads(metadata) if isinstance(metadata, bytes) else metadata
+        return facts_of(name, parsed)
+    except BrokenMetadataError:
+        raise
+    except _OF_SHAPE as error:
+        raise BrokenMetadataError(
+            f"{name}: its metadata does not have the form of Iceberg's spec ({type(error).__name__}). {REMEDY}."
+        ) from None
 
 
 def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
@@ -17,8 +43,13 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
     :raises BrokenMetadataError: the snapshots are such as no writer makes.
     """
     given = metadata.get("snapshots") or ()
-    moved = [(entry["timestamp-ms"], str(entry["snapshot-id"])) for entry in metadata.get("snapshot-log") or ()]
-    written = [(entry["timestamp-ms"], entry["metadata-file"]) for entry in metadata.get("metadata-log") or ()]
+    moved = [
+        (_number(entry["timestamp-ms"]), str(_number(entry["snapshot-id"])))
+        for entry in metadata.get("snapshot-log") or ()
+    ]
+    written = [
+        (_number(entry["timestamp-ms"]), str(entry["metadata-file"])) for entry in metadata.get("metadata-log") or ()
+    ]
     refs = _references(metadata)
     refuse_broken_history(
         name,
@@ -32,7 +63,7 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
     return TableFacts(
         name=name,
         uuid=str(metadata.get("table-uuid", "")),
-        location=metadata["location"],
+        location=str(metadata["location"]),
         format_version=shape.format_version,
         properties=shape.properties,
         snapshots={each.id: each for each in snapshots},
@@ -44,13 +75,33 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
     )
 
 
+def _number(value: Any) -> int:
+    """Return a whole number of JSON.
+
+    :raises TypeError: it is something else, of which truth values and fractions compare as numbers do.
+    """
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, got {type(value).__name__}")
+    return value
+
+
+def _texts(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return entries as text, as PyIceberg reads them; those that are neither text nor number are left out."""
+    return {
+        name: value if type(value) is str else str(value).lower()
+        for name, value in given.items()
+        if type(value) in _SCALARS
+    }
+
+
 def _snapshot(given: Mapping[str, Any]) -> Snapshot:
+    parent = given.get("parent-snapshot-id")
     return Snapshot(
-        id=str(given["snapshot-id"]),
-        parent=None if (parent := given.get("parent-snapshot-id")) is None else str(parent),
-        at=given["timestamp-ms"],
-        sequence_number=given.get("sequence-number") or 0,
-        summary=given.get("summary") or {},
+        id=str(_number(given["snapshot-id"])),
+        parent=None if parent is None else str(_number(parent)),
+        at=_number(given["timestamp-ms"]),
+        sequence_number=_number(given.get("sequence-number") or 0),
+        summary=_texts(given.get("summary") or {}),
         schema_id=given.get("schema-id"),
         first_row_id=given.get("first-row-id"),
         manifest_list=given.get("manifest-list"),
@@ -66,7 +117,7 @@ def _references(metadata: Mapping[str, Any]) -> list[Reference]:
     return [
         Reference(
             name=name,
-            snapshot=str(ref["snapshot-id"]),
+            snapshot=str(_number(ref["snapshot-id"])),
             is_branch=ref["type"] == "branch",
             min_snapshots=ref.get("min-snapshots-to-keep"),
             max_snapshot_age=ref.get("max-snapshot-age-ms"),
@@ -83,7 +134,7 @@ def _shape(metadata: Mapping[str, Any]) -> TableShape:
     orders = {order["order-id"]: order["fields"] for order in metadata.get("sort-orders") or ()}
     return TableShape(
         format_version=int(metadata["format-version"]),
-        properties=metadata.get("properties") or {},
+        properties=_texts(metadata.get("properties") or {}),
         schemas={schema.get("schema-id", 0): schema for schema in schemas},
         schema_id=metadata.get("current-schema-id", 0),
         partition_specs={spec["spec-id"]: spec["fields"] for spec in specs},

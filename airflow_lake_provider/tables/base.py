@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Protocol
 
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
@@ -18,6 +19,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.tables.head_files import HeadFiles
 
 
 class LoadedTable(ABC):
@@ -28,6 +30,8 @@ class LoadedTable(ABC):
 
     # Those of its format.
     capabilities: ClassVar[FormatCapabilities]
+    # Of the metadata that was read, unpacked; None where nobody has counted them.
+    metadata_bytes: int | None = None
 
     @property
     @abstractmethod
@@ -102,6 +106,25 @@ class LoadedTable(ABC):
         """Return what readers and writers should know of an upgrade to a version, sentences."""
         return []
 
+    @property
+    def target_bytes(self) -> int:
+        """Bytes that a data file should have."""
+        raise self._lacking("health")
+
+    def expirable(self, now: datetime) -> int:
+        """Return how many snapshots an expiry by the owner's settings, or by the format's, would remove.
+
+        :param now: UTC.
+        """
+        raise self._lacking("health")
+
+    def head_files(self, recent: Collection[str]) -> HeadFiles:
+        """Count the files of main's head; the lists that name them are opened.
+
+        :param recent: snapshots whose files are counted by partition.
+        """
+        raise self._lacking("health")
+
     def versions_since(self, at: int) -> Iterator[TableFacts]:
         """Yield the versions of the metadata since a moment, oldest first, this one last; those that are gone are
         left out.
@@ -142,6 +165,21 @@ class MetadataVersion:
     etag: str | None = None
 
 
+@dataclass(frozen=True)
+class ListedTable:
+    """A table as its catalog lists it; such names may have characters that no task takes.
+
+    :param levels: of its namespace, and its name.
+    :param metadata_location: where the list says it.
+    """
+
+    levels: tuple[str, ...]
+    metadata_location: str | None = None
+
+    def __str__(self) -> str:
+        return ".".join(self.levels)
+
+
 class WorkerCatalog(Protocol):
     """A catalog as a table format reads it without Spark: what ``FormatCapabilities.worker`` names.
 
@@ -160,6 +198,21 @@ class WorkerCatalog(Protocol):
 
     def tables_in(self, namespace: tuple[str, ...]) -> list[str]:
         """Return the whole names of a namespace's tables."""
+
+    def list_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
+        """Return the tables of a namespace, and of those below it.
+
+        :param within: namespace; empty for the whole catalog.
+        """
+
+    def load_listed(self, table: ListedTable) -> LoadedTable:
+        """Load a table for its facts; what reads more of it is worked out when it is asked.
+
+        :raises BrokenMetadataError: its metadata cannot be what a writer made.
+        """
+
+    def most_readers(self) -> int:
+        """Return how many threads may load tables at a time."""
 
     def load(self, name: TableName) -> LoadedTable:
         """Load a table's current metadata.

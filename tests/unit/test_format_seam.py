@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -189,6 +190,15 @@ class BareOnWorkers(LoadedTable):
 def test_a_method_that_a_format_has_not_written_for_workers_is_refused_by_name(name: str) -> None:
     with pytest.raises(UnsupportedError, match=r"table format 'bare' lacks .* on workers: BareOnWorkers has no method"):
         getattr(BareOnWorkers(), name)(None)
+
+
+def test_health_asks_for_what_a_format_has_not_written_by_its_capability() -> None:
+    table = BareOnWorkers()
+    asks = (lambda: table.target_bytes, lambda: table.expirable(datetime.now(UTC)), lambda: table.head_files(()))
+    for ask in asks:
+        with pytest.raises(UnsupportedError, match=r"table format 'bare' lacks 'health' on workers"):
+            ask()
+    assert table.metadata_bytes is None
 
 
 def test_a_table_without_rules_of_its_own_says_what_its_format_declares() -> None:

@@ -30,6 +30,9 @@ def hive_catalog() -> type[Catalog]:
             return _transport(self._uri, bool(self._kerberos_auth), self._kerberos_service_name)
 
     class LakeHiveCatalog(TrustedTables, HiveCatalog):
+        # A client of Thrift is one connection, on which answers follow their questions.
+        most_readers = 1
+
         @staticmethod
         def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
             plain = HiveCatalog._create_hive_client(properties)

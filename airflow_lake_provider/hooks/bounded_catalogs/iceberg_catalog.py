@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
     from airflow_lake_provider.contracts.table_name import TableName
-    from airflow_lake_provider.tables.base import MetadataVersion
+    from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+    from airflow_lake_provider.tables.base import ListedTable, MetadataVersion
 
 
 class IcebergCatalog:
@@ -49,6 +50,25 @@ class IcebergCatalog:
     def tables_in(self, namespace: tuple[str, ...]) -> list[str]:
         """Return the whole names of a namespace's tables."""
         return [".".join(identifier) for identifier in self.catalog.list_tables(namespace)]
+
+    def list_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
+        """Return the tables of a namespace, and of those below it."""
+        return self._trusted.listed_tables(within)
+
+    def load_listed(self, table: ListedTable) -> LoadedIcebergTable:
+        """Load a table for its facts."""
+        return self._trusted.load_for_facts(table)
+
+    def most_readers(self) -> int:
+        """Return how many threads may load tables at a time."""
+        return self._trusted.most_readers
+
+    @property
+    def _trusted(self) -> TrustedTables:
+        from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+
+        assert isinstance(self.catalog, TrustedTables)  # each kind's
+        return self.catalog
 
     def load_table(self, name: TableName) -> Table:
         """Load a table as PyIceberg has it."""

@@ -8,15 +8,21 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table import Table
-from sqlalchemy import Engine, event
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from sqlalchemy import Engine, event, or_, select
 
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
+from airflow_lake_provider.iceberg.metadata_facts import read_facts
+from airflow_lake_provider.tables.base import ListedTable
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, UnparsedIcebergTable
 
 _ALARM = "lake_alarm"
 
@@ -39,13 +45,61 @@ class LakeSqlCatalog(TrustedTables, SqlCatalog):
         if not location:
             raise NoSuchTableError(f"{orm_table.table_name}: the catalog names no metadata file of it")
         metadata = FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
+        levels = (*self.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name))
+        return self._table(levels, location, metadata)
+
+    def _table(self, levels: tuple[str, ...], location: str, metadata: TableMetadata) -> Table:
         return Table(
-            identifier=(*self.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
+            identifier=levels,
             metadata=metadata,
             metadata_location=location,
             io=self._load_file_io(metadata.properties, location),
             catalog=self,
         )
+
+    def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
+        """Return tables with the locations of their metadata, by one statement.
+
+        :param within: namespace; empty for the whole catalog.
+        """
+        columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        asked = select(*columns).where(IcebergTables.catalog_name == self.name)
+        if (is_table := self._iceberg_type_filter()) is not None:
+            asked = asked.where(is_table)
+        if within:
+            namespace, name = IcebergTables.table_namespace, ".".join(within)
+            asked = asked.where(or_(namespace == name, namespace.startswith(f"{name}.", autoescape=True)))
+        with self.engine.connect() as connection:
+            return [
+                ListedTable((*self.identifier_to_tuple(namespace), name), location)
+                for namespace, name, location in connection.execute(asked)
+            ]
+
+    def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
+        """Read the metadata file that the list named, without PyIceberg's parsing of it."""
+        location = table.metadata_location
+        if not location:
+            return super().load_for_facts(table)
+        try:
+            body = self._metadata_of(location)
+        except FileNotFoundError:
+            # A commit since the list was made may have removed it.
+            return super().load_for_facts(table)
+        return UnparsedIcebergTable(
+            read_facts(str(table), body),
+            len(body),
+            lambda: self._table(table.levels, location, TableMetadataUtil.parse_raw(body.decode())),
+        )
+
+    def _metadata_of(self, location: str) -> bytes:
+        # By what the connection says alone, so that one FileIO is good for all tables of a store.
+        files: dict[str, FileIO] = self.__dict__.setdefault("_files_by_scheme", {})
+        scheme = urlsplit(location).scheme
+        if scheme not in files:
+            files[scheme] = self._load_file_io(location=location)
+        opened = files[scheme].new_input(location).open()
+        with Compressor.get_compressor(location).stream_decompressor(opened) as stream:
+            return stream.read()
 
 
 class _Alarm:

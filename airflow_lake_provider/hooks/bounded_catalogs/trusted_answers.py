@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin
@@ -16,8 +18,20 @@ from airflow_lake_provider.contracts.same_origin import is_same_origin, may_foll
 from airflow_lake_provider.contracts.untrusted_properties import is_endpoint, judge, objections_of_spark
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+from airflow_lake_provider.iceberg.metadata_facts import read_facts
+from airflow_lake_provider.tables.base import ListedTable
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, UnparsedIcebergTable
 
 _AUTH_MANAGER = "auth.manager"
+_OK = 200
+
+
+class _Answered(Exception):  # noqa: N818  an answer of HTTP, not an error
+    """The table, before PyIceberg parses it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
 
 
 class TrustedAnswers(TrustedTables, RestCatalog):
@@ -26,6 +40,28 @@ class TrustedAnswers(TrustedTables, RestCatalog):
     ``properties`` are the connection's, and what the server may say beside them. Credentials of the server are used
     for files alone.
     """
+
+    def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
+        """Load a table without PyIceberg's parsing of the answer."""
+        self._of_thread.takes_answer = True
+        try:
+            # With its own ways to ask, to ask again, and to refuse.
+            return super().load_for_facts(table)
+        except _Answered as answered:
+            text = answered.text
+        finally:
+            self._of_thread.takes_answer = False
+        answer = _parsed(text)
+        return UnparsedIcebergTable(
+            read_facts(str(table), answer.get("metadata") if isinstance(answer, dict) else None),
+            len(text),
+            lambda: self._response_to_table(table.levels, TableResponse.model_validate_json(text)),
+        )
+
+    def _take_answer(self, response: Response, **_: Any) -> None:
+        asks = getattr(self._of_thread, "takes_answer", False)
+        if asks and response.status_code == _OK and response.request.method == "GET":
+            raise _Answered(response.text)
 
     def _fetch_config(self) -> None:
         self._own: dict[str, Any] = dict(self.properties)
@@ -51,7 +87,8 @@ class TrustedAnswers(TrustedTables, RestCatalog):
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
-        session.hooks["response"] += [refuse_redirect, self._note_config]
+        self._of_thread = threading.local()
+        session.hooks["response"] += [refuse_redirect, self._note_config, self._take_answer]
 
     def _note_config(self, response: Response, **_: Any) -> None:
         # A redirect counts as "ok" for requests, and what it leads to may end with a slash.
@@ -103,6 +140,17 @@ class TrustedAnswers(TrustedTables, RestCatalog):
             return
         for answer in self._answers.get(table, []):
             _refuse(f"table {'.'.join(table)}", objections_of_spark({**config, **answer}, own, self.uri))
+
+
+def _parsed(text: str) -> Any:
+    """Return what an answer says.
+
+    :raises JSONDecodeError: it is no JSON that anybody reads.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("the answer is nested too deeply", "", 0) from None
 
 
 def _refuse(what: str, names: tuple[str, ...]) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import ClassVar
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -14,6 +17,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.tables.base import ListedTable
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
 log = logging.getLogger(__name__)
 # A stranger may think of new ones at each look.
@@ -23,6 +28,34 @@ _OF_FILES = ("py-", "s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.", "DEFAULT_
 
 class TrustedTables(Catalog):
     """Part of a catalog that lets a table choose neither code nor an endpoint."""
+
+    # Threads that may load tables at a time.
+    most_readers: ClassVar[int] = 8
+
+    def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
+        """Return the tables of a namespace and of those below it, by asking for one namespace after the other.
+
+        :param within: namespace; empty for the whole catalog.
+        """
+        asked: set[tuple[str, ...]] = set()
+        left, tables = [within] if within else list(self.list_namespaces()), list[ListedTable]()
+        while left:
+            namespace = left.pop()
+            # A server may list a namespace below itself.
+            if namespace not in asked:
+                asked.add(namespace)
+                # One may be dropped meanwhile, and some servers know no namespace below another.
+                with suppress(NoSuchNamespaceError):
+                    tables += [ListedTable(tuple(levels)) for levels in self.list_tables(namespace)]
+                with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
+                    left += self.list_namespaces(namespace)
+        return tables
+
+    def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
+        """Load a table of which few will be asked more than its facts."""
+        loaded = self.load_table(table.levels)
+        refuse_broken_metadata(str(table), loaded.metadata)
+        return LoadedIcebergTable(loaded)
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return bound_files(super()._load_file_io(self._of_table(properties), location))

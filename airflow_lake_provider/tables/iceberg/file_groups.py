@@ -18,6 +18,7 @@ class FileRecord:
     :param partition: partition values; files of an older partition spec are planned as one partition.
     :param delete_files: ids of the delete files that apply to it, of whatever kind.
     :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
+    :param snapshot: that added it; None where its manifest does not say.
     """
 
     path: str
@@ -27,6 +28,7 @@ class FileRecord:
     records: int
     delete_files: frozenset[str] = frozenset()
     deleted_records: int = 0
+    snapshot: str | None = None
 
 
 def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -132,16 +132,13 @@ def columns_in(where: str, table: str) -> list[str]:
     return names
 
 
-def read_files(table: Table, where: str | None) -> LiveFiles:
+def read_files(table: Table, manifests: Sequence[ManifestFile], where: str | None) -> LiveFiles:
     """Read the live data files that may hold rows of ``where``, and all delete files, of main's head.
 
+    :param manifests: of the head.
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
     """
-    head = table.current_snapshot()
     deletes = DeleteIndex()
-    if head is None:
-        return LiveFiles(data=[], deletes=[])
-    manifests = head.manifests(table.io)
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             for delete in _read_deletes(table, manifest):
@@ -179,6 +176,7 @@ def _file_record(entry: ManifestEntry, deletes: DeleteIndex) -> FileRecord:
         records=file.record_count,
         delete_files=frozenset(delete.id for delete in on),
         deleted_records=sum(delete.records for delete in on if delete.target is not None),
+        snapshot=None if entry.snapshot_id is None else str(entry.snapshot_id),
     )
 
 

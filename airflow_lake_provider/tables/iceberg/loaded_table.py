@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import ClassVar
 
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table import snapshots as pyiceberg_snapshots
@@ -21,6 +22,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
+from airflow_lake_provider.iceberg.compaction_rules import manifest_target_bytes
 from airflow_lake_provider.iceberg.flink_jobs import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
@@ -31,9 +33,17 @@ from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.head_files import HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
+from airflow_lake_provider.tables.iceberg.head_files import (
+    ManifestRecord,
+    count_head,
+    expirable_snapshots,
+    target_bytes,
+)
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
+from airflow_lake_provider.tables.iceberg.partitions import partition_path, partition_ranges, partition_types
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 
 # First format version with row ids, and without position delete files.
@@ -116,7 +126,7 @@ class LoadedIcebergTable(LoadedTable):
         :param where: predicate on the rows that the data files may hold; None for all.
         :raises InvalidSpecError: it cannot be read, or names a column that the table lacks.
         """
-        return read_files(self._table, where)
+        return read_files(self._table, self.head_manifests, where)
 
     def manifest_sizes(self, snapshot: str) -> list[list[int]]:
         """Return the bytes of the manifests that a merge may join: of the current partition spec, by what they hold."""
@@ -125,6 +135,39 @@ class LoadedIcebergTable(LoadedTable):
             if manifest.partition_spec_id == self._table.metadata.default_spec_id:
                 sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
         return list(sizes.values())
+
+    @property
+    def target_bytes(self) -> int:
+        """Bytes that a data file should have."""
+        return target_bytes(self.facts)
+
+    def expirable(self, now: datetime) -> int:
+        """Return how many snapshots an expiry would remove."""
+        return expirable_snapshots(self.facts, now)
+
+    def head_files(self, recent: Collection[str]) -> HeadFiles:
+        """Count the files of main's head from its manifests."""
+        metadata = self._table.metadata
+        types = partition_types(metadata)
+        manifests = [
+            ManifestRecord(
+                bytes=manifest.manifest_length,
+                is_of_deletes=manifest.content == ManifestContent.DELETES,
+                is_mergeable=manifest.partition_spec_id == metadata.default_spec_id,
+                spec_id=manifest.partition_spec_id,
+                files=(manifest.added_files_count or 0) + (manifest.existing_files_count or 0),
+                ranges=partition_ranges(manifest, types.get(manifest.partition_spec_id, ())),
+            )
+            for manifest in self.head_manifests
+        ]
+        return count_head(
+            manifests,
+            lambda: self.live_files(None),
+            lambda spec_id, values: partition_path(metadata, spec_id, values),
+            recent,
+            target=self.target_bytes,
+            manifest_target=manifest_target_bytes(metadata.properties),
+        )
 
     def versions_since(self, at: int) -> Iterator[TableFacts]:
         """Yield the versions of the metadata since a moment, oldest first."""
@@ -148,9 +191,35 @@ class LoadedIcebergTable(LoadedTable):
         commit_metadata(self._table, change)
         return True
 
+    @cached_property
+    def head_manifests(self) -> list[ManifestFile]:
+        """Manifests of main's head."""
+        head = self._table.current_snapshot()
+        return [] if head is None else self._manifests(str(head.snapshot_id))
+
     def _manifests(self, snapshot: str) -> list[ManifestFile]:
         loaded = self._table.snapshot_by_id(int(snapshot))
         return loaded.manifests(self._table.io) if loaded is not None else []
+
+
+class UnparsedIcebergTable(LoadedIcebergTable):
+    """A table whose facts were read from JSON; PyIceberg parses it when somebody asks for more.
+
+    Parsing takes three times as long as reading the facts, and of a thousand tables few are asked for more.
+
+    :param metadata_bytes: of the JSON.
+    :param parse: loads the table from what was read.
+    """
+
+    def __init__(self, facts: TableFacts, metadata_bytes: int, parse: Callable[[], Table]) -> None:
+        self.facts, self.metadata_bytes = facts, metadata_bytes
+        self._parse, self._name = parse, facts.name
+
+    @cached_property
+    def _table(self) -> Table:  # type: ignore[override]  # an attribute of a parsed one
+        table = self._parse()
+        refuse_broken_metadata(self._name, table.metadata)
+        return table
 
 
 def facts_of(name: str, metadata: TableMetadata) -> TableFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.maintenance.health import health_of
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintenance_flow import (
@@ -95,6 +97,25 @@ class MaintenanceSuite(FormatSuite):
         by_file = [found.target for found in deletes]
         assert len(by_file) == len(set(by_file))
         assert sum(found.records for found in deletes) == 3
+
+    @needs("health")
+    def test_health_counts_what_a_scan_finds_and_a_compaction_mends_it(self, new_table: NewTable) -> None:
+        table = with_six_files_and_deletes(new_table(partitioned=True))
+        found = health_of(table.on_worker(), datetime.now(UTC))
+        files, deletes = table.live_files(), table.live_files(content=1)
+        assert found.files is not None
+        assert found.deletes is not None
+        assert (found.files.data_files, found.deletes.delete_files) == (len(files), len(deletes))
+        # Each of the two partitions would have one file.
+        assert found.files.mergeable_files == len(files) - 2
+        assert found.deletes.deleted_rows == 8
+        assert {part.name for part in found.findings} == {"small-files"}
+
+        compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
+
+        mended = health_of(table.on_worker(), datetime.now(UTC))
+        assert (mended.score, mended.findings) == (100, ())
+        assert mended.last_maintenance["compaction"].snapshot == mended.snapshot
 
     @needs("snapshot-expiry")
     def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(self, new_table: NewTable) -> None:

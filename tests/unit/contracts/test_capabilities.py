@@ -129,6 +129,8 @@ def test_a_spec_says_what_it_needs(spec: JobSpec, expected: set[str]) -> None:
 
 # By fit_target, which knows the columns of a batch, and by read_changes, which has no spec.
 ASKED_BY_THE_DRIVER = {"schema-evolution", "changelog"}
+# By table_health, which looks at the tables of a catalog and has no spec.
+ASKED_ON_WORKERS = {"health"}
 TABLES_OF_VALUES_KEPT_BY_EQUALITY: list[dict[str, Any]] = [
     {"schema_contract": SchemaContract(missing_columns=MissingColumns.KEEP)},
     {"merge_engine": Deduplicate(deletes=Deletes.SOFT)},
@@ -156,7 +158,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> FormatCapabilities:
 
 def test_each_capability_is_asked_for_by_a_spec_or_a_driver_or_is_said_to_describe_tables() -> None:
     asked = {name for spec, _ in NEEDS.values() for name in spec.needs}
-    asked |= ASKED_BY_THE_DRIVER
+    asked |= ASKED_BY_THE_DRIVER | ASKED_ON_WORKERS
     assert asked == {name for name, each in CAPABILITIES.items() if each.is_asked}
     described = capabilities_page().partition("No task asks for\n")[2].partition(".")[0]
     assert set(re.findall("`(.*?)`", described)) == CAPABILITIES.keys() - asked

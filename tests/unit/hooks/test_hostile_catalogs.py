@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.hostile_server import HostileServer, serving
 
 if TYPE_CHECKING:
@@ -78,6 +79,22 @@ def test_a_call_that_goes_wrong_ends_in_time_with_an_error_of_ours(
     assert "secret-of-client" not in str(failed.value)
     # Another answer may come of what was none; what is too large, or no table, stays so.
     stays = mode in TOO_LARGE or (call == "table" and mode in ("wrong types", "a list"))
+    assert isinstance(failed.value, BrokenMetadataError if stays else CatalogUnavailableError), failed.value
+
+
+# A text that no file can hold is read, as nothing is done with it.
+@pytest.mark.parametrize("mode", [*UNANSWERED, *TOO_LARGE, *(mode for mode in WRONG if mode != "surrogate")])
+def test_a_table_that_is_read_for_its_facts_alone_keeps_the_same_limits(
+    mode: str, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, table=mode) as server:
+        hook = connect(monkeypatch, server)
+        begin = time.monotonic()
+        with pytest.raises(LakeProviderError, match=r"connection 'hostile'|table shop\.orders in hostile: ") as failed:
+            hook.look_at(ListedTable(("shop", "orders")), lambda table: table.facts)
+        assert time.monotonic() - begin < 2 * LATEST
+    assert len(str(failed.value)) < 2000
+    stays = mode in TOO_LARGE or mode in ("wrong types", "a list")
     assert isinstance(failed.value, BrokenMetadataError if stays else CatalogUnavailableError), failed.value
 
 

@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.hooks.rest_server import Answers, serve
 
 THIEF = "http://thief.example.com"
@@ -119,6 +120,19 @@ def test_a_hostile_answer_chooses_no_code_and_gets_no_secret_and_starts_no_job(
             lake.refuse_for_spark(["shop.orders"])
     assert any(repr(name) in str(refused.value) for name in named)
     assert not any(secret in str(refused.value) for secret in SECRETS)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_answer_that_is_read_for_its_facts_alone_is_as_harmless_once_it_is_parsed(
+    what: str, place: str, marks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = HOSTILE[what]
+    with serve(answers_with(place, said)) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN")
+        table: Any = lake.look_at(ListedTable(("shop", "orders")), lambda loaded: loaded)
+        assert "_table" not in vars(table)
+        assert_harmless(table._table, marks, said)
 
 
 def followed_by_spark(place: str, said: Mapping[str, Any]) -> list[str]:

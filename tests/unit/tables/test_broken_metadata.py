@@ -112,6 +112,20 @@ def test_numbers_that_only_inform_stop_nobody(name: str, tampered: Table, lake_c
         look()
 
 
+@pytest.mark.parametrize(
+    ("name", "is_refused"), [*((name, True) for name in REFUSED), *((name, False) for name in PASSED)]
+)
+def test_health_of_metadata_that_no_writer_makes_is_an_entry_with_its_error(
+    name: str, is_refused: bool, tampered: Table, lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.table_health import table_health
+
+    tamper(tampered, {**REFUSED, **PASSED}[name])
+    (found,) = table_health("shop.orders", lake_conn_id=lake_connection)
+    assert (found.error or "").startswith("BrokenMetadataError: ") == is_refused
+    assert (found.score is None) == is_refused
+
+
 @pytest.mark.parametrize("text", ["²", "9" * 5000, "-1", "soon", ""], ids=lambda text: ascii(text)[:9])
 @pytest.mark.parametrize("name", ["write.target-file-size-bytes", "history.expire.max-ref-age-ms"])
 def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(

@@ -1,0 +1,73 @@
+"""``airflow lake health``: the health of a catalog's tables, worst first."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from airflow.cli.simple_table import AirflowConsole
+from airflow.utils.cli import suppress_logs_and_warning
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+from rich.markup import escape
+
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.hooks.table_health import table_health
+from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.score import HealthLimits
+
+_WELL = "nothing to mend"
+
+
+@suppress_logs_and_warning
+@providers_configuration_loaded
+def health(args: Namespace) -> None:
+    """Print one line for each table, or all facts of each as JSON or YAML.
+
+    :param args: ``tables``, ``conn_id``, ``fresh_within`` and ``output``.
+    :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches;
+        with 1 where a table could not be read. The score does not matter.
+    """
+    # Connections may be in Airflow's own database, as for Airflow's own commands.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        fresh = duration(args.fresh_within, "--fresh-within") if args.fresh_within else None
+        tables = table_health(args.tables or "*", lake_conn_id=args.conn_id, limits=HealthLimits(fresh_within=fresh))
+    except LakeProviderError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+    if not tables:
+        raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+    console = AirflowConsole()
+    if args.output == "json":
+        console.print_as_json([to_plain(each) for each in tables])  # type: ignore[arg-type]  # as print_as gives it
+    elif args.output == "yaml":
+        console.print_as_yaml([to_plain(each) for each in tables])  # type: ignore[arg-type]  # likewise
+    else:
+        # Names and errors may have what rich takes for a style.
+        shown = escape if args.output == "table" else str
+        console.print_as(data=tables, output=args.output, mapper=lambda each: _row(each, shown))
+    if any(each.error for each in tables):
+        raise SystemExit(1)
+
+
+def _row(table: TableHealth, shown: Callable[[str], str]) -> dict[str, Any]:
+    files, snapshots = table.files, table.snapshots
+    return {
+        "table": shown(_printable(table.table)),
+        "score": "-" if table.score is None else table.score,
+        "files": "-" if files is None or files.data_files is None else files.data_files,
+        "snapshots": "-" if snapshots is None else snapshots.snapshots,
+        "why": shown(_printable(table.error or _findings(table))),
+    }
+
+
+def _findings(table: TableHealth) -> str:
+    return " ".join(f"-{part.lost} {part.reason}" for part in table.findings) or _WELL
+
+
+def _printable(text: str) -> str:
+    """Return a text without what a terminal would obey."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,0 +1,75 @@
+"""Health of the tables of a catalog, from their metadata alone: :func:`table_health`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.argument_validation import nearest
+from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.table_name import TablePatterns
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.maintenance.health import TableHealth, broken_table, health_of
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.maintenance.score import HealthLimits
+    from airflow_lake_provider.tables.base import ListedTable
+
+
+def table_health(
+    tables: str | Sequence[str] = "*",
+    *,
+    lake_conn_id: str = LakeCatalogHook.default_conn_name,
+    limits: HealthLimits | Callable[[str], HealthLimits | None] | None = None,
+    now: datetime | None = None,
+) -> list[TableHealth]:
+    """Return the health of tables, worst first, without Spark and without opening a data file.
+
+    A table that cannot be read is an entry with its error, and the first of the list.
+
+    :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
+    :param limits: declared for all tables, or a function that returns those of a table by its name.
+    :param now: against which ages count; the present moment by default.
+    :raises InvalidSpecError: a pattern is none.
+    :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
+    :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
+    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
+    """
+    patterns, moment = TablePatterns.parse(tables), now or datetime.now(UTC)
+    hook = LakeCatalogHook(lake_conn_id)
+    hook.table_format.refuse_lacking(f"connection {lake_conn_id!r}", ["health"])
+    listed = _listed(hook, patterns)
+
+    def look(table: ListedTable) -> TableHealth:
+        name = str(table)
+        declared = limits(name) if callable(limits) else limits
+        try:
+            return hook.look_at(table, lambda loaded: health_of(loaded, moment, declared))
+        except LakeProviderError as error:
+            return broken_table(name, moment, f"{type(error).__name__}: {error}")
+        # Nothing that a stranger's table does may stop the look at the others.
+        except Exception as error:
+            log.exception("table %s cannot be judged", name)
+            return broken_table(name, moment, f"table {name} cannot be judged: {type(error).__name__}: {error}")
+
+    with ThreadPoolExecutor(hook.opened.most_readers(), "table-health") as readers:
+        return sorted(readers.map(look, listed), key=lambda each: each.order)
+
+
+def _listed(hook: LakeCatalogHook, patterns: TablePatterns) -> list[ListedTable]:
+    """Return the tables that are meant.
+
+    :raises MissingTableError: one that is named does not exist.
+    """
+    all_listed = {str(table): table for within in sorted(patterns.namespaces()) for table in hook.list_tables(within)}
+    if missing := patterns.missing(all_listed):
+        raise MissingTableError(
+            f"connection {hook.lake_conn_id!r}: table {missing[0]} does not exist{nearest(missing[0], all_listed)}"
+        )
+    return [table for name, table in all_listed.items() if patterns.matches(name)]

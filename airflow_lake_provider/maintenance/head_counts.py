@@ -1,0 +1,143 @@
+"""Counts that the summary of a table's head says, and what of them is suspicious enough to read manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.property_values import count_of, whole_number
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.maintenance.score import (
+    DELETE_FILES,
+    DELETED_ROWS,
+    FEWEST_MANIFESTS,
+    FEWEST_MERGED,
+    MANIFESTS,
+    SMALL_FILES,
+)
+from airflow_lake_provider.tables.head_files import is_small, squared_distance
+
+# A partition may hold many more deletes than the table has on average.
+_SHARE_WORTH_A_LOOK = DELETED_ROWS.first / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadCounts:
+    """Totals of a head's summary; None where it does not say them, or says no number.
+
+    :param manifests: only newer writers say it.
+    :param mergeable_files: that a merge of all files would leave out, whatever their partitions.
+    :param squared_distance: to the target size if all files were of one size, so at least this.
+    """
+
+    data_files: int | None = None
+    data_bytes: int | None = None
+    records: int | None = None
+    delete_files: int | None = None
+    position_deletes: int | None = None
+    equality_deletes: int | None = None
+    manifests: int | None = None
+    target_bytes: int
+    mergeable_files: int | None = None
+    squared_distance: float | None = None
+
+    @classmethod
+    def of(cls, history: Sequence[Snapshot], target: int) -> HeadCounts:
+        """Read the totals of main's head.
+
+        :param history: of main, newest first.
+        :param target: bytes that a data file should have.
+        """
+        if not history:
+            return cls(target_bytes=target)
+        summary = history[0].summary
+        totals = ("data-files", "files-size", "records", "delete-files", "position-deletes", "equality-deletes")
+        files, size, records, deletes, positions, keys = (whole_number(summary.get(f"total-{each}")) for each in totals)
+        created, kept = (whole_number(summary.get(f"manifests-{each}")) for each in ("created", "kept"))
+        is_sized = files is not None and size is not None
+        return cls(
+            data_files=files,
+            data_bytes=size,
+            records=records,
+            delete_files=deletes,
+            position_deletes=positions,
+            equality_deletes=keys,
+            manifests=None if created is None or kept is None else created + kept,
+            target_bytes=target,
+            mergeable_files=_mergeable(files or 0, size or 0, target) if is_sized else None,
+            squared_distance=squared_distance((size or 0) / files, target) if is_sized and files else None,
+        )
+
+
+def _mergeable(files: int, size: int, target: int) -> int:
+    return max(0, files - max(1, -(-size // target))) if files and is_small(size / files, target) else 0
+
+
+def suspicions(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> tuple[str, ...]:
+    """Return why the manifests of a table are worth reading, as names of parts of the score; none where they are not.
+
+    :param history: of main, newest first.
+    """
+    return tuple(dict.fromkeys(_suspicions(facts, history, counts))) if history else ()
+
+
+def _suspicions(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> Iterator[str]:
+    files, deletes = counts.data_files or 0, counts.delete_files or 0
+    if counts.data_files is None or counts.data_bytes is None:
+        yield "no-summary"
+    if _is_due(counts.mergeable_files or 0, files) or _adds_small_files(history, counts):
+        yield "small-files"
+    if counts.position_deletes and counts.position_deletes >= _SHARE_WORTH_A_LOOK * max(1, counts.records or 0):
+        yield "deleted-rows"
+    if deletes >= max(FEWEST_MERGED, DELETE_FILES.first * files):
+        yield "delete-files"
+    if counts.equality_deletes:
+        yield "equality-deletes"
+    if deletes and _leaves_deletes_behind(history):
+        yield "dangling-deletes"
+    if _may_have_many_manifests(facts, history, counts):
+        yield "manifests"
+
+
+def _is_due(mergeable: int, files: int) -> bool:
+    return mergeable >= max(FEWEST_MERGED, SMALL_FILES.first * files)
+
+
+def _since_maintenance(history: Sequence[Snapshot]) -> Iterator[Snapshot]:
+    for snapshot in history:
+        if snapshot.operation == "replace":
+            return
+        yield snapshot
+
+
+def _adds_small_files(history: Sequence[Snapshot], counts: HeadCounts) -> bool:
+    """Tell whether commits since the last rewrite have added many small files, which large ones hide in an average."""
+    added, size = 0, 0
+    for snapshot in _since_maintenance(history):
+        added += count_of(snapshot.summary, "added-data-files")
+        size += count_of(snapshot.summary, "added-files-size")
+    return added > 0 and is_small(size / added, counts.target_bytes) and _is_due(added - 1, counts.data_files or 0)
+
+
+def _leaves_deletes_behind(history: Sequence[Snapshot]) -> bool:
+    """Tell whether data files went while delete files stayed: only then can these lie on nothing."""
+    return any(
+        count_of(each.summary, "deleted-data-files") and count_of(each.summary, "total-delete-files")
+        for each in history
+    )
+
+
+def _may_have_many_manifests(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> bool:
+    if counts.manifests is not None:
+        most = counts.manifests
+    else:
+        # Each commit adds one or two, and a rewrite leaves few. Expired commits have left theirs.
+        since = list(_since_maintenance(history))
+        rewritten = history[len(since)].sequence_number if len(since) < len(history) else 0
+        most = max(len(since), history[0].sequence_number - rewritten)
+    return most >= MANIFESTS.first or (most >= FEWEST_MANIFESTS and _is_partitioned(facts))
+
+
+def _is_partitioned(facts: TableFacts) -> bool:
+    shape = facts.shape
+    return bool(shape.partition_specs.get(shape.spec_id))

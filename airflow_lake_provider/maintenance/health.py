@@ -1,0 +1,334 @@
+"""Health of a table as its metadata tells it: facts, and a score with its parts.
+
+:func:`health_of` reads the facts of a loaded table, and its manifests only where these facts raise a suspicion.
+``hooks/table_health.py`` does so for the tables of a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from airflow_lake_provider.contracts.json_codec import from_json, to_json
+from airflow_lake_provider.maintenance.head_counts import HeadCounts, suspicions
+from airflow_lake_provider.maintenance.history import (
+    CommitRate,
+    ConsumerLag,
+    HotPartition,
+    MaintenanceRun,
+    SnapshotAges,
+    commit_rate,
+    consumer_lags,
+    hot_by_files,
+    hot_partitions,
+    last_data_commit,
+    last_maintenance,
+    recent_changes,
+    snapshot_ages,
+)
+from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts
+from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.head_files import HeadFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphanCount:
+    """Files that no metadata names, as the last dry run has counted them.
+
+    :param files: how many.
+    :param bytes: of all of them.
+    :param counted_at: when, in UTC.
+    """
+
+    files: int
+    bytes: int
+    counted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSizes:
+    """Sizes of a head's data files against the size that they should have.
+
+    :param data_files: how many; None where the summary does not say it, and manifests were not read.
+    :param data_bytes: of all of them; of delete files as well, before manifests are read.
+    :param target_bytes: the table's ``write.target-file-size-bytes``, else Iceberg's default.
+    :param small_files: below 75 % of the target; None before manifests are read.
+    :param small_bytes: of the small files.
+    :param mergeable_files: that would be gone if small files were merged within their partitions; at most these, before
+        manifests are read.
+    :param squared_distance: mean of ``((target - size) / target) ** 2`` over files below the target, 0 for others.
+    """
+
+    data_files: int | None = None
+    data_bytes: int | None = None
+    target_bytes: int
+    small_files: int | None = None
+    small_bytes: int | None = None
+    mergeable_files: int | None = None
+    squared_distance: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDeletes:
+    """A partition with many deleted rows.
+
+    :param partition: such as ``day=2026-11-26``.
+    :param deleted_share: deleted rows over the rows of its data files.
+    """
+
+    partition: str
+    deleted_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteDebt:
+    """Deletes that readers apply, by kind; None where only manifests say it, and nobody has read them.
+
+    :param delete_files: delete files and deletion vectors.
+    :param deleted_rows: by position deletes and deletion vectors.
+    :param deleted_share: of the rows of all data files.
+    :param position_deletes: rows that position delete files delete.
+    :param vector_deletes: rows that deletion vectors delete.
+    :param equality_deletes: keys in equality delete files.
+    :param dangling_files: delete files that apply to no data file.
+    :param partitions: those with the largest shares of deleted rows, at most five.
+    """
+
+    delete_files: int | None = None
+    deleted_rows: int | None = None
+    deleted_share: float | None = None
+    position_deletes: int | None = None
+    vector_deletes: int | None = None
+    equality_deletes: int | None = None
+    dangling_files: int | None = None
+    partitions: tuple[PartitionDeletes, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestSizes:
+    """Lists of files of a head.
+
+    :param manifests: how many.
+    :param bytes: of all of them.
+    :param mergeable: those that would be gone if they were merged.
+    :param overlap: share of pairs whose partition ranges meet; None of tables without partitions.
+    """
+
+    manifests: int | None = None
+    bytes: int | None = None
+    mergeable: int | None = None
+    overlap: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHealth:
+    """Health of one table at one moment. Ids of snapshots are text, times are UTC.
+
+    :param table: whole name.
+    :param read_at: moment against which ages count.
+    :param error: why the table could not be read; it has no score then.
+    :param score: from 0 to 100.
+    :param parts: what the score is made of, and why.
+    :param suspected: facts for which manifests were read, by the names of parts.
+    :param manifests_read: whether counts of files are exact; else they are what summaries say.
+    :param format_version: of the table.
+    :param snapshot: head of main; None of a table without one.
+    :param files: sizes of its data files.
+    :param deletes: deletes that readers apply.
+    :param manifests: its lists of files.
+    :param snapshots: their number and ages.
+    :param metadata_bytes: of ``metadata.json``, unpacked; None where the catalog's client does not say.
+    :param commits: how often main is committed to.
+    :param hot_partitions: those changed most in the last day, by the time of the newest change.
+    :param last_maintenance: newest run by action; ``replace`` is one of another tool.
+    :param consumers: incremental readers, by their tags.
+    :param last_data_commit: newest commit that changed rows.
+    :param orphans: None where no dry run has counted them.
+    """
+
+    table: str
+    read_at: datetime
+    error: str | None = None
+    score: int | None = None
+    parts: tuple[ScorePart, ...] = ()
+    suspected: tuple[str, ...] = ()
+    manifests_read: bool = False
+    format_version: int | None = None
+    snapshot: str | None = None
+    files: FileSizes | None = None
+    deletes: DeleteDebt | None = None
+    manifests: ManifestSizes | None = None
+    snapshots: SnapshotAges | None = None
+    metadata_bytes: int | None = None
+    commits: CommitRate | None = None
+    hot_partitions: tuple[HotPartition, ...] = ()
+    last_maintenance: dict[str, MaintenanceRun] = field(default_factory=dict)
+    consumers: tuple[ConsumerLag, ...] = ()
+    last_data_commit: datetime | None = None
+    orphans: OrphanCount | None = None
+
+    @property
+    def findings(self) -> tuple[ScorePart, ...]:
+        """Parts that take points, the worst first."""
+        return tuple(sorted((part for part in self.parts if part.lost), key=lambda part: (-part.lost, part.name)))
+
+    @property
+    def is_suspect(self) -> bool:
+        """True where anything is worth a look: a suspicion, a finding or an error."""
+        return bool(self.error or self.suspected or self.findings)
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sorts tables worst first; those that cannot be read are the worst."""
+        return -1 if self.score is None else self.score, self.table
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> TableHealth:
+        """Read what :meth:`to_json` wrote.
+
+        :raises InvalidSpecError: another version wrote it, with other fields.
+        """
+        return from_json(cls, text)
+
+
+def health_of(
+    table: LoadedTable, now: datetime, limits: HealthLimits | None = None, orphans: OrphanCount | None = None
+) -> TableHealth:
+    """Return the health of a loaded table.
+
+    :param now: UTC; against it ages count.
+    :param limits: declared for the table.
+    :param orphans: of its last dry run.
+    :raises BrokenMetadataError: its history goes in a circle.
+    """
+    limits, facts = limits or HealthLimits(), table.facts
+    history = list(facts.ancestors())
+    counts = HeadCounts.of(history, table.target_bytes)
+    suspected = suspicions(facts, history, counts)
+    exact = table.head_files({each.id for each in recent_changes(history, now)}) if suspected else None
+    ages, consumers, newest = (
+        snapshot_ages(facts, table.expirable(now)),
+        consumer_lags(facts, history, now),
+        last_data_commit(history),
+    )
+    files, deletes, manifests = _files(counts, exact), _deletes(counts, exact), _manifests(counts, exact)
+    parts = score_parts(
+        Measures(
+            data_files=files.data_files or 0,
+            records=(exact.records if exact and exact.are_counted else counts.records) or 0,
+            mergeable_files=files.mergeable_files or 0,
+            delete_files=deletes.delete_files or 0,
+            deleted_rows=deletes.deleted_rows or 0,
+            vector_deletes=deletes.vector_deletes or 0,
+            equality_deletes=deletes.equality_deletes or 0,
+            dangling_files=deletes.dangling_files,
+            worst_partition=deletes.partitions[0].deleted_share if deletes.partitions else None,
+            worst_partition_name=deletes.partitions[0].partition if deletes.partitions else "",
+            expirable=ages.expirable,
+            manifests=manifests.manifests,
+            mergeable_manifests=manifests.mergeable,
+            overlap=manifests.overlap,
+            metadata_bytes=table.metadata_bytes,
+            consumer=max(consumers, key=lambda each: each.behind or timedelta(0), default=None),
+            data_age=now - newest if newest else None,
+            orphan_bytes=orphans.bytes if orphans else None,
+            data_bytes=files.data_bytes or 0,
+        ),
+        limits,
+    )
+    return TableHealth(
+        table=facts.name,
+        read_at=now,
+        score=score_of(parts),
+        parts=parts,
+        suspected=suspected,
+        manifests_read=exact is not None and exact.are_counted,
+        format_version=facts.format_version,
+        snapshot=history[0].id if history else None,
+        files=files,
+        deletes=deletes,
+        manifests=manifests,
+        snapshots=ages,
+        metadata_bytes=table.metadata_bytes,
+        commits=commit_rate(facts, history, now),
+        hot_partitions=hot_partitions(history, now) or (hot_by_files(exact.added, history) if exact else ()),
+        last_maintenance=last_maintenance(history),
+        consumers=consumers,
+        last_data_commit=newest,
+        orphans=orphans,
+    )
+
+
+def _files(counts: HeadCounts, exact: HeadFiles | None) -> FileSizes:
+    if exact is None or not exact.are_counted:
+        return FileSizes(
+            data_files=counts.data_files,
+            data_bytes=counts.data_bytes,
+            target_bytes=counts.target_bytes,
+            mergeable_files=counts.mergeable_files,
+            squared_distance=counts.squared_distance,
+        )
+    return FileSizes(
+        data_files=exact.data_files,
+        data_bytes=exact.data_bytes,
+        target_bytes=counts.target_bytes,
+        small_files=exact.small_files,
+        small_bytes=exact.small_bytes,
+        mergeable_files=exact.mergeable_files,
+        squared_distance=exact.squared_distance,
+    )
+
+
+def _deletes(counts: HeadCounts, exact: HeadFiles | None) -> DeleteDebt:
+    if exact is None or not exact.are_counted:
+        return DeleteDebt(
+            delete_files=counts.delete_files,
+            deleted_rows=counts.position_deletes,
+            deleted_share=_share(counts.position_deletes, counts.records),
+            equality_deletes=counts.equality_deletes,
+        )
+    return DeleteDebt(
+        delete_files=exact.delete_files,
+        deleted_rows=exact.position_deletes + exact.vector_deletes,
+        deleted_share=_share(exact.position_deletes + exact.vector_deletes, exact.records),
+        position_deletes=exact.position_deletes,
+        vector_deletes=exact.vector_deletes,
+        equality_deletes=exact.equality_deletes,
+        dangling_files=exact.dangling_files,
+        partitions=tuple(
+            PartitionDeletes(partition=name, deleted_share=share) for name, share in exact.deleted_by_partition
+        ),
+    )
+
+
+def _manifests(counts: HeadCounts, exact: HeadFiles | None) -> ManifestSizes:
+    if exact is None:
+        return ManifestSizes(manifests=counts.manifests)
+    return ManifestSizes(
+        manifests=exact.manifests,
+        bytes=exact.manifest_bytes,
+        mergeable=exact.mergeable_manifests,
+        overlap=exact.overlap,
+    )
+
+
+def _share(deleted: int | None, records: int | None) -> float | None:
+    return None if deleted is None or not records else min(1.0, deleted / records)
+
+
+def broken_table(name: str, now: datetime, error: str) -> TableHealth:
+    """Return the entry of a table that could not be read.
+
+    :param error: type and text.
+    """
+    return TableHealth(table=name, read_at=now, error=error)
+
+
+def worst_first(tables: Mapping[str, TableHealth]) -> list[TableHealth]:
+    """Return tables by their scores."""
+    return sorted(tables.values(), key=lambda each: each.order)

@@ -1,0 +1,212 @@
+"""Facts of a table's history: ages of snapshots, rate of commits, hot partitions, maintenance and consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
+from airflow_lake_provider.tables.head_files import AddedFiles
+
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+_SHORTEST_SPAN = timedelta(hours=1)
+_MOST_HOT = 10
+_CHANGED_PARTITION = "partitions."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotAges:
+    """Snapshots of all branches.
+
+    :param snapshots: how many.
+    :param oldest: moment of its commit.
+    :param newest: moment of its commit.
+    :param expirable: those that an expiry by the table's own settings, or by Iceberg's, would remove.
+    """
+
+    snapshots: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    expirable: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRate:
+    """Commits to main.
+
+    :param last_day: those of the last 24 hours that the metadata still knows.
+    :param per_day: over the last week, or since the oldest commit that the metadata knows.
+    """
+
+    last_day: int = 0
+    per_day: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotPartition:
+    """A partition that was changed in the last day.
+
+    :param partition: such as ``day=2026-11-26``.
+    :param commits: that changed it.
+    :param newest: moment of the newest of them.
+    :param files: that these added and are live, where manifests were read.
+    """
+
+    partition: str
+    commits: int
+    newest: datetime
+    files: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceRun:
+    """Newest commit of an action of maintenance.
+
+    :param snapshot: its id.
+    :param at: moment of the commit.
+    """
+
+    snapshot: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerLag:
+    """Distance of a consumer behind main, by its tag.
+
+    :param consumer: its name.
+    :param snapshot: up to which it has read.
+    :param commits: that changed rows and are not consumed; None where main does not have the tag's snapshot any more.
+    :param behind: age of the oldest of these.
+    :param owner: DAG and task that read.
+    :param target: table that they fill.
+    """
+
+    consumer: str
+    snapshot: str
+    commits: int | None = None
+    behind: timedelta | None = None
+    owner: str | None = None
+    target: str | None = None
+
+
+def snapshot_ages(facts: TableFacts, expirable: int) -> SnapshotAges:
+    """Return how many snapshots there are, and how old.
+
+    :param expirable: those that an expiry would remove.
+    """
+    times = [each.at for each in facts.snapshots.values()]
+    if not times:
+        return SnapshotAges()
+    return SnapshotAges(
+        snapshots=len(times), oldest=_moment(min(times)), newest=_moment(max(times)), expirable=expirable
+    )
+
+
+def commit_rate(facts: TableFacts, history: Sequence[Snapshot], now: datetime) -> CommitRate:
+    """Return how often main is committed to."""
+    moments = {each.id: each.at for each in history} | {snapshot: at for at, snapshot in facts.main_log}
+    if not moments:
+        return CommitRate()
+    moment = _millis(now)
+    week = [at for at in moments.values() if moment - _ms(_WEEK) <= at <= moment]
+    span = min(_ms(_WEEK), max(_ms(_SHORTEST_SPAN), moment - min(moments.values())))
+    return CommitRate(
+        last_day=sum(1 for at in week if at >= moment - _ms(_DAY)), per_day=round(len(week) * _ms(_DAY) / span, 2)
+    )
+
+
+def hot_partitions(history: Sequence[Snapshot], now: datetime) -> tuple[HotPartition, ...]:
+    """Return the partitions that summaries say were changed in the last day, by the newest change."""
+    changed: dict[str, list[int]] = {}
+    for snapshot in recent_changes(history, now):
+        for key in snapshot.summary:
+            if key.startswith(_CHANGED_PARTITION):
+                changed.setdefault(key.removeprefix(_CHANGED_PARTITION), []).append(snapshot.at)
+    return hottest(
+        HotPartition(partition=name, commits=len(times), newest=_moment(max(times))) for name, times in changed.items()
+    )
+
+
+def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
+    """Return the partitions that live files of some snapshots are in, by the newest of these."""
+    moments = {each.id: each.committed_at for each in history}
+    return hottest(
+        HotPartition(
+            partition=each.partition,
+            commits=len(each.snapshots),
+            newest=max(moments[snapshot] for snapshot in each.snapshots),
+            files=each.files,
+        )
+        for each in added
+    )
+
+
+def hottest(partitions: Iterable[HotPartition]) -> tuple[HotPartition, ...]:
+    """Return some partitions, those with the newest changes first."""
+    ordered = sorted(partitions, key=lambda each: (-each.newest.timestamp(), -each.commits, each.partition))
+    return tuple(ordered[:_MOST_HOT])
+
+
+def recent_changes(history: Sequence[Snapshot], now: datetime) -> list[Snapshot]:
+    """Return the snapshots of the last day that changed rows."""
+    since = _millis(now) - _ms(_DAY)
+    return [each for each in history if each.at >= since and each.changes_rows]
+
+
+def last_data_commit(history: Sequence[Snapshot]) -> datetime | None:
+    """Return when rows were changed last, as far as the history goes."""
+    return next((each.committed_at for each in history if each.changes_rows), None)
+
+
+def last_maintenance(history: Sequence[Snapshot]) -> dict[str, MaintenanceRun]:
+    """Return the newest run of each action: ours by its name, those of other tools as ``replace``."""
+    runs: dict[str, MaintenanceRun] = {}
+    for snapshot in history:
+        action = snapshot.summary.get(ACTION) or _replace(snapshot)
+        if action and action not in runs and not snapshot.changes_rows:
+            runs[action] = MaintenanceRun(snapshot=snapshot.id, at=snapshot.committed_at)
+    return runs
+
+
+def consumer_lags(facts: TableFacts, history: Sequence[Snapshot], now: datetime) -> tuple[ConsumerLag, ...]:
+    """Return the consumers that have a tag on the table, by name."""
+    tags = {
+        name.removeprefix(CONSUMER_PREFIX): ref.snapshot
+        for name, ref in facts.references.items()
+        if name.startswith(CONSUMER_PREFIX) and not ref.is_branch and "." not in name.removeprefix(CONSUMER_PREFIX)
+    }
+    place = {snapshot.id: number for number, snapshot in enumerate(history)} if tags else {}
+    since = {at: history[: place[at]] for at in tags.values() if at in place}
+    return tuple(_lag(facts, name, at, since.get(at), now) for name, at in sorted(tags.items()))
+
+
+def _lag(facts: TableFacts, name: str, snapshot: str, since: Sequence[Snapshot] | None, now: datetime) -> ConsumerLag:
+    texts = {key: facts.properties.get(f"{tag_of(name)}.{key}") for key in ("owner", "target")}
+    unread = [each for each in since or () if each.changes_rows]
+    return ConsumerLag(
+        consumer=name,
+        snapshot=snapshot,
+        commits=None if since is None else len(unread),
+        behind=None if since is None else max(timedelta(0), now - unread[-1].committed_at) if unread else timedelta(0),
+        owner=texts["owner"],
+        target=texts["target"],
+    )
+
+
+def _replace(snapshot: Snapshot) -> str | None:
+    return "replace" if snapshot.operation == "replace" else None
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _millis(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _ms(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)

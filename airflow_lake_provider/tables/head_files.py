@@ -1,0 +1,59 @@
+"""Exact counts of the files of a table's head, and what a small file is. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A file below this share of the target is small: Iceberg's rewrite_data_files.
+SMALL_FILE_SHARE = 0.75
+
+
+def is_small(size: float, target: int) -> bool:
+    """Tell whether a compaction takes a file for its size."""
+    return size < SMALL_FILE_SHARE * target
+
+
+def squared_distance(size: float, target: int) -> float:
+    """Return how far a file is below the target size: 0 for none, 1 for an empty one."""
+    return max(0.0, (target - size) / target) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedFiles:
+    """Live files of a partition that some snapshots added."""
+
+    partition: str
+    snapshots: frozenset[str]
+    files: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFiles:
+    """Counts of the files of a head, and of the lists that name them.
+
+    :param are_counted: whether files were counted; False where there are too many, then only their lists are.
+    :param mergeable_files: that would be gone if small files were merged within their partitions.
+    :param deleted_by_partition: names and shares of deleted rows, the largest first.
+    :param overlap: share of pairs of lists whose partition ranges meet; None without partitions.
+    :param added: by the snapshots that were asked for.
+    """
+
+    are_counted: bool
+    data_files: int = 0
+    data_bytes: int = 0
+    records: int = 0
+    small_files: int = 0
+    small_bytes: int = 0
+    mergeable_files: int = 0
+    squared_distance: float = 0.0
+    delete_files: int = 0
+    position_deletes: int = 0
+    vector_deletes: int = 0
+    equality_deletes: int = 0
+    dangling_files: int = 0
+    deleted_by_partition: tuple[tuple[str, float], ...] = ()
+    manifests: int = 0
+    manifest_bytes: int = 0
+    mergeable_manifests: int = 0
+    overlap: float | None = None
+    added: tuple[AddedFiles, ...] = ()

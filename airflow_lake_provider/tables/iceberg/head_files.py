@@ -1,0 +1,203 @@
+"""Count the files of a head from its manifests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import combinations
+from typing import Any
+
+from airflow_lake_provider.contracts.property_values import whole_number
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
+from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.iceberg.compaction_rules import DEFAULT_TARGET_BYTES, TARGET_SIZE
+from airflow_lake_provider.iceberg.snapshot_retention import (
+    FOREVER,
+    MAX_REF_AGE,
+    MAX_SNAPSHOT_AGE,
+    MIN_SNAPSHOTS,
+    RetentionRequest,
+    to_millis,
+    work_out,
+)
+from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, is_small, squared_distance
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
+
+# A head with more files is judged by its summary and its manifest list: reading them would take minutes.
+MOST_FILES = 100_000
+# Pairs grow with the square.
+_MOST_COMPARED = 100
+_MOST_PARTITIONS = 5
+# Iceberg's own, where the table does not say.
+_EXPIRE_AFTER_MS = 5 * 24 * 60 * 60 * 1000
+
+Partition = tuple[int, Hashable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestRecord:
+    """One manifest of a head.
+
+    :param is_mergeable: whether a merge may join it with others of its kind.
+    :param files: live ones that it lists.
+    :param ranges: lowest and highest value of each partition field; None where it does not say.
+    """
+
+    bytes: int
+    is_of_deletes: bool
+    is_mergeable: bool
+    spec_id: int
+    files: int
+    ranges: tuple[tuple[Any, Any] | None, ...] = ()
+
+
+def setting(facts: TableFacts, name: str, default: int) -> int:
+    """Return a number above 0 that a table's owner has set; the default for anything else, which others refuse."""
+    return whole_number(facts.properties.get(name, "").strip()) or default
+
+
+def target_bytes(facts: TableFacts) -> int:
+    """Return the bytes that a data file should have."""
+    return setting(facts, TARGET_SIZE, DEFAULT_TARGET_BYTES)
+
+
+def expirable_snapshots(facts: TableFacts, now: datetime) -> int:
+    """Return how many snapshots an expiry by the table's own settings, or by Iceberg's, would remove."""
+    if not facts.snapshots:
+        return 0
+    moment = to_millis(now)
+    before = max(0, moment - setting(facts, MAX_SNAPSHOT_AGE, _EXPIRE_AFTER_MS))
+    has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
+    if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:
+        return 0
+    request = RetentionRequest(
+        expire_before=before,
+        retain_last=setting(facts, MIN_SNAPSHOTS, 1),
+        expire_stages_before=0,
+        now=moment,
+        default_max_ref_age=setting(facts, MAX_REF_AGE, FOREVER),
+        expire_flink_before=max(0, moment - FLINK_JOB_AGE // timedelta(milliseconds=1)),
+    )
+    return len(work_out(facts.snapshots.values(), facts.references.values(), request).expired)
+
+
+def count_head(
+    manifests: Sequence[ManifestRecord],
+    read: Callable[[], LiveFiles],
+    named: Callable[[int, Hashable], str],
+    recent: Collection[str],
+    *,
+    target: int,
+    manifest_target: int,
+) -> HeadFiles:
+    """Count what manifests say.
+
+    :param read: reads the files that they list, unless there are too many.
+    :param named: returns the name of a partition, by its spec.
+    :param recent: snapshots whose files are counted by partition.
+    :param target: bytes that a data file should have.
+    :param manifest_target: bytes that a manifest should have.
+    """
+    of_manifests: dict[str, Any] = {
+        "manifests": len(manifests),
+        "manifest_bytes": sum(each.bytes for each in manifests),
+        "mergeable_manifests": _mergeable_manifests(manifests, manifest_target),
+        "overlap": _overlap(manifests),
+    }
+    if sum(each.files for each in manifests) > MOST_FILES:
+        return HeadFiles(are_counted=False, **of_manifests)
+    live = read()
+    small = [file for file in live.data if is_small(file.bytes, target)]
+    rows = _rows_deleted(live.deletes)
+    return HeadFiles(
+        are_counted=True,
+        data_files=len(live.data),
+        data_bytes=sum(file.bytes for file in live.data),
+        records=sum(file.records for file in live.data),
+        small_files=len(small),
+        small_bytes=sum(file.bytes for file in small),
+        mergeable_files=_mergeable_files(small, target),
+        squared_distance=sum(squared_distance(file.bytes, target) for file in live.data) / max(1, len(live.data)),
+        delete_files=len(live.deletes),
+        **rows,
+        dangling_files=len(_dangling(live)),
+        deleted_by_partition=_deleted_by_partition(named, live),
+        added=_added(named, live.data, recent),
+        **of_manifests,
+    )
+
+
+def _rows_deleted(deletes: Sequence[DeleteRecord]) -> dict[str, int]:
+    rows = {"position_deletes": 0, "vector_deletes": 0, "equality_deletes": 0}
+    for delete in deletes:
+        kind = "equality" if delete.is_equality else "vector" if delete.is_vector else "position"
+        rows[f"{kind}_deletes"] += delete.records
+    return rows
+
+
+def _mergeable_files(small: Iterable[FileRecord], target: int) -> int:
+    sizes: dict[Partition, list[int]] = defaultdict(list)
+    for file in small:
+        sizes[file.spec_id, file.partition].append(file.bytes)
+    return sum(max(0, len(each) - max(1, -(-sum(each) // target))) for each in sizes.values())
+
+
+def _dangling(live: LiveFiles) -> set[str]:
+    applied: set[str] = set()
+    for file in live.data:
+        applied |= file.delete_files
+    return {delete.id for delete in live.deletes} - applied
+
+
+def _deleted_by_partition(named: Callable[[int, Hashable], str], live: LiveFiles) -> tuple[tuple[str, float], ...]:
+    deleted: dict[Partition, int] = defaultdict(int)
+    records: dict[Partition, int] = defaultdict(int)
+    for delete in live.deletes:
+        if delete.partition and not delete.is_equality:
+            deleted[delete.spec_id, delete.partition] += delete.records
+    for file in live.data if deleted else ():
+        records[file.spec_id, file.partition] += file.records
+    # Deletes of a partition without data files lie on nothing, which is counted elsewhere.
+    shares = [(min(1.0, rows / records[place]), place) for place, rows in deleted.items() if records.get(place, 0) > 0]
+    largest = sorted(shares, key=lambda each: (-each[0], repr(each[1])))[:_MOST_PARTITIONS]
+    return tuple((named(*place), round(share, 4)) for share, place in largest)
+
+
+def _added(
+    named: Callable[[int, Hashable], str], files: Iterable[FileRecord], recent: Collection[str]
+) -> tuple[AddedFiles, ...]:
+    added: dict[Partition, list[str]] = defaultdict(list)
+    for file in files:
+        if file.snapshot in recent and file.snapshot is not None and file.partition != ():
+            added[file.spec_id, file.partition].append(file.snapshot)
+    return tuple(
+        AddedFiles(partition=named(*place), snapshots=frozenset(snapshots), files=len(snapshots))
+        for place, snapshots in added.items()
+    )
+
+
+def _mergeable_manifests(manifests: Iterable[ManifestRecord], target: int) -> int:
+    sizes: dict[bool, list[int]] = defaultdict(list)
+    for each in manifests:
+        if each.is_mergeable:
+            sizes[each.is_of_deletes].append(each.bytes)
+    return sum(max(0, len(each) - max(1, -(-sum(each) // target))) for each in sizes.values())
+
+
+def _overlap(manifests: Iterable[ManifestRecord]) -> float | None:
+    compared = [each for each in manifests if each.is_mergeable and not each.is_of_deletes and each.ranges]
+    pairs = list(combinations(compared[:_MOST_COMPARED], 2))
+    return round(sum(_meet(one, other) for one, other in pairs) / len(pairs), 4) if pairs else None
+
+
+def _meet(one: ManifestRecord, other: ManifestRecord) -> bool:
+    try:
+        return all(
+            a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])
+            for a, b in zip(one.ranges, other.ranges, strict=False)
+        )
+    except TypeError:
+        return True

@@ -1,0 +1,94 @@
+"""``airflow lake health`` through Airflow's own command line, on real tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from airflow.cli.cli_parser import get_parser
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.maintenance.health import TableHealth
+from tests.made_tables import register
+
+Append = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def _process_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command sets it for its process, as Airflow's own do.
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
+
+
+def run(*arguments: str) -> None:
+    """Run a command as ``airflow`` does."""
+    given = get_parser().parse_args(["lake", "health", *arguments])
+    given.func(given)
+
+
+@pytest.fixture
+def many_small(orders: Table, append: Append) -> Table:
+    for number in range(8):
+        append(orders, number)
+    return orders
+
+
+def test_it_prints_the_worst_table_first_and_what_would_mend_it(
+    many_small: Table, lake_catalog: SqlCatalog, append: Append, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(lake_catalog.create_table("shop.one_file", many_small.schema()), 1)
+    run("shop.*")
+    printed = capsys.readouterr().out
+    assert printed.index("shop.orders") < printed.index("shop.one_file")
+    assert "a compaction merges them" in " ".join(printed.split())
+    assert "nothing to mend" in printed
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_all_facts_come_as_json_and_as_yaml(
+    output: str, read: Callable[[str], list[dict[str, object]]], many_small: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("shop.orders", "--output", output)
+    (row,) = read(capsys.readouterr().out)
+    found = TableHealth.from_json(json.dumps(row))
+    assert found.files is not None
+    assert (found.table, found.files.data_files, found.files.mergeable_files) == ("shop.orders", 8, 7)
+
+
+def test_the_exit_code_says_whether_all_tables_could_be_read(
+    many_small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("shop.*")
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"[red]gone": f"file://{tmp_path}/gone.metadata.json"})
+    with pytest.raises(SystemExit) as stopped:
+        run("shop.*", "--output", "table")
+    assert stopped.value.code == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "shop.[red]gone" in printed
+    assert "BrokenMetadataError" in printed
+    assert "shop.orders" in printed
+
+
+def test_stale_rows_are_said_against_a_limit(many_small: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    run("shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["shop.absent"], r"MissingTableError: .*shop\.absent does not exist"),
+        (["none.*"], r"No table of connection 'lake_default' matches none\.\*"),
+        (["shop orders"], "InvalidSpecError: .*no patterns"),
+        (["shop.*", "--fresh-within", "soon"], "InvalidSpecError: --fresh-within must be"),
+        (["shop.*", "--conn-id", "absent"], "InvalidConnectionError: connection 'absent': it does not exist"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(arguments: list[str], why: str, orders: Table) -> None:
+    with pytest.raises(SystemExit, match=why):
+        run(*arguments)

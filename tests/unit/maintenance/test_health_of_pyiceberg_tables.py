@@ -1,0 +1,120 @@
+"""Counts of health are those that PyIceberg's own inspection says of tables that PyIceberg has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from airflow_lake_provider.maintenance.health import TableHealth, health_of
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
+BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+
+
+@pytest.fixture(params=["1", "2"], ids=["version 1", "version 2"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+    """Twelve appends to two partitions, one delete, and an append by another spec."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("shop")
+    properties = {"format-version": request.param, "write.summary.partition-limit": "100"}
+    table = catalog.create_table("shop.orders", SCHEMA, partition_spec=BY_REGION, properties=properties)
+    for place in range(12):
+        table.append(pa.table({"id": [place, place + 100], "region": ["north" if place % 3 else "south"] * 2}))
+    table.delete("id = 3")
+    with table.update_spec() as change:
+        change.add_field("id", IdentityTransform(), "by_id")
+    table.append(pa.table({"id": [1000], "region": ["west"]}))
+    yield table
+    catalog.close()
+
+
+def health(table: Table) -> TableHealth:
+    return health_of(LoadedIcebergTable(table), datetime.now(UTC))
+
+
+def test_files_are_counted_as_pyiceberg_counts_them(table: Table) -> None:
+    found, files = health(table), table.inspect.files().to_pylist()
+    assert found.manifests_read
+    assert found.files is not None
+    sizes = [each["file_size_in_bytes"] for each in files]
+    assert (found.files.data_files, found.files.data_bytes) == (len(files), sum(sizes))
+    assert (found.files.small_files, found.files.small_bytes) == (len(files), sum(sizes))
+    target = 512 * 1024**2
+    distance = sum(((target - size) / target) ** 2 for size in sizes) / len(sizes)
+    assert found.files.squared_distance == pytest.approx(distance)
+    partitions = {str(each["partition"]) for each in files}
+    assert found.files.mergeable_files == len(files) - len(partitions)
+
+
+def test_manifests_are_counted_as_pyiceberg_counts_them(table: Table) -> None:
+    found, manifests = health(table).manifests, table.inspect.manifests().to_pylist()
+    assert found is not None
+    assert (found.manifests, found.bytes) == (len(manifests), sum(each["length"] for each in manifests))
+    newest = [each for each in manifests if each["partition_spec_id"] == table.spec().spec_id]
+    assert found.mergeable == max(0, len(newest) - 1)
+
+
+def test_manifests_of_one_region_meet_only_each_other(tmp_path: Path) -> None:
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", SCHEMA, partition_spec=BY_REGION)
+    for place in range(6):
+        table.append(pa.table({"id": [place], "region": ["north" if place % 3 else "south"]}))
+    found = health(table).manifests
+    # Four of north and two of south: six and one of fifteen pairs.
+    assert found is not None
+    assert found.overlap == pytest.approx(7 / 15, abs=1e-4)
+    catalog.close()
+
+
+def test_history_is_what_pyiceberg_lists(table: Table) -> None:
+    found, snapshots = health(table), table.inspect.snapshots().to_pylist()
+    assert found.snapshots is not None
+    assert found.commits is not None
+    assert found.snapshot == str(table.current_snapshot().snapshot_id)  # type: ignore[union-attr]  # it has one
+    assert (found.snapshots.snapshots, found.snapshots.expirable) == (len(snapshots), 0)
+    assert found.snapshots.newest == max(each["committed_at"] for each in snapshots).replace(tzinfo=UTC)
+    assert found.commits.last_day == len(snapshots)
+    assert found.format_version == table.format_version
+
+
+def test_hot_partitions_are_those_of_the_summaries(table: Table) -> None:
+    hot = {each.partition: each.commits for each in health(table).hot_partitions}
+    said: dict[str, int] = {}
+    for snapshot in table.snapshots():
+        for key in snapshot.summary.additional_properties if snapshot.summary else ():
+            if key.startswith("partitions."):
+                said[key.removeprefix("partitions.")] = said.get(key.removeprefix("partitions."), 0) + 1
+    assert said
+    assert hot == said
+
+
+def test_old_snapshots_count_by_the_owners_settings(table: Table) -> None:
+    kept = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "4"}
+    with table.transaction() as change:
+        change.set_properties(kept)
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().create_tag(first, "v1").commit()
+    found = health_of(LoadedIcebergTable(table), datetime.now(UTC) + timedelta(minutes=1)).snapshots
+    assert found is not None
+    assert found.expirable == len(table.snapshots()) - 4 - 1
+
+
+def test_branches_of_others_are_no_part_of_main(table: Table) -> None:
+    before = health(table)
+    table.append(pa.table({"id": [1], "region": ["east"]}), branch="audit")
+    found = health(table.refresh())
+    assert (found.files, found.snapshot) == (before.files, before.snapshot)
+    assert found.snapshots is not None
+    assert found.snapshots.snapshots == len(table.snapshots())
