@@ -281,6 +281,24 @@ def register(database: Path, catalog: str, namespace: str, locations: dict[str, 
         )
 
 
+def copied(location: str, name: str) -> str:
+    """Copy a table that was written to a folder whose name has as many characters, and return where its metadata is.
+
+    Paths in files of Avro are replaced as bytes: they are not packed, and lengths stay.
+    """
+    file = Path(location.removeprefix("file://"))
+    source = file.parent.parent
+    target = source.with_name(name)
+    assert len(name) == len(source.name)
+    (target / "metadata").mkdir(parents=True)
+    was = f"{source}/".encode(), f'{source}"'.encode()
+    now = f"{target}/".encode(), f'{target}"'.encode()
+    for each in file.parent.iterdir():
+        body = each.read_bytes().replace(was[0], now[0]).replace(was[1], now[1])
+        (target / "metadata" / each.name).write_bytes(body)
+    return f"file://{target}/metadata/{file.name}"
+
+
 def spread(files: int, size: int, manifests: int = 3, **fields: Any) -> list[MadeFile]:
     """Return files of one size, evenly in days that are each in one manifest."""
     return [

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.score import HealthLimits
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, spread, well_table
+from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, copied, spread, well_table
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
@@ -142,6 +142,15 @@ def test_maintenance_is_known_by_its_action_and_changes_no_rows(tmp_path: Path) 
         "compaction": "4",
     }
     assert found.last_data_commit == NOW - timedelta(hours=3)
+
+
+def test_a_copy_of_a_table_has_files_of_its_own_and_the_same_health(tmp_path: Path) -> None:
+    original = ILL["small-files"].write(tmp_path / "t0", NOW)
+    copy = copied(original, "t1")
+    (tmp_path / "t0").rename(tmp_path / "gone")
+    found = health_of(LoadedIcebergTable(StaticTable.from_metadata(copy)), NOW)
+    assert found.manifests_read
+    assert "small-files" in [part.name for part in found.findings]
 
 
 def test_health_goes_through_json_and_back(tmp_path: Path) -> None:
