@@ -10,7 +10,6 @@ from typing import Any
 from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
-from rich.markup import escape
 
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import LakeProviderError
@@ -28,8 +27,8 @@ def health(args: Namespace) -> None:
     """Print one line for each table, or all facts of each as JSON or YAML.
 
     :param args: ``tables``, ``conn_id``, ``fresh_within`` and ``output``.
-    :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches;
-        with 1 where a table could not be read. The score does not matter.
+    :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
+        With 1 where a table could not be read. The score does not matter.
     """
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
@@ -47,7 +46,7 @@ def health(args: Namespace) -> None:
         console.print_as_yaml([to_plain(each) for each in tables])  # type: ignore[arg-type]  # likewise
     else:
         # Names and errors may have what rich takes for a style.
-        shown = escape if args.output == "table" else str
+        shown = _unstyled if args.output == "table" else str
         console.print_as(data=tables, output=args.output, mapper=lambda each: _row(each, shown))
     if any(each.error for each in tables):
         raise SystemExit(1)
@@ -66,6 +65,10 @@ def _row(table: TableHealth, shown: Callable[[str], str]) -> dict[str, Any]:
 
 def _findings(table: TableHealth) -> str:
     return " ".join(f"-{part.lost} {part.reason}" for part in table.findings) or _WELL
+
+
+def _unstyled(text: str) -> str:
+    return text.replace("[", r"\[")
 
 
 def _printable(text: str) -> str:

@@ -113,5 +113,5 @@ class TablePatterns:
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the included tables that are named without ``*`` and ``?``, and that are not among some names."""
-        known = set(names)
-        return [each for each in self.included if not _WILD.search(each) and each not in known]
+        existing = set(names)
+        return [each for each in self.included if not _WILD.search(each) and each not in existing]

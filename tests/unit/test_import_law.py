@@ -223,8 +223,8 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
 WORKER_FLOORS = (
     {"contracts"},
     {"catalogs", "iceberg", "submission"},
-    {"maintenance"},
     {"tables"},
+    {"maintenance"},
     {"hooks", "planning"},
     {"triggers"},
     {"assets"},
