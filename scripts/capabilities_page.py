@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities
+from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 
 _HEAD = """# Capabilities of table formats
 

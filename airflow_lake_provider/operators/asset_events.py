@@ -20,7 +20,8 @@ from airflow_lake_provider.contracts.reports.job import (
     UpsertReport,
 )
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

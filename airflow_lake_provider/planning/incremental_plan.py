@@ -9,7 +9,8 @@ from airflow_lake_provider.contracts.applied.source_name import consumer_source_
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.tables.base import LoadedTable
-from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, SkipReason, TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 
 _REASONS = {
     SkipReason.NO_SNAPSHOTS: "the source has no snapshot yet",

@@ -13,7 +13,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProvide
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 from airflow_lake_provider.operators.retry_delays import as_task_failure
-from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, Since, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
 from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval
 

@@ -17,12 +17,11 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
-    Since,
     SkipReason,
     TableHead,
-    Watermark,
     decide,
 )
+from airflow_lake_provider.tables.watermark import Since, Watermark
 from airflow_lake_provider.triggers.catalog_poller import subscribed
 from airflow_lake_provider.triggers.table_queue import Subscription
 from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.tables.detect_new_snapshot import Watermark
+from airflow_lake_provider.tables.watermark import Watermark
 
 # An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end
 # within one more round of the triggerer, of about a second.

@@ -23,8 +23,9 @@ from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead, decide
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from airflow_lake_provider.tables.watermark import Since
 from tests.spark.upsert_flow import Flow, row
 from tests.table_facts import facts
 

@@ -15,14 +15,8 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.capabilities import (
-    CAPABILITIES,
-    FORMATS,
-    FormatCapabilities,
-    Gap,
-    GapKind,
-    Support,
-)
+from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, Gap, GapKind, Support
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec, strategies

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, ICEBERG
+from airflow_lake_provider.contracts.capabilities import ICEBERG
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from tests.spark.formats.iceberg_suite import IcebergSuite
 from tests.spark.formats.suite import FormatSuite, expect_gaps, needs

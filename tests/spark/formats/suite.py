@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FormatCapabilities
+from airflow_lake_provider.contracts.capabilities import FormatCapabilities
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.upsert_flow import Flow, NewFlow
@@ -30,7 +31,7 @@ def needs(*names: str) -> pytest.MarkDecorator:
     :param names: those of ``contracts.capabilities``; another one fails the collection.
     """
     if unknown := sorted(set(names) - CAPABILITIES.keys()):
-        raise ValueError(f"{unknown} are no capabilities; they are declared in contracts/capabilities.py")
+        raise ValueError(f"{unknown} are no capabilities; their names are in contracts/capability_names.py")
     return pytest.mark.needs(*names)
 
 

@@ -22,16 +22,15 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Debezium, LakeTable, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import (
-    CAPABILITIES,
     FORMATS,
     ICEBERG,
-    Capability,
     FormatCapabilities,
     Gap,
     GapKind,
     Support,
     declared_format,
 )
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec

@@ -8,7 +8,7 @@ from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.property_values import moment, number_property, whole_number
 from airflow_lake_provider.contracts.table_properties import RECENT_RUN_KEYS, RUN_KEYS_DROPPED_BEFORE
-from airflow_lake_provider.tables.detect_new_snapshot import Since, Watermark
+from airflow_lake_provider.tables.watermark import Since, Watermark
 
 POISON = [
     "²",

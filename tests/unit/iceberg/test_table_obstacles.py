@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, ICEBERG, Capability
+from airflow_lake_provider.contracts.capabilities import ICEBERG
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from tests.table_facts import table_of

@@ -19,7 +19,8 @@ from airflow.cli.cli_parser import get_parser
 from airflow.sdk import Asset
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities, Support
+from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, Support
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 from airflow_lake_provider.contracts.errors import (
     InvalidConnectionError,
     JobFailedError,

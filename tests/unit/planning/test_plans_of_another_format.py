@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities, Support
+from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, Support
+from airflow_lake_provider.contracts.capability_names import CAPABILITIES
 from airflow_lake_provider.contracts.errors import RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec, RollbackSpec, TableUpgradeSpec

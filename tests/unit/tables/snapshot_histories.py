@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.tables.detect_new_snapshot import Since, TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
+from airflow_lake_provider.tables.watermark import Since
 
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)
 TOTALS = {"total-records": "100", "total-data-files": "3"}

@@ -19,7 +19,8 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, ancestors
 from airflow_lake_provider.iceberg.snapshot_retention import RetentionRequest, work_out
-from airflow_lake_provider.tables.detect_new_snapshot import Since, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 
 FAR = 2**63 - 1
 

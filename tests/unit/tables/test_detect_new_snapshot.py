@@ -16,12 +16,11 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
-    Since,
     SkipReason,
     TableHead,
-    Watermark,
     decide,
 )
+from airflow_lake_provider.tables.watermark import Since, Watermark
 from tests.unit.tables.snapshot_histories import (
     START,
     chain,

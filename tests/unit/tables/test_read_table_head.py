@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, TableHead, decide
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 from tests.table_facts import facts
 
 Append = Callable[..., int]

@@ -211,7 +211,8 @@ async def test_a_table_that_goes_in_a_circle_is_said_once_and_its_neighbour_is_w
 
 async def test_a_decision_about_a_hundred_thousand_snapshots_does_not_keep_the_loop(noted: Noted) -> None:
     from airflow_lake_provider.contracts.table_facts import Snapshot
-    from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead
+    from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead
+    from airflow_lake_provider.tables.watermark import Since
     from airflow_lake_provider.triggers.lake_snapshot import decide_aside
 
     ids = [None, *map(str, range(1, 100_001))]
