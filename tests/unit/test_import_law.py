@@ -278,6 +278,7 @@ ORDERED = {
 # On no floor of the worker's: files at the top, which everybody or nobody imports, and the driver's side.
 OFF_FLOORS = {PACKAGE: {"__version__", "get_provider_info", SPARK_SIDE}}
 ARCHITECTURE = REPOSITORY / "docs/architecture.md"
+MOST_LINES = 400
 MOST_ROOMS = 29
 
 
@@ -437,6 +438,11 @@ def test_a_name_of_a_connector_is_seen_in_code_and_not_in_a_docstring() -> None:
 
 def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:
     assert len(places(PACKAGE)) + len(places(PACKAGE / SPARK_SIDE)) <= MOST_ROOMS
+
+
+def test_no_file_of_the_package_has_more_than_four_hundred_lines() -> None:
+    lines = {str(path.relative_to(PACKAGE)): path.read_text().count("\n") for path in MODULES}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_an_import_that_runs_up_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
