@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.applied.positions import (
     UnreadPosition,
 )
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.property_values import is_whole_number, reading_property
+from airflow_lake_provider.contracts.property_values import checked_number, is_whole_number, reading_property
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
     MAX_VALUE_CHARACTERS,
@@ -194,6 +194,9 @@ def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
         return dict(plain["positions"])
     files = {name: plain[name] for name in _UNTAGGED if name in plain}
     snapshot = {"snapshot": plain["snapshot"]} if "snapshot" in plain else {}
+    if snapshot:
+        # Ids were Iceberg's numbers then.
+        checked_number(plain["snapshot"])
     return {"files": files, **snapshot} if files else snapshot
 
 
