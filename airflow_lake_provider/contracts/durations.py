@@ -1,14 +1,15 @@
-"""Durations: a timedelta, or ISO-8601 text such as ``P5D`` or ``PT1H30M``."""
+"""Durations: a timedelta, or ISO-8601 text such as ``P5D`` or ``PT1H30M``; and milliseconds, as Iceberg counts time."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # A year counts 365 days and a month 30, as pendulum counts them.
 _DAYS = {"years": 365, "months": 30, "weeks": 7, "days": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"P(?=[\dT])(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
@@ -51,3 +52,13 @@ def to_iso(value: timedelta) -> str:
     seconds, rest = divmod(value - timedelta(days=value.days), timedelta(seconds=1))
     time = f"T{seconds}{f'.{rest.microseconds:06d}' if rest else ''}S" if seconds or rest else ""
     return f"P{value.days}D{time}"
+
+
+def span_millis(span: timedelta) -> int:
+    """Return the whole milliseconds of a duration."""
+    return span // timedelta(milliseconds=1)
+
+
+def epoch_millis(moment: datetime) -> int:
+    """Return the whole milliseconds from 1970 to a moment with a zone."""
+    return span_millis(moment - _EPOCH)

@@ -51,6 +51,11 @@ def number_property(table: str, properties: Mapping[str, str], name: str, defaul
     return number
 
 
+def number_or(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number above 0 that a table property holds; ``default`` for anything else, which others refuse."""
+    return whole_number(properties.get(name, "").strip()) or default
+
+
 def moment(seconds: int) -> datetime | None:
     """Return the time of so many seconds after 1970; None where no ``datetime`` is so far away."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.property_values import count_of, number_property, whole_number
+from airflow_lake_provider.contracts.property_values import count_of, number_or, number_property
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
@@ -164,7 +164,7 @@ def manifest_target(facts: TableFacts) -> int:
 
 def manifest_target_bytes(properties: Mapping[str, str]) -> int:
     """Return the bytes that a manifest should have; Iceberg's where the property is no number, which others refuse."""
-    return whole_number(properties.get(_TARGET, "").strip()) or _DEFAULT_BYTES
+    return number_or(properties, _TARGET, _DEFAULT_BYTES)
 
 
 def would_be_fewer(facts: TableFacts, sizes: Iterable[Collection[int]]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot
 
@@ -206,4 +207,4 @@ def named(jobs: Sequence[Snapshot]) -> str:
 
 def recent(age: timedelta) -> int:
     """Return the epoch milliseconds of an age before now."""
-    return max(0, (datetime.now(UTC) - age - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
+    return max(0, epoch_millis(datetime.now(UTC) - age))

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
-from airflow_lake_provider.contracts.property_values import number_property
+from airflow_lake_provider.contracts.property_values import number_or, number_property
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
@@ -178,22 +179,42 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
     ]
     flink = spec.expire_flink_jobs_before
     return RetentionRequest(
-        expire_flink_before=max(0, to_millis(now - FLINK_JOB_AGE if flink is None else flink)),
+        expire_flink_before=max(0, epoch_millis(now - FLINK_JOB_AGE if flink is None else flink)),
         expire_before=_cutoff(spec, _DEFAULT_AGE if age is None else age),
         retain_last=spec.retain_last or least or _DEFAULT_LEAST,
-        expire_stages_before=to_millis(spec.expire_stage_branches_before),
-        now=to_millis(now),
+        expire_stages_before=epoch_millis(spec.expire_stage_branches_before),
+        now=epoch_millis(now),
         default_max_ref_age=FOREVER if ref_age is None else ref_age,
         held=", ".join(limits),
     )
 
 
+def expirable_snapshots(facts: TableFacts, now: datetime) -> int:
+    """Return how many snapshots an expiry by the table's own settings, or by Iceberg's, would remove."""
+    if not facts.snapshots:
+        return 0
+    moment = epoch_millis(now)
+    before = max(0, moment - number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE))
+    has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
+    if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:
+        return 0
+    request = RetentionRequest(
+        expire_before=before,
+        retain_last=number_or(facts.properties, MIN_SNAPSHOTS, _DEFAULT_LEAST),
+        expire_stages_before=0,
+        now=moment,
+        default_max_ref_age=number_or(facts.properties, MAX_REF_AGE, FOREVER),
+        expire_flink_before=max(0, moment - span_millis(FLINK_JOB_AGE)),
+    )
+    return len(work_out(facts.snapshots.values(), facts.references.values(), request).expired)
+
+
 def _cutoff(spec: SnapshotExpirySpec, age: int) -> int:
     if spec.expire_before is not None:
-        return to_millis(spec.expire_before)
-    asked = to_millis(spec.asked_at) if spec.asked_at is not None else 0
+        return epoch_millis(spec.expire_before)
+    asked = epoch_millis(spec.asked_at) if spec.asked_at is not None else 0
     # No snapshot is from before 1970.
-    return max(0, asked - max(age, spec.minimum_age // timedelta(milliseconds=1)))
+    return max(0, asked - max(age, span_millis(spec.minimum_age)))
 
 
 def _setting(table: str, properties: Mapping[str, str], name: str) -> int | None:
@@ -208,11 +229,6 @@ def _held(argument: str, asked: object, name: str, own: int | None, default: obj
     if asked is not None:
         return f"{argument} is the DAG's" + (f" and not {own:,}, the table's {name}" if own is not None else "")
     return f"{argument} is {own:,}, the table's {name}" if own is not None else f"{argument} is the default {default}"
-
-
-def to_millis(moment: datetime) -> int:
-    """Return epoch milliseconds, rounded down."""
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _of_flink(kept: Mapping[str, str]) -> str:

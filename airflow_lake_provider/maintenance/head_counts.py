@@ -15,7 +15,7 @@ from airflow_lake_provider.maintenance.score import (
     MANIFESTS,
     SMALL_FILES,
 )
-from airflow_lake_provider.tables.head_files import is_small, squared_distance
+from airflow_lake_provider.tables.head_files import gone_by_merge, is_small, squared_distance
 
 # A partition may hold many more deletes than the table has on average.
 _SHARE_WORTH_A_LOOK = DELETED_ROWS.first / 3
@@ -70,7 +70,7 @@ class HeadCounts:
 
 
 def _mergeable(files: int, size: int, target: int) -> int:
-    return max(0, files - max(1, -(-size // target))) if files and is_small(size / files, target) else 0
+    return gone_by_merge(files, size, target) if files and is_small(size / files, target) else 0
 
 
 def suspicions(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> tuple[str, ...]:

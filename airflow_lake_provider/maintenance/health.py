@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
@@ -206,61 +205,64 @@ def health_of(
     :param orphans: of its last dry run.
     :raises BrokenMetadataError: its history goes in a circle.
     """
-    limits, facts = limits or HealthLimits(), table.facts
+    facts = table.facts
     history = list(facts.ancestors())
+    recent = recent_changes(history, now)
     counts = HeadCounts.of(history, table.target_bytes)
     suspected = suspicions(facts, history, counts)
-    exact = table.head_files({each.id for each in recent_changes(history, now)}) if suspected else None
-    ages, consumers, newest = (
-        snapshot_ages(facts, table.expirable(now)),
-        consumer_lags(facts, history, now),
-        last_data_commit(history),
-    )
-    files, deletes, manifests = _files(counts, exact), _deletes(counts, exact), _manifests(counts, exact)
-    parts = score_parts(
-        Measures(
-            data_files=files.data_files or 0,
-            records=(exact.records if exact and exact.are_counted else counts.records) or 0,
-            mergeable_files=files.mergeable_files or 0,
-            delete_files=deletes.delete_files or 0,
-            deleted_rows=deletes.deleted_rows or 0,
-            vector_deletes=deletes.vector_deletes or 0,
-            equality_deletes=deletes.equality_deletes or 0,
-            dangling_files=deletes.dangling_files,
-            worst_partition=deletes.partitions[0].deleted_share if deletes.partitions else None,
-            worst_partition_name=deletes.partitions[0].partition if deletes.partitions else "",
-            expirable=ages.expirable,
-            manifests=manifests.manifests,
-            mergeable_manifests=manifests.mergeable,
-            overlap=manifests.overlap,
-            metadata_bytes=table.metadata_bytes,
-            consumer=max(consumers, key=lambda each: each.behind or timedelta(0), default=None),
-            data_age=now - newest if newest else None,
-            orphan_bytes=orphans.bytes if orphans else None,
-            data_bytes=files.data_bytes or 0,
-        ),
-        limits,
-    )
-    return TableHealth(
+    exact = table.head_files({each.id for each in recent}) if suspected else None
+    health = TableHealth(
         table=facts.name,
         read_at=now,
-        score=score_of(parts),
-        parts=parts,
         suspected=suspected,
         manifests_read=exact is not None and exact.are_counted,
         format_version=facts.format_version,
         snapshot=history[0].id if history else None,
-        files=files,
-        deletes=deletes,
-        manifests=manifests,
-        snapshots=ages,
+        files=_files(counts, exact),
+        deletes=_deletes(counts, exact),
+        manifests=_manifests(counts, exact),
+        snapshots=snapshot_ages(facts, table.expirable(now)),
         metadata_bytes=table.metadata_bytes,
         commits=commit_rate(facts, history, now),
-        hot_partitions=hot_partitions(history, now) or (hot_by_files(exact.added, history) if exact else ()),
+        hot_partitions=hot_partitions(recent) or (hot_by_files(exact.added, history) if exact else ()),
         last_maintenance=last_maintenance(history),
-        consumers=consumers,
-        last_data_commit=newest,
+        consumers=consumer_lags(facts, history, now),
+        last_data_commit=last_data_commit(history),
         orphans=orphans,
+    )
+    records = exact.records if exact and exact.are_counted else counts.records
+    parts = score_parts(_measures(health, records or 0), limits or HealthLimits())
+    return replace(health, score=score_of(parts), parts=parts)
+
+
+def _measures(health: TableHealth, records: int) -> Measures:
+    """Return the numbers that the score of a table is made of.
+
+    :param records: of its data files.
+    """
+    files, deletes = health.files or FileSizes(target_bytes=0), health.deletes or DeleteDebt()
+    manifests = health.manifests or ManifestSizes()
+    worst = deletes.partitions[0] if deletes.partitions else None
+    return Measures(
+        data_files=files.data_files or 0,
+        records=records,
+        mergeable_files=files.mergeable_files or 0,
+        delete_files=deletes.delete_files or 0,
+        deleted_rows=deletes.deleted_rows or 0,
+        vector_deletes=deletes.vector_deletes or 0,
+        equality_deletes=deletes.equality_deletes or 0,
+        dangling_files=deletes.dangling_files,
+        worst_partition=worst.deleted_share if worst else None,
+        worst_partition_name=worst.partition if worst else "",
+        expirable=health.snapshots.expirable if health.snapshots else 0,
+        manifests=manifests.manifests,
+        mergeable_manifests=manifests.mergeable,
+        overlap=manifests.overlap,
+        metadata_bytes=health.metadata_bytes,
+        consumer=max(health.consumers, key=lambda each: each.behind or timedelta(0), default=None),
+        data_age=health.read_at - health.last_data_commit if health.last_data_commit else None,
+        orphan_bytes=health.orphans.bytes if health.orphans else None,
+        data_bytes=files.data_bytes or 0,
     )
 
 
@@ -327,8 +329,3 @@ def broken_table(name: str, now: datetime, error: str) -> TableHealth:
     :param error: type and text.
     """
     return TableHealth(table=name, read_at=now, error=error)
-
-
-def worst_first(tables: Mapping[str, TableHealth]) -> list[TableHealth]:
-    """Return tables by their scores."""
-    return sorted(tables.values(), key=lambda each: each.order)

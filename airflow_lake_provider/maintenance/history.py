@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
 from airflow_lake_provider.tables.head_files import AddedFiles
@@ -97,11 +98,14 @@ def snapshot_ages(facts: TableFacts, expirable: int) -> SnapshotAges:
 
     :param expirable: those that an expiry would remove.
     """
-    times = [each.at for each in facts.snapshots.values()]
-    if not times:
+    by_age = sorted(facts.snapshots.values(), key=lambda each: each.at)
+    if not by_age:
         return SnapshotAges()
     return SnapshotAges(
-        snapshots=len(times), oldest=_moment(min(times)), newest=_moment(max(times)), expirable=expirable
+        snapshots=len(by_age),
+        oldest=by_age[0].committed_at,
+        newest=by_age[-1].committed_at,
+        expirable=expirable,
     )
 
 
@@ -110,23 +114,24 @@ def commit_rate(facts: TableFacts, history: Sequence[Snapshot], now: datetime) -
     moments = {each.id: each.at for each in history} | {snapshot: at for at, snapshot in facts.main_log}
     if not moments:
         return CommitRate()
-    moment = _millis(now)
-    week = [at for at in moments.values() if moment - _ms(_WEEK) <= at <= moment]
-    span = min(_ms(_WEEK), max(_ms(_SHORTEST_SPAN), moment - min(moments.values())))
+    moment = epoch_millis(now)
+    week = [at for at in moments.values() if moment - span_millis(_WEEK) <= at <= moment]
+    span = min(span_millis(_WEEK), max(span_millis(_SHORTEST_SPAN), moment - min(moments.values())))
     return CommitRate(
-        last_day=sum(1 for at in week if at >= moment - _ms(_DAY)), per_day=round(len(week) * _ms(_DAY) / span, 2)
+        last_day=sum(1 for at in week if at >= moment - span_millis(_DAY)),
+        per_day=round(len(week) * span_millis(_DAY) / span, 2),
     )
 
 
-def hot_partitions(history: Sequence[Snapshot], now: datetime) -> tuple[HotPartition, ...]:
-    """Return the partitions that summaries say were changed in the last day, by the newest change."""
-    changed: dict[str, list[int]] = {}
-    for snapshot in recent_changes(history, now):
+def hot_partitions(recent: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
+    """Return the partitions that summaries of recent changes say were changed, by the newest change."""
+    changed: dict[str, list[datetime]] = {}
+    for snapshot in recent:
         for key in snapshot.summary:
             if key.startswith(_CHANGED_PARTITION):
-                changed.setdefault(key.removeprefix(_CHANGED_PARTITION), []).append(snapshot.at)
+                changed.setdefault(key.removeprefix(_CHANGED_PARTITION), []).append(snapshot.committed_at)
     return hottest(
-        HotPartition(partition=name, commits=len(times), newest=_moment(max(times))) for name, times in changed.items()
+        HotPartition(partition=name, commits=len(times), newest=max(times)) for name, times in changed.items()
     )
 
 
@@ -152,7 +157,7 @@ def hottest(partitions: Iterable[HotPartition]) -> tuple[HotPartition, ...]:
 
 def recent_changes(history: Sequence[Snapshot], now: datetime) -> list[Snapshot]:
     """Return the snapshots of the last day that changed rows."""
-    since = _millis(now) - _ms(_DAY)
+    since = epoch_millis(now - _DAY)
     return [each for each in history if each.at >= since and each.changes_rows]
 
 
@@ -198,15 +203,3 @@ def _lag(facts: TableFacts, name: str, snapshot: str, since: Sequence[Snapshot] 
 
 def _replace(snapshot: Snapshot) -> str | None:
     return "replace" if snapshot.operation == "replace" else None
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-def _millis(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _ms(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)

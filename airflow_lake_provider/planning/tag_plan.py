@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.durations import span_millis
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     MAIN,
@@ -49,7 +49,7 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
                 name=spec.tag,
                 kind="tag",
                 snapshot=wanted,
-                max_age_ms=spec.max_age // timedelta(milliseconds=1) if spec.max_age is not None else None,
+                max_age_ms=None if spec.max_age is None else span_millis(spec.max_age),
             ),
         ),
     )

@@ -18,6 +18,14 @@ def squared_distance(size: float, target: int) -> float:
     return max(0.0, (target - size) / target) ** 2
 
 
+def gone_by_merge(files: int, size: int, target: int) -> int:
+    """Return how many of some files would be gone if they were merged into files of the target size.
+
+    :param size: bytes of all of them.
+    """
+    return max(0, files - max(1, -(-size // target)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class AddedFiles:
     """Live files of a partition that some snapshots added."""

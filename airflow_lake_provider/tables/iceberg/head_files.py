@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
+from airflow_lake_provider.contracts.property_values import number_or
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.iceberg.compaction_rules import DEFAULT_TARGET_BYTES, TARGET_SIZE
-from airflow_lake_provider.iceberg.snapshot_retention import (
-    FOREVER,
-    MAX_REF_AGE,
-    MAX_SNAPSHOT_AGE,
-    MIN_SNAPSHOTS,
-    RetentionRequest,
-    to_millis,
-    work_out,
-)
-from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, is_small, squared_distance
+from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, gone_by_merge, is_small, squared_distance
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
 
@@ -31,8 +20,6 @@ MOST_FILES = 100_000
 # Pairs grow with the square.
 _MOST_COMPARED = 100
 _MOST_PARTITIONS = 5
-# Iceberg's own, where the table does not say.
-_EXPIRE_AFTER_MS = 5 * 24 * 60 * 60 * 1000
 
 Partition = tuple[int, Hashable]
 
@@ -54,34 +41,9 @@ class ManifestRecord:
     ranges: tuple[tuple[Any, Any] | None, ...] = ()
 
 
-def setting(facts: TableFacts, name: str, default: int) -> int:
-    """Return a number above 0 that a table's owner has set; the default for anything else, which others refuse."""
-    return whole_number(facts.properties.get(name, "").strip()) or default
-
-
 def target_bytes(facts: TableFacts) -> int:
     """Return the bytes that a data file should have."""
-    return setting(facts, TARGET_SIZE, DEFAULT_TARGET_BYTES)
-
-
-def expirable_snapshots(facts: TableFacts, now: datetime) -> int:
-    """Return how many snapshots an expiry by the table's own settings, or by Iceberg's, would remove."""
-    if not facts.snapshots:
-        return 0
-    moment = to_millis(now)
-    before = max(0, moment - setting(facts, MAX_SNAPSHOT_AGE, _EXPIRE_AFTER_MS))
-    has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
-    if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:
-        return 0
-    request = RetentionRequest(
-        expire_before=before,
-        retain_last=setting(facts, MIN_SNAPSHOTS, 1),
-        expire_stages_before=0,
-        now=moment,
-        default_max_ref_age=setting(facts, MAX_REF_AGE, FOREVER),
-        expire_flink_before=max(0, moment - FLINK_JOB_AGE // timedelta(milliseconds=1)),
-    )
-    return len(work_out(facts.snapshots.values(), facts.references.values(), request).expired)
+    return number_or(facts.properties, TARGET_SIZE, DEFAULT_TARGET_BYTES)
 
 
 def count_head(
@@ -142,7 +104,7 @@ def _mergeable_files(small: Iterable[FileRecord], target: int) -> int:
     sizes: dict[Partition, list[int]] = defaultdict(list)
     for file in small:
         sizes[file.spec_id, file.partition].append(file.bytes)
-    return sum(max(0, len(each) - max(1, -(-sum(each) // target))) for each in sizes.values())
+    return sum(gone_by_merge(len(each), sum(each), target) for each in sizes.values())
 
 
 def _dangling(live: LiveFiles) -> set[str]:
@@ -184,7 +146,7 @@ def _mergeable_manifests(manifests: Iterable[ManifestRecord], target: int) -> in
     for each in manifests:
         if each.is_mergeable:
             sizes[each.is_of_deletes].append(each.bytes)
-    return sum(max(0, len(each) - max(1, -(-sum(each) // target))) for each in sizes.values())
+    return sum(gone_by_merge(len(each), sum(each), target) for each in sizes.values())
 
 
 def _overlap(manifests: Iterable[ManifestRecord]) -> float | None:

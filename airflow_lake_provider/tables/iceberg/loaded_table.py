@@ -30,6 +30,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_upgrade_to_version_3,
 )
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
+from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import LoadedTable
@@ -38,7 +39,6 @@ from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import (
     ManifestRecord,
     count_head,
-    expirable_snapshots,
     target_bytes,
 )
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files

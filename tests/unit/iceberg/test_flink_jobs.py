@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
 from airflow_lake_provider.iceberg.flink_jobs import FlinkCommit, age_of
@@ -18,7 +19,6 @@ from airflow_lake_provider.iceberg.snapshot_retention import (
     RetentionRequest,
     expiry_sentence,
     request_for,
-    to_millis,
     work_out,
 )
 
@@ -204,8 +204,8 @@ def test_jobs_of_the_last_seven_days_count_where_nobody_says_otherwise() -> None
     asked = SnapshotExpirySpec(**frame, expire_stage_branches_before=now, expire_flink_jobs_before=now)  # type: ignore[arg-type]  # as kwargs
 
     assert timedelta(days=7) == FLINK_JOB_AGE
-    assert request_for(spec, {}, now).expire_flink_before == to_millis(now - FLINK_JOB_AGE)
-    assert request_for(asked, {}, now).expire_flink_before == to_millis(now)
+    assert request_for(spec, {}, now).expire_flink_before == epoch_millis(now - FLINK_JOB_AGE)
+    assert request_for(asked, {}, now).expire_flink_before == epoch_millis(now)
 
 
 @pytest.mark.parametrize(
@@ -213,4 +213,4 @@ def test_jobs_of_the_last_seven_days_count_where_nobody_says_otherwise() -> None
 )
 def test_an_age_is_told_in_hours_or_days(hours: float, said: str) -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    assert age_of(to_millis(now - timedelta(hours=hours)), now) == said
+    assert age_of(epoch_millis(now - timedelta(hours=hours)), now) == said

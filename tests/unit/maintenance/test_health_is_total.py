@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.iceberg.compaction_rules import manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import read_facts
+from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.score import HealthLimits
 from airflow_lake_provider.tables.base import LoadedTable
@@ -25,7 +26,6 @@ from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.head_files import (
     ManifestRecord,
     count_head,
-    expirable_snapshots,
     target_bytes,
 )
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
