@@ -64,7 +64,7 @@ def nothing_new(source: LoadedTable, target: TableFacts | None, consumer: str) -
     :param target: likewise; None when it does not exist yet.
     :param consumer: name of the cursor.
     """
-    head = TableHead.of(source.facts, numbered=source.capabilities.numbers_snapshots)
+    head = TableHead.of_table(source)
     source_name = position_id(source.facts, consumer)
     applied = applied_of_source(target, source_name)
     start = applied.position.snapshot

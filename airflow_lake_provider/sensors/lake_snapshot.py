@@ -183,8 +183,7 @@ class _SingleLook:
 
         self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
         try:
-            table = self._hook.loaded(self.table)
-            head = TableHead.of(table.facts, self.branch, numbered=table.capabilities.numbers_snapshots)
+            head = TableHead.of_table(self._hook.loaded(self.table), self.branch)
         except MissingTableError:
             self._say_missing(f"table {self.table}")
             return TableHead(head=None)

@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.watermark import Since, is_numbered
 
 _CONSUMER_SNAPSHOT = ".snapshot"
@@ -153,6 +154,11 @@ class TableHead:
             consumers={name: id_ for name, id_ in _consumers(facts).items() if not numbered or is_numbered(id_)},
             numbered=numbered,
         )
+
+    @classmethod
+    def of_table(cls, table: LoadedTable, branch: str = MAIN) -> TableHead:
+        """Return that of a branch or tag of a loaded table, whose format says what an id is."""
+        return cls.of(table.facts, branch, numbered=table.capabilities.numbers_snapshots)
 
     def lineage(self, start: str | None = None, *, stop: Collection[str] = ()) -> Lineage:
         """Walk back from ``start`` (the head when None) until a snapshot of ``stop`` or the end of what is known.

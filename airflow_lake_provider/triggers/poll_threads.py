@@ -97,9 +97,7 @@ class PollThreads:
         if loaded is None:
             return None
         current, version = loaded
-        numbered = current.capabilities.numbers_snapshots
-        heads = {branch: TableHead.of(current.facts, branch, numbered=numbered) for branch in branches}
-        return ChangedTable(heads, version)
+        return ChangedTable({branch: TableHead.of_table(current, branch) for branch in branches}, version)
 
     def _opened(self) -> LakeCatalogHook:
         """Return the opened catalog.

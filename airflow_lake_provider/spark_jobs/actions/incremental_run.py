@@ -243,7 +243,7 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
     start = spec.from_snapshot or applied_state.position.snapshot
     if start is None:
         return _first_range(spec, target, source)
-    source.capabilities.refuse_broken_start(spec.table, source.identity(), start)
+    source.capabilities.refuse_broken_start(spec.table, _source_name(spec, source), start)
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
