@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lake_environment import make_database, quick_environment_of
+from tests.end_to_end.lake_environment import make_database, make_lake_home, quick_environment_of
 
 
 @pytest.fixture(scope="module")
 def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with ``catalog.db`` and ``warehouse`` of the connection ``lake_default``."""
-    home = tmp_path_factory.mktemp("lake")
-    (home / "warehouse").mkdir()
-    return home
+    """Folder of the lake of one file of tests."""
+    return make_lake_home(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

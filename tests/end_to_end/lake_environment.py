@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from cryptography.fernet import Fernet
+
+if TYPE_CHECKING:
+    import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 FERNET_KEY = Fernet.generate_key().decode()
@@ -98,3 +102,10 @@ def _migrate(environment: Mapping[str, str], database: Path) -> None:
 def _made_once() -> Path:
     """Return the folder of what all tests share."""
     return Path(os.environ.get("LAKE_HOME", REPOSITORY / ".lake")) / "test"
+
+
+def make_lake_home(folders: pytest.TempPathFactory) -> Path:
+    """Make the folder with ``catalog.db`` and ``warehouse`` of the connection ``lake_default``."""
+    home = folders.mktemp("lake")
+    (home / "warehouse").mkdir()
+    return home

@@ -18,7 +18,7 @@ from pyiceberg.table import metadata, snapshots
 
 from tests.end_to_end import retry_delays
 from tests.end_to_end.airflow_command import DAGS as DAGS_OF_TESTS
-from tests.end_to_end.lake_environment import quick_environment_of
+from tests.end_to_end.lake_environment import make_lake_home, quick_environment_of
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 from tests.end_to_end.with_scheduler.dags_of_airflow import DAGS, OF_TESTS, POLL_SECONDS, dag_ids
 from tests.unit.resource_manager import ResourceManager, resource_manager
@@ -27,9 +27,7 @@ from tests.unit.resource_manager import ResourceManager, resource_manager
 @pytest.fixture(scope="session")
 def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the one lake."""
-    home = tmp_path_factory.mktemp("lake")
-    (home / "warehouse").mkdir()
-    return home
+    return make_lake_home(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,13 @@ def hook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, **extra: Any
     return importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook()
 
 
+@contextmanager
+def hook_of(answers: Answers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Give a hook with settings and a token of its own, whose catalog gives some answers."""
+    with serve(answers) as server:
+        yield hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN")
+
+
 def answers_with(place: str, said: Mapping[str, Any]) -> Answers:
     texts = {name: value for name, value in said.items() if isinstance(value, str)}
     found = Answers()
@@ -109,8 +117,7 @@ def test_a_hostile_answer_chooses_no_code_and_gets_no_secret_and_starts_no_job(
     what: str, place: str, marks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said = HOSTILE[what]
-    with serve(answers_with(place, said)) as server:
-        lake = hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN")
+    with hook_of(answers_with(place, said), monkeypatch, tmp_path) as lake:
         assert_harmless(lake.load_table("shop.orders"), marks, said)
         named = followed_by_spark(place, said)
         if not named:
@@ -128,8 +135,7 @@ def test_a_hostile_answer_that_is_read_for_its_facts_alone_is_as_harmless_once_i
     what: str, place: str, marks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said = HOSTILE[what]
-    with serve(answers_with(place, said)) as server:
-        lake = hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN")
+    with hook_of(answers_with(place, said), monkeypatch, tmp_path) as lake:
         table: Any = lake.look_at(ListedTable(("shop", "orders")), lambda loaded: loaded)
         assert "_table" not in vars(table)
         assert_harmless(table._table, marks, said)
