@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
+    BrokenMetadataError,
     ForgottenRunError,
     RangeUnavailableError,
     RolledBackError,
@@ -139,6 +141,26 @@ def test_positions_that_strangers_wrote_do_not_stop_the_first_run_of_a_consumer(
     strange = "'lake.position.büro' = '1', 'lake.position.inbox' = '[', 'lake.position.a b' = '{}'"
     consumer.target.spark.sql(f"ALTER TABLE {consumer.target.table} SET TBLPROPERTIES ({strange})")
     assert consumer.run("2", consumer="second").reason.endswith("the target has consumed nothing yet")
+    assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_position_that_names_no_snapshot_of_the_sources_format_is_refused_and_read_anew_when_asked(
+    consumer: Consumer,
+) -> None:
+    consumer.run("1")
+    consumer.commit("2", row(4, "d", 4))
+    ((name, position),) = (
+        (name, json.loads(value))
+        for name, value in consumer.target.loaded().properties.items()
+        if name.startswith("lake.position.")
+    )
+    position["positions"]["snapshot"] = "v7"
+    setting = f"'{name}' = '{json.dumps(position)}'"
+    consumer.target.spark.sql(f"ALTER TABLE {consumer.target.table} SET TBLPROPERTIES ({setting})")
+    with pytest.raises(BrokenMetadataError, match=name.removeprefix("lake.position.")) as refused:
+        consumer.run("2")
+    assert "names snapshot 'v7', expected a snapshot id; run it with full_refresh=True" in str(refused.value)
+    assert consumer.run("3", full_refresh=True).outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected()
 
 
