@@ -45,8 +45,8 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :param table: ``namespace.table`` (templated).
     :param level: ``"minor"`` merges small files and files with many deletes, ``"major"`` every file with deletes too,
         ``"full"`` everything, ``"auto"`` what the metadata says is due (templated).
-    :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
-    :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
+    :param strategy: ``"binpack"``, ``"sort"``, ``"zorder"``, or ``"hilbert"`` of Spark 4.1 (templated).
+    :param sort_by: Spark sort order for ``sort``, columns for the two others.
     :param where: predicate on columns that limits the files, or the path of a ``.sql`` file with it (templated).
     :param target_file_size: ``"128MB"`` or a number of bytes; default the table's own.
     :param partial_progress: commit groups of files as they finish.

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -105,7 +105,7 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     """
     _refuse_unfit("compaction", table)
     shape = table.facts.shape
-    if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, shape.columns)):
+    if spec.strategy.is_by_curve and (unknown := _unknown(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
         )

@@ -79,8 +79,8 @@ class CompactionPolicy(AuthorObject):
     :param deleted_share: deleted rows over all rows, of a table or of a partition.
     :param delete_files_per_data_file: delete files over data files.
     :param target_file_size: None takes the table's own.
-    :param strategy: ``binpack``, ``sort``, ``zorder``.
-    :param sort_by: of a sort or a z-order; a sort without it takes the table's own order.
+    :param strategy: ``binpack``, ``sort``, ``zorder``, ``hilbert``.
+    :param sort_by: of a sort or a curve; a sort without it takes the table's own order.
     :param sorted_share: a sort is due where a smaller share of the files lies in order.
     :param hot_within: partitions that were changed so recently are left alone.
     """
@@ -202,9 +202,7 @@ class MaintenancePolicy(AuthorObject):
     """
 
     paused: bool = field(default=False, metadata=reads(flag))
-    compaction: CompactionPolicy = field(
-        default_factory=CompactionPolicy, metadata=reads(_policy_of(CompactionPolicy))
-    )
+    compaction: CompactionPolicy = field(default_factory=CompactionPolicy, metadata=reads(_policy_of(CompactionPolicy)))
     expiry: ExpiryPolicy = field(default_factory=ExpiryPolicy, metadata=reads(_policy_of(ExpiryPolicy)))
     manifests: ManifestPolicy = field(default_factory=ManifestPolicy, metadata=reads(_policy_of(ManifestPolicy)))
     orphans: OrphanPolicy = field(default_factory=OrphanPolicy, metadata=reads(_policy_of(OrphanPolicy)))

@@ -37,6 +37,12 @@ class CompactionStrategy(str, Enum):
     BINPACK = "binpack"
     SORT = "sort"
     ZORDER = "zorder"
+    HILBERT = "hilbert"
+
+    @property
+    def is_by_curve(self) -> bool:
+        """True where rows follow a curve through several columns."""
+        return self in (CompactionStrategy.ZORDER, CompactionStrategy.HILBERT)
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:
@@ -73,10 +79,10 @@ class CompactionSpec(JobSpec):
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
-        if self.strategy is CompactionStrategy.ZORDER and not self.sort_by:
-            raise InvalidSpecError(f"{self.table}: strategy 'zorder' needs the columns in sort_by")
+        if self.strategy.is_by_curve and not self.sort_by:
+            raise InvalidSpecError(f"{self.table}: strategy {self.strategy.value!r} needs the columns in sort_by")
         if self.strategy is CompactionStrategy.BINPACK and self.sort_by:
-            raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort' or 'zorder', not 'binpack'")
+            raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort', 'zorder' or 'hilbert', not 'binpack'")
         if self.strategy is CompactionStrategy.SORT:
             sort_terms(self.sort_by)
         unfit = unfit_for_predicate(self.where) if self.where is not None else None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -34,6 +35,18 @@ WAYS = [
         {"strategy": CompactionStrategy.ZORDER, "sort_by": ("id", "amount")},
         id="zorder",
         marks=needs("compaction-zorder"),
+    ),
+    # A format may have it for Spark 4.1 alone, and refuses it by name elsewhere.
+    *(
+        [
+            pytest.param(
+                {"strategy": CompactionStrategy.HILBERT, "sort_by": ("id", "amount")},
+                id="hilbert",
+                marks=needs("compaction-hilbert"),
+            )
+        ]
+        if pyspark.__version__ >= "4.1"
+        else []
     ),
 ]
 

@@ -104,6 +104,10 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
         CompactionSpec(table="a.b", strategy=CompactionStrategy.ZORDER, sort_by=("id",)),
         {"compaction", "compaction-zorder"},
     ),
+    "hilbert": (
+        CompactionSpec(table="a.b", strategy=CompactionStrategy.HILBERT, sort_by=("id",)),
+        {"compaction", "compaction-hilbert"},
+    ),
     "expiry": (SnapshotExpirySpec(table="a.b", older_than=timedelta(days=5)), {"snapshot-expiry"}),
     "deletion": (DeleteRowsSpec(table="a.b", where="id = 1"), {"delete-rows", "erasure-proof"}),
     "deletion of keys": (

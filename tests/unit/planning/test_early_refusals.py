@@ -315,9 +315,12 @@ def test_a_missing_table_is_refused_without_spark_by_every_operator(lake_catalog
         assert isinstance(refusal(job, context), MissingTableError)
 
 
-def test_a_compaction_by_columns_that_are_not_there_is_refused_without_spark(make: Make, context: Context) -> None:
+@pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
+def test_a_compaction_by_columns_that_are_not_there_is_refused_without_spark(
+    make: Make, context: Context, strategy: str
+) -> None:
     make("shop.target")
-    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", "strategy": "zorder", **NO_SPARK}
+    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", "strategy": strategy, **NO_SPARK}
     found = refusal(LakeCompactionOperator(sort_by=["id", "place"], **given), context)
     assert "sort_by names columns that the table lacks: ['place']" in str(found)
     assert starts_spark(LakeCompactionOperator(sort_by=["ID", "name"], **given), context)

@@ -260,6 +260,7 @@ def expiry(**changed: Any) -> SnapshotExpirySpec:
             ["'equality'", "without ignore_stale", "'auto'"],
         ),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),
+        (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.HILBERT), ["hilbert", "sort_by"]),
         (lambda: CompactionSpec(**BASE, sort_by=("a",)), ["sort_by", "binpack"]),
         (lambda: CompactionSpec(**BASE, delete_ratio_threshold=1.5), ["1.5"]),
         (lambda: CompactionSpec(**BASE, delete_ratio_threshold=0), ["(0, 1]"]),

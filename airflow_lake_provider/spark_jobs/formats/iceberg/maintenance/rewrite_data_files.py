@@ -14,7 +14,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import (
+    InvalidSpecError,
+    JobFailedError,
+    UnknownOutcomeError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
@@ -29,7 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
 from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, java_context, jvm_of, load_class
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, items_of, list_of, value_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_names
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 
@@ -150,9 +155,24 @@ class DataFileRewrite:
     def _ordered(self, action: Any) -> Any:
         if self.spec.strategy is CompactionStrategy.BINPACK:
             return action.binPack()
-        if self.spec.strategy is CompactionStrategy.ZORDER:
-            return action.zOrder(java_array(self.table.spark, "java.lang.String", self.spec.sort_by))
+        if self.spec.strategy.is_by_curve:
+            return self._along_curve(action)
         return action.sort(self._sort_order()) if self.spec.sort_by else action.sort()
+
+    def _along_curve(self, action: Any) -> Any:
+        columns = java_array(self.table.spark, "java.lang.String", self.spec.sort_by)
+        if self.spec.strategy is CompactionStrategy.ZORDER:
+            return action.zOrder(columns)
+        try:
+            return action.hilbert(columns)
+        except JavaError as error:
+            # Iceberg 1.12 has it for Spark 4.1 alone (apache/iceberg#17805).
+            if "UnsupportedOperationException" not in java_names(error):
+                raise
+            raise UnsupportedError(
+                f"{self.table.name}: strategy 'hilbert' needs Spark 4.1, this is Spark {self.table.spark.version}; "
+                "use strategy='zorder'"
+            ) from error
 
     def _sort_order(self) -> Any:
         try:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, MissingTableError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    InvalidSpecError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -237,6 +244,28 @@ def test_z_order_and_the_order_of_the_table_can_be_asked_for(spark: SparkSession
 
     assert zorder.outcome is ordered.outcome is Outcome.DONE
     assert table.rows_read() == table.rows
+
+
+def test_each_row_of_a_hilbert_order_is_a_neighbour_of_the_row_before(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    for part in range(2):
+        numbers = spark.range(64).where(f"id % 2 = {part}")
+        numbers.selectExpr("id % 8 AS id", "'north' AS region", "id div 8 AS amount").writeTo(table.name).append()
+
+    asked: dict[str, Any] = {"level": CompactionLevel.FULL, "strategy": CompactionStrategy.HILBERT}
+    if spark.version < "4.1":
+        with pytest.raises(UnsupportedError, match=r"needs Spark 4\.1"):
+            compact(table, **asked, sort_by=("id", "amount"))
+        return
+    report = compact(table, **asked, sort_by=("id", "amount"))
+
+    [file] = table.live_files()
+    rows = pq.read_table(file.removeprefix("file:")).select(["id", "amount"]).to_pylist()
+    places = [(row["id"], row["amount"]) for row in rows]
+    assert report.outcome is Outcome.DONE
+    assert sorted(places) == [(x, y) for x in range(8) for y in range(8)]
+    # A z-order and a sort jump.
+    assert {abs(x - a) + abs(y - b) for (x, y), (a, b) in pairwise(places)} == {1}
 
 
 def test_a_sort_by_unknown_columns_is_refused_by_name(spark: SparkSession) -> None:
