@@ -1,4 +1,4 @@
-"""Recognise properties that hide a secret, for Airflow's logs and for Spark's pages: one list for both.
+"""Recognise secrets for Airflow's logs and for Spark's pages, by one list, and hide them in errors of libraries.
 
 Where secrets lie on disk while a job runs: ``submission/job_files.py``. The list is held against every property that
 PyIceberg, Iceberg and Hadoop document.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
@@ -119,3 +119,21 @@ def _as_json(value: str) -> object:
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+def hide_secrets(error: BaseException, hidden: Callable[[str], str]) -> None:
+    """Replace secrets in the arguments of an error, and of every error that it was raised from or during.
+
+    :param hidden: returns a text without secrets.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting += [each.__cause__, each.__context__, *(arg for arg in each.args if isinstance(arg, BaseException))]
+        shown = repr(each.args) + str(each)
+        if hidden(shown) != shown:
+            each.args = tuple(hidden(str(arg)) for arg in each.args)

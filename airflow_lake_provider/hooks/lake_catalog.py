@@ -15,6 +15,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.secret_properties import hide_secrets
 from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -38,7 +39,6 @@ from airflow_lake_provider.hooks.catalog_errors import (
     is_unreadable,
     text_of,
 )
-from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 
 if TYPE_CHECKING:
