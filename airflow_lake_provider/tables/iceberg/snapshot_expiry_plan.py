@@ -11,8 +11,8 @@ from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
-from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
-from airflow_lake_provider.iceberg.table_locations import OUTSIDE, FileOwners
+from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

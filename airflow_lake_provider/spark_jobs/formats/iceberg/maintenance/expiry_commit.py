@@ -14,8 +14,8 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.snapshot_retention import FOREVER, Retention, RetentionRequest
-from airflow_lake_provider.iceberg.table_locations import FileOwners
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
-from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, first_line

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.iceberg.table_locations import OUTSIDE, FileOwners, TableLocation, normalised
+from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners, TableLocation, normalised
 
 OWN = TableLocation(name="n.t", location="s3://b/wh/n/t", declared=("s3://pool/d", "s3://b/wh"), uuid="1")
 OTHERS = (
