@@ -72,7 +72,7 @@ async def test_a_poller_is_answered_without_a_table_until_the_next_commit(
             for number in (3, 4):
                 head = await subscription.next(within=60)
                 assert head is not None
-                assert head.head == orders.metadata.current_snapshot_id
+                assert head.head == str(orders.metadata.current_snapshot_id)
                 looked = len(loads(log))
                 assert await subscription.next(within=20 * _LOOK_SECONDS) is None
                 looks = loads(log)[looked:]
