@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 PREFIX = "[lake]"
@@ -14,11 +15,25 @@ PREFIX = "[lake]"
 _ARCHIVE_AT_EXIT = "-XX:ArchiveClassesAtExit="
 
 
+# A thread has its own.
+_TASK = ContextVar("_TASK", default="")
+
+
+@contextmanager
+def lines_of(task: str) -> Iterator[None]:
+    """Begin each line of this thread with the name of a task, which has others beside it."""
+    before = _TASK.set(f"{task}: ")
+    try:
+        yield
+    finally:
+        _TASK.reset(before)
+
+
 def say(text: str) -> None:
-    """Print one line at once."""
+    """Print one line at once, of the task of this thread."""
     # The task that reads this pipe may have been killed; the commit must not die of a line nobody reads.
     with suppress(OSError):
-        sys.stdout.write(f"{PREFIX} {text}\n")
+        sys.stdout.write(f"{PREFIX} {_TASK.get()}{text}\n")
         sys.stdout.flush()
 
 
@@ -30,12 +45,8 @@ def say_what_the_jvm_still_does() -> None:
 
 @dataclass
 class Progress:
-    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``.
+    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``."""
 
-    :param label: of a task beside others, which its lines begin with.
-    """
-
-    label: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -58,7 +69,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line at once."""
-        say(f"{self.label}: {text}" if self.label else text)
+        say(text)
 
 
 def _words(key: str, value: object) -> str:

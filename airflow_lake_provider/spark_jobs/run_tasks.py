@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
-from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress, lines_of, say
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session
 
 if TYPE_CHECKING:
@@ -85,17 +85,19 @@ class _TaskThreads:
         with self._changed:
             while True:
                 if len(self._busy) < self._job.parallelism:
-                    blocked = set(self._busy)
+                    # In their order, which those of one table keep.
                     for name, spec in waiting.items():
-                        if spec.table not in blocked:
+                        if spec.table not in self._busy:
                             self._busy.add(spec.table)
                             return name, spec
-                        # Those of one table keep their order.
-                        blocked.add(spec.table)
                 self._changed.wait()
 
     def _run(self, name: str, spec: JobSpec) -> None:
-        progress = Progress(label=name)
+        with lines_of(name):
+            self._run_in_session(name, spec)
+
+    def _run_in_session(self, name: str, spec: JobSpec) -> None:
+        progress = Progress()
         # A driver of one task pays for it when the session has started.
         from airflow_lake_provider.spark_jobs.formats.choose_format import open_catalog
 
@@ -127,7 +129,7 @@ class _TaskThreads:
                 self._tell(dict(self._reports))
             # The reports are written once more at the end, where an error counts.
             except Exception as error:  # noqa: BLE001
-                Progress(label=name).say(f"its report could not be left yet: {error}")
+                say(f"its report could not be left yet: {error}")
 
 
 def _session_of(spark: SparkSession, pool: str) -> SparkSession:

@@ -19,14 +19,16 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Co
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs import run_tasks as tasks_of_driver
-from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress, say
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, run_tasks
+from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED
 from tests.spark.upsert_flow import SCHEMA, Flow, NewFlow, row
 
 # The whole number of LAKE_ROUNDS=200 takes minutes.
 ROUNDS = int(os.environ.get("LAKE_ROUNDS", "4"))
 # A view that only one of two tasks makes; the other goes on without it.
 LONGEST_WAIT = 2.0
+HOSTILE = next(each for each in PINNED if each.name == "spark.sql.ansi.enabled")
 
 
 @pytest.fixture
@@ -100,12 +102,48 @@ def test_in_one_session_their_views_would_mix(
 ) -> None:
     monkeypatch.setattr(tasks_of_driver, "_session_of", lambda session, _: session)
     flows, reports = run_rounds(spark, new_flow, 1)
-    mixed = [report for report in reports if isinstance(report, JobFailure)]
-    assert mixed or any(
+    # An audit of one meets the rows of the other, or nothing stops them.
+    refused = [report.message for report in reports if isinstance(report, JobFailure)]
+    assert any("named" in reason for reason in refused) or any(
         not value[0].startswith(name)
         for flow, name in zip(flows, ("a", "b"), strict=True)
         for value in flow.rows().values()
-    )
+    ), refused
+
+
+def test_a_task_has_a_session_a_scheduler_pool_and_pinned_settings_of_its_own(
+    spark: SparkSession, new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: dict[str, tuple[SparkSession, Any, str | None]] = {}
+
+    def look(session: SparkSession, spec: Any, progress: Progress) -> JobReport:
+        pool = session.sparkContext.getLocalProperty("spark.scheduler.pool")
+        active = spark._jvm.org.apache.spark.sql.SparkSession.active()  # type: ignore[union-attr]
+        seen[str(pool)] = (session, active, session.conf.get(HOSTILE.name))
+        progress.say("looked")
+        say("looked, too")
+        return UpsertReport(table=spec.table, outcome=Outcome.APPLIED, reason="")
+
+    monkeypatch.setattr(tasks_of_driver, "dispatch_action", look)
+    open_new = spark.newSession
+
+    def with_hostile_setting() -> SparkSession:
+        session = open_new()
+        session.conf.set(HOSTILE.name, HOSTILE.hostile)
+        return session
+
+    monkeypatch.setattr(spark, "newSession", with_hostile_setting)
+    specs = {name: new_flow().spec(name) for name in ("a", "b")}
+    run_tasks(spark, Job(specs, parallelism=2), Progress(), lambda _: None)
+
+    assert seen.keys() == {"a", "b"}
+    sessions = [session for session, *_ in seen.values()]
+    assert len({id(session._jsparkSession) for session in (spark, *sessions)}) == 3
+    for session, active, pinned in seen.values():
+        assert active.equals(session._jsparkSession)
+        assert pinned == HOSTILE.value
+    lines = [line for line in capsys.readouterr().out.splitlines() if "looked" in line]
+    assert sorted(lines) == [f"[lake] {name}: looked{more}" for name in specs for more in ("", ", too")]
 
 
 def test_tasks_of_one_table_run_in_their_order_and_a_bad_one_stops_no_other(

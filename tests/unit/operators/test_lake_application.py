@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,26 @@ def test_what_is_still_a_template_is_refused_when_it_was_rendered(context: Conte
     wrong, right = job.table_tasks(context)
     assert "strategy must be one of" in str(wrong.error)
     assert right.error is None
+
+
+@pytest.mark.parametrize(("tasks", "modes"), [([COMPACT], []), ([COMPACT, UPSERT], ["spark.scheduler.mode=FAIR"])])
+def test_stages_of_several_tasks_take_turns(
+    tasks: list[Any], modes: list[str], context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: list[str] = []
+
+    def execute(operator: LakeApplicationOperator, _: Context) -> None:
+        assert operator._attempt is not None
+        settings.extend(operator._attempt.files.settings.read_text().splitlines())
+        raise RuntimeError("Error code is: -9")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    job = application(*tasks)
+    job._tasks = job.table_tasks(context)
+    with suppress(JobFailedError):
+        job._run_in_spark(job._tasks, context)
+    assert [each.replace(" ", "=") for each in settings if "scheduler.mode" in each] == modes
+    assert settings
 
 
 def test_the_rows_of_a_deletion_are_rendered_and_shown_to_nobody(context: Context) -> None:
