@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
-    from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
     from airflow_lake_provider.tables.base import LoadedTable
 
 
@@ -59,7 +59,13 @@ class CatalogTables:
         :raises UnsupportedError: for a dry run, where only Spark plans it.
         """
         table = self.load_existing(spec.table)
-        planned = table.plan_compaction(spec) if isinstance(spec, CompactionSpec) else table.plan_expiry(spec)
+        match spec:
+            case CompactionSpec():
+                planned: CompactionReport | ExpiryReport | None = table.plan_compaction(spec)
+            case SnapshotExpirySpec():
+                planned = table.plan_expiry(spec)
+            case _:
+                assert_never(spec)
         if planned is None and spec.dry_run:
             raise UnsupportedError(
                 f"{spec.table}: tables of format {spec.table_format!r} are planned for in Spark alone; run "
