@@ -11,7 +11,10 @@ from scripts import check_docs
 from scripts.markdown_pages import documents
 
 REPOSITORY = Path(__file__).parents[2]
-SEAMS = ("architecture", *(f"explanation/{name}" for name in ("sources", "envelopes", "strategies", "actions")))
+SEAMS = (
+    "architecture",
+    *(f"explanation/{name}" for name in ("sources", "envelopes", "strategies", "formats", "actions")),
+)
 
 
 @pytest.fixture

@@ -89,6 +89,12 @@ def test_each_kind_names_its_reader_on_the_driver(kind: type[Source]) -> None:
 
 
 def test_the_seam_is_all_that_a_driver_asks_of_a_source() -> None:
-    asked = {name for name in vars(BatchSource) if not name.startswith("_")}
-    assert asked >= {"list", "read", "shape", "location"}
+    tree = ast.parse((DRIVER / "actions" / "upsert_batch.py").read_text())
+    read = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    of_reader = {node.attr for node in read if isinstance(node.value, ast.Name) and node.value.id == "source"}
+    of_author = {node.attr for node in read if isinstance(node.value, ast.Attribute) and node.value.attr == "source"}
+    assert of_reader == {"list", "location", "missing_columns", "read"}
+    # The text of a query is refused whatever it reads from.
+    assert of_author == {"query"}
+    assert not of_reader - vars(BatchSource).keys()
     assert callable(open_source)

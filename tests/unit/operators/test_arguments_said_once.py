@@ -1,4 +1,4 @@
-"""An argument stands at most four times on its way: signature, docstring, field of the spec, one use.
+"""An argument stands at most four times on its way, or is listed: signature, docstring, field of the spec, one use.
 
 A use is a function of the spec, or of the worker's action, that reads the argument; a function that reads it twice is
 one. Not counted are the functions behind: plans of a worker and actions of a driver do the argument's work, and take
@@ -125,7 +125,7 @@ def _name(node: ast.AnnAssign) -> str:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.__name__)
-def test_an_argument_stands_at_most_four_times(operator: type[LakeJobOperator[Any]]) -> None:
+def test_an_argument_stands_at_most_four_times_or_as_often_as_is_listed(operator: type[LakeJobOperator[Any]]) -> None:
     counted = [each for each in operator.action.spec_type.arguments() if each.name not in SHARED]
     count_of = {each.author_name: stands(operator, each) for each in counted}
     assert {name: count for name, count in count_of.items() if count > MOST} == MORE.get(operator, {})
