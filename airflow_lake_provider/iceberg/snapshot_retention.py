@@ -189,18 +189,25 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
     )
 
 
-def expirable_snapshots(facts: TableFacts, now: datetime) -> int:
-    """Return how many snapshots an expiry by the table's own settings, or by Iceberg's, would remove."""
+def expirable_snapshots(
+    facts: TableFacts, now: datetime, older_than: timedelta | None = None, retain_last: int | None = None
+) -> int:
+    """Return how many snapshots an expiry would remove.
+
+    :param older_than: age from which on they go; None takes the table's own setting, or Iceberg's.
+    :param retain_last: of each branch; None likewise.
+    """
     if not facts.snapshots:
         return 0
     moment = epoch_millis(now)
-    before = max(0, moment - number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE))
+    own_age = number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE)
+    before = max(0, moment - (own_age if older_than is None else span_millis(older_than)))
     has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
     if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:
         return 0
     request = RetentionRequest(
         expire_before=before,
-        retain_last=number_or(facts.properties, MIN_SNAPSHOTS, _DEFAULT_LEAST),
+        retain_last=retain_last or number_or(facts.properties, MIN_SNAPSHOTS, _DEFAULT_LEAST),
         expire_stages_before=0,
         now=moment,
         default_max_ref_age=number_or(facts.properties, MAX_REF_AGE, FOREVER),

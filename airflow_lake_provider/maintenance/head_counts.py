@@ -11,14 +11,14 @@ from airflow_lake_provider.maintenance.score import (
     DELETE_FILES,
     DELETED_ROWS,
     FEWEST_MANIFESTS,
-    FEWEST_MERGED,
     MANIFESTS,
     SMALL_FILES,
+    HealthLimits,
 )
-from airflow_lake_provider.tables.head_files import gone_by_merge, is_small, squared_distance
+from airflow_lake_provider.tables.head_files import FEWEST_MERGED, gone_by_merge, is_small, squared_distance
 
 # A partition may hold many more deletes than the table has on average.
-_SHARE_WORTH_A_LOOK = DELETED_ROWS.first / 3
+_OF_THE_TABLE = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,34 +73,44 @@ def _mergeable(files: int, size: int, target: int) -> int:
     return gone_by_merge(files, size, target) if files and is_small(size / files, target) else 0
 
 
-def suspicions(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> tuple[str, ...]:
+def suspicions(
+    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits
+) -> tuple[str, ...]:
     """Return why the manifests of a table are worth reading, as names of parts of the score; none where they are not.
 
     :param history: of main, newest first.
+    :param limits: declared for the table; they only add suspicions.
     """
-    return tuple(dict.fromkeys(_suspicions(facts, history, counts))) if history else ()
+    return tuple(dict.fromkeys(_suspicions(facts, history, counts, limits))) if history else ()
 
 
-def _suspicions(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> Iterator[str]:
+def _suspicions(
+    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits
+) -> Iterator[str]:
     files, deletes = counts.data_files or 0, counts.delete_files or 0
+    deleted_share = _OF_THE_TABLE * min(DELETED_ROWS.first, limits.deleted_rows)
     if counts.data_files is None or counts.data_bytes is None:
         yield "no-summary"
-    if _is_due(counts.mergeable_files or 0, files) or _adds_small_files(history, counts):
+    if _is_due(counts.mergeable_files or 0, files, limits) or _adds_small_files(history, counts, limits):
         yield "small-files"
-    if counts.position_deletes and counts.position_deletes >= _SHARE_WORTH_A_LOOK * max(1, counts.records or 0):
+    if counts.position_deletes and counts.position_deletes >= deleted_share * max(1, counts.records or 0):
         yield "deleted-rows"
-    if deletes >= max(FEWEST_MERGED, DELETE_FILES.first * files):
+    if deletes >= max(_fewest_merged(limits), min(DELETE_FILES.first, limits.delete_files) * files):
         yield "delete-files"
     if counts.equality_deletes:
         yield "equality-deletes"
     if deletes and _leaves_deletes_behind(history):
         yield "dangling-deletes"
-    if _may_have_many_manifests(facts, history, counts):
+    if _may_have_many_manifests(facts, history, counts, limits):
         yield "manifests"
 
 
-def _is_due(mergeable: int, files: int) -> bool:
-    return mergeable >= max(FEWEST_MERGED, SMALL_FILES.first * files)
+def _fewest_merged(limits: HealthLimits) -> int:
+    return min(FEWEST_MERGED, limits.fewest_merged)
+
+
+def _is_due(mergeable: int, files: int, limits: HealthLimits) -> bool:
+    return mergeable >= max(_fewest_merged(limits), min(SMALL_FILES.first, limits.small_files) * files)
 
 
 def _since_maintenance(history: Sequence[Snapshot]) -> Iterator[Snapshot]:
@@ -110,13 +120,14 @@ def _since_maintenance(history: Sequence[Snapshot]) -> Iterator[Snapshot]:
         yield snapshot
 
 
-def _adds_small_files(history: Sequence[Snapshot], counts: HeadCounts) -> bool:
+def _adds_small_files(history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits) -> bool:
     """Tell whether commits since the last rewrite have added many small files, which large ones hide in an average."""
     added, size = 0, 0
     for snapshot in _since_maintenance(history):
         added += count_of(snapshot.summary, "added-data-files")
         size += count_of(snapshot.summary, "added-files-size")
-    return added > 0 and is_small(size / added, counts.target_bytes) and _is_due(added - 1, counts.data_files or 0)
+    is_small_on_average = added > 0 and is_small(size / added, counts.target_bytes)
+    return is_small_on_average and _is_due(added - 1, counts.data_files or 0, limits)
 
 
 def _leaves_deletes_behind(history: Sequence[Snapshot]) -> bool:
@@ -127,7 +138,9 @@ def _leaves_deletes_behind(history: Sequence[Snapshot]) -> bool:
     )
 
 
-def _may_have_many_manifests(facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts) -> bool:
+def _may_have_many_manifests(
+    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits
+) -> bool:
     if counts.manifests is not None:
         most = counts.manifests
     else:
@@ -135,7 +148,7 @@ def _may_have_many_manifests(facts: TableFacts, history: Sequence[Snapshot], cou
         since = list(_since_maintenance(history))
         rewritten = history[len(since)].sequence_number if len(since) < len(history) else 0
         most = max(len(since), history[0].sequence_number - rewritten)
-    return most >= MANIFESTS.first or (most >= FEWEST_MANIFESTS and _is_partitioned(facts))
+    return most >= min(MANIFESTS.first, limits.manifests) or (most >= FEWEST_MANIFESTS and _is_partitioned(facts))
 
 
 def _is_partitioned(facts: TableFacts) -> bool:

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.head_counts import HeadCounts, suspicions
 from airflow_lake_provider.maintenance.history import (
     CommitRate,
@@ -17,6 +19,7 @@ from airflow_lake_provider.maintenance.history import (
     HotPartition,
     MaintenanceRun,
     SnapshotAges,
+    calendar_tags,
     commit_rate,
     consumer_lags,
     hot_by_files,
@@ -25,6 +28,7 @@ from airflow_lake_provider.maintenance.history import (
     last_maintenance,
     recent_changes,
     snapshot_ages,
+    with_files,
 )
 from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts
 from airflow_lake_provider.tables.base import LoadedTable
@@ -56,7 +60,11 @@ class FileSizes:
     :param small_bytes: of the small files.
     :param mergeable_files: that would be gone if small files were merged within their partitions; at most these, before
         manifests are read.
+    :param mergeable_in_groups: of these, those in partitions with as many small files as a merge takes; None before
+        manifests are read.
     :param squared_distance: mean of ``((target - size) / target) ** 2`` over files below the target, 0 for others.
+    :param sorted_by: first column of the table's own sort order; None where it has none, or manifests were not read.
+    :param sorted_share: files whose values of that column meet those of no other file of their partition, over all.
     """
 
     data_files: int | None = None
@@ -65,7 +73,10 @@ class FileSizes:
     small_files: int | None = None
     small_bytes: int | None = None
     mergeable_files: int | None = None
+    mergeable_in_groups: int | None = None
     squared_distance: float | None = None
+    sorted_by: str | None = None
+    sorted_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +155,9 @@ class TableHealth:
     :param consumers: incremental readers, by their tags.
     :param last_data_commit: newest commit that changed rows.
     :param orphans: None where no dry run has counted them.
+    :param tags: those that a policy makes by the calendar.
+    :param obstacles: why the table rules an action out, by the action; a compaction is asked for where manifests were
+        worth reading.
     """
 
     table: str
@@ -166,6 +180,8 @@ class TableHealth:
     consumers: tuple[ConsumerLag, ...] = ()
     last_data_commit: datetime | None = None
     orphans: OrphanCount | None = None
+    tags: tuple[str, ...] = ()
+    obstacles: dict[str, str] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[ScorePart, ...]:
@@ -205,12 +221,13 @@ def health_of(
     :param orphans: of its last dry run.
     :raises BrokenMetadataError: its history goes in a circle.
     """
-    facts = table.facts
+    facts, declared = table.facts, limits or HealthLimits()
     history = list(facts.ancestors())
     recent = recent_changes(history, now)
-    counts = HeadCounts.of(history, table.target_bytes)
-    suspected = suspicions(facts, history, counts)
-    exact = table.head_files({each.id for each in recent}) if suspected else None
+    counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
+    suspected = suspicions(facts, history, counts, declared)
+    exact = _exact(table, recent, counts, declared) if suspected else None
+    hot = hot_partitions(recent) or (hot_by_files(exact.added, history) if exact else ())
     health = TableHealth(
         table=facts.name,
         read_at=now,
@@ -221,18 +238,28 @@ def health_of(
         files=_files(counts, exact),
         deletes=_deletes(counts, exact),
         manifests=_manifests(counts, exact),
-        snapshots=snapshot_ages(facts, table.expirable(now)),
+        snapshots=snapshot_ages(facts, table.expirable(now, declared.older_than, declared.retain_last)),
         metadata_bytes=table.metadata_bytes,
         commits=commit_rate(facts, history, now),
-        hot_partitions=hot_partitions(recent) or (hot_by_files(exact.added, history) if exact else ()),
+        hot_partitions=with_files(hot, exact.added if exact else (), table.rows_outside),
         last_maintenance=last_maintenance(history),
         consumers=consumer_lags(facts, history, now),
         last_data_commit=last_data_commit(history),
         orphans=orphans,
+        tags=calendar_tags(facts),
+        obstacles=_obstacles(table, ("compaction", "snapshot-expiry") if suspected else ("snapshot-expiry",)),
     )
     records = exact.records if exact and exact.are_counted else counts.records
-    parts = score_parts(_measures(health, records or 0), limits or HealthLimits())
+    parts = score_parts(_measures(health, records or 0), declared)
     return replace(health, score=score_of(parts), parts=parts)
+
+
+def _exact(table: LoadedTable, recent: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits) -> HeadFiles:
+    return table.head_files({each.id for each in recent}, counts.target_bytes, limits.fewest_merged)
+
+
+def _obstacles(table: LoadedTable, actions: Iterable[str]) -> dict[str, str]:
+    return {action: why for action in actions if (why := table.unfit_for(action)) is not None}
 
 
 def _measures(health: TableHealth, records: int) -> Measures:
@@ -282,6 +309,9 @@ def _files(counts: HeadCounts, exact: HeadFiles | None) -> FileSizes:
         small_files=exact.small_files,
         small_bytes=exact.small_bytes,
         mergeable_files=exact.mergeable_files,
+        mergeable_in_groups=exact.mergeable_in_groups,
+        sorted_by=exact.sorted_by,
+        sorted_share=exact.sorted_share,
         squared_distance=exact.squared_distance,
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
@@ -15,6 +15,8 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _SHORTEST_SPAN = timedelta(hours=1)
 _MOST_HOT = 10
 _CHANGED_PARTITION = "partitions."
+# How names of tags begin that a policy makes.
+CALENDAR_TAGS = ("daily-", "weekly-", "monthly-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,16 @@ class HotPartition:
     :param commits: that changed it.
     :param newest: moment of the newest of them.
     :param files: that these added and are live, where manifests were read.
+    :param mergeable_files: of all of its files, those that a merge would spare; where manifests were read.
+    :param outside: predicate of SQL on the rows of all others; None where none can be written.
     """
 
     partition: str
     commits: int
     newest: datetime
     files: int | None = None
+    mergeable_files: int | None = None
+    outside: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +153,26 @@ def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tu
         )
         for each in added
     )
+
+
+def with_files(
+    partitions: Iterable[HotPartition], added: Iterable[AddedFiles], outside: Callable[[str], str | None]
+) -> tuple[HotPartition, ...]:
+    """Return hot partitions with what manifests say of them, and how a compaction leaves them out.
+
+    :param outside: returns the predicate on the rows of all others.
+    """
+    counted = {each.partition: each.mergeable_files for each in added}
+    return tuple(
+        replace(each, mergeable_files=counted.get(each.partition), outside=outside(each.partition))
+        for each in partitions
+    )
+
+
+def calendar_tags(facts: TableFacts) -> tuple[str, ...]:
+    """Return the tags that a policy makes by the calendar, sorted."""
+    tags = (name for name, ref in facts.references.items() if not ref.is_branch)
+    return tuple(sorted(name for name in tags if name.startswith(CALENDAR_TAGS)))
 
 
 def hottest(partitions: Iterable[HotPartition]) -> tuple[HotPartition, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_lake_provider.maintenance.history import ConsumerLag
+from airflow_lake_provider.tables.head_files import FEWEST_MERGED
 
 _AT_THRESHOLD = 0.25
 
@@ -36,8 +37,6 @@ class Threshold:
         return max(1, round(self.most * (_AT_THRESHOLD + (1 - _AT_THRESHOLD) * way)))
 
 
-# Fewer are not worth a commit: min-input-files of Iceberg.
-FEWEST_MERGED = 5
 # With fewer, no order of manifests lets a reader skip much.
 FEWEST_MANIFESTS = 20
 
@@ -62,10 +61,27 @@ class HealthLimits:
 
     :param fresh_within: age of the last commit of rows above which the table is stale; None for no limit.
     :param consumed_within: how far a consumer may be behind.
+    :param older_than: age of snapshots that count as past their retention; None takes the table's own.
+    :param retain_last: snapshots of each branch that do not; None takes the table's own.
+    :param target_bytes: that a data file should have; None takes the table's own.
+    :param small_files: share of files that a merge would spare, from which on manifests are read. This and what follows
+        only lowers what the score begins at, and the score stays.
+    :param fewest_merged: files that a merge has to spare.
+    :param deleted_rows: share of them.
+    :param delete_files: for each data file.
+    :param manifests: number of them.
     """
 
     fresh_within: timedelta | None = None
     consumed_within: timedelta = timedelta(days=3)
+    older_than: timedelta | None = None
+    retain_last: int | None = None
+    target_bytes: int | None = None
+    small_files: float = SMALL_FILES.first
+    fewest_merged: int = FEWEST_MERGED
+    deleted_rows: float = DELETED_ROWS.first
+    delete_files: float = DELETE_FILES.first
+    manifests: int = int(MANIFESTS.first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +268,8 @@ def _of_metadata(given: Measures) -> Iterator[ScorePart]:
             "metadata-size",
             METADATA_BYTES,
             given.metadata_bytes,
-            f"metadata.json has {_size(given.metadata_bytes)}, which each commit writes and each reader reads; the "
-            f"threshold is {_size(METADATA_BYTES.first)}",
+            f"metadata.json has {size_text(given.metadata_bytes)}, which each commit writes and each reader reads; the "
+            f"threshold is {size_text(METADATA_BYTES.first)}",
             "a snapshot expiry makes it smaller, and so does a lower write.metadata.previous-versions-max",
         )
 
@@ -265,8 +281,8 @@ def _of_readers(given: Measures, limits: HealthLimits) -> Iterator[ScorePart]:
             "consumers",
             CONSUMERS,
             slowest.behind / limits.consumed_within,
-            f"consumer {slowest.consumer} is {_age(slowest.behind)} behind and keeps snapshots from expiry; the "
-            f"threshold is {_age(limits.consumed_within)}",
+            f"consumer {slowest.consumer} is {age_text(slowest.behind)} behind and keeps snapshots from expiry; the "
+            f"threshold is {age_text(limits.consumed_within)}",
             "let its DAG run, or remove its tag where nobody reads any more",
         )
     if limits.fresh_within is not None and given.data_age is not None:
@@ -274,7 +290,7 @@ def _of_readers(given: Measures, limits: HealthLimits) -> Iterator[ScorePart]:
             "freshness",
             FRESHNESS,
             max(0.0, given.data_age / limits.fresh_within),
-            f"rows were changed {_age(given.data_age)} ago; the threshold is {_age(limits.fresh_within)}",
+            f"rows were changed {age_text(given.data_age)} ago; the threshold is {age_text(limits.fresh_within)}",
             "look at the DAG that writes the table",
         )
     if given.orphan_bytes is not None:
@@ -283,13 +299,14 @@ def _of_readers(given: Measures, limits: HealthLimits) -> Iterator[ScorePart]:
             "orphans",
             ORPHANS,
             share,
-            f"{_size(given.orphan_bytes)} lie in files that no metadata names, {share:.0%} of the table; the threshold "
-            f"is {ORPHANS.first:.0%}",
+            f"{size_text(given.orphan_bytes)} lie in files that no metadata names, {share:.0%} of the table; the "
+            f"threshold is {ORPHANS.first:.0%}",
             "a removal of orphan files deletes them",
         )
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """Return bytes in a unit in which they are short."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:,.0f} {unit}"
@@ -297,6 +314,7 @@ def _size(count: float) -> str:
     return f"{count:,.0f} TiB"
 
 
-def _age(span: timedelta) -> str:
+def age_text(span: timedelta) -> str:
+    """Return a span in hours, or in days from two of them on."""
     hours = span / timedelta(hours=1)
     return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.tables.head_files import HeadFiles
+from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 
 
 class LoadedTable(ABC):
@@ -111,17 +111,28 @@ class LoadedTable(ABC):
         """Bytes that a data file should have."""
         raise self._lacking("health")
 
-    def expirable(self, now: datetime) -> int:
-        """Return how many snapshots an expiry by the owner's settings, or by the format's, would remove.
+    def expirable(self, now: datetime, older_than: timedelta | None = None, retain_last: int | None = None) -> int:
+        """Return how many snapshots an expiry would remove.
 
         :param now: UTC.
+        :param older_than: age from which on they go; None takes the owner's setting, or the format's.
+        :param retain_last: of each branch; None likewise.
         """
         raise self._lacking("health")
 
-    def head_files(self, recent: Collection[str]) -> HeadFiles:
+    def rows_outside(self, partition: str) -> str | None:
+        """Return a predicate of SQL on the rows that are not in a partition; None where none can be written.
+
+        :param partition: such as ``day=2026-11-26``.
+        """
+        return None
+
+    def head_files(self, recent: Collection[str], target: int | None = None, fewest: int = FEWEST_MERGED) -> HeadFiles:
         """Count the files of main's head; the lists that name them are opened.
 
         :param recent: snapshots whose files are counted by partition.
+        :param target: bytes that a data file should have; None takes the table's own.
+        :param fewest: small files of a partition that are merged.
         """
         raise self._lacking("health")
 

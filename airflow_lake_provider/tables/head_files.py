@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Fewer files are not worth a commit: min-input-files of Iceberg.
+FEWEST_MERGED = 5
 # A file below this share of the target is small: Iceberg's rewrite_data_files.
 SMALL_FILE_SHARE = 0.75
 
@@ -28,11 +30,16 @@ def gone_by_merge(files: int, size: int, target: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class AddedFiles:
-    """Live files of a partition that some snapshots added."""
+    """Live files of a partition that some snapshots added.
+
+    :param mergeable_files: those that would be gone if all small files of the partition were merged, where these are
+        enough for a group.
+    """
 
     partition: str
     snapshots: frozenset[str]
     files: int
+    mergeable_files: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +48,11 @@ class HeadFiles:
 
     :param are_counted: whether files were counted; False where there are too many, then only their lists are.
     :param mergeable_files: that would be gone if small files were merged within their partitions.
+    :param mergeable_in_groups: of these, those in partitions with enough small files for a group.
     :param deleted_by_partition: names and shares of deleted rows, the largest first.
     :param overlap: share of pairs of lists whose partition ranges meet; None without partitions.
+    :param sorted_by: first column of the table's sort order, where files say its values.
+    :param sorted_share: files whose values of it meet those of no other file of their partition, over all.
     :param added: by the snapshots that were asked for.
     """
 
@@ -53,6 +63,7 @@ class HeadFiles:
     small_files: int = 0
     small_bytes: int = 0
     mergeable_files: int = 0
+    mergeable_in_groups: int = 0
     squared_distance: float = 0.0
     delete_files: int = 0
     position_deletes: int = 0
@@ -64,4 +75,6 @@ class HeadFiles:
     manifest_bytes: int = 0
     mergeable_manifests: int = 0
     overlap: float | None = None
+    sorted_by: str | None = None
+    sorted_share: float | None = None
     added: tuple[AddedFiles, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
 
@@ -19,6 +20,7 @@ class FileRecord:
     :param delete_files: ids of the delete files that apply to it, of whatever kind.
     :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
     :param snapshot: that added it; None where its manifest does not say.
+    :param bounds: lowest and highest value of the column that was asked for; None where its manifest does not say.
     """
 
     path: str
@@ -29,6 +31,7 @@ class FileRecord:
     delete_files: frozenset[str] = frozenset()
     deleted_records: int = 0
     snapshot: str | None = None
+    bounds: tuple[Any, Any] | None = None
 
 
 def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -11,7 +11,14 @@ from typing import Any
 from airflow_lake_provider.contracts.property_values import number_or
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.iceberg.compaction_rules import DEFAULT_TARGET_BYTES, TARGET_SIZE
-from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, gone_by_merge, is_small, squared_distance
+from airflow_lake_provider.tables.head_files import (
+    FEWEST_MERGED,
+    AddedFiles,
+    HeadFiles,
+    gone_by_merge,
+    is_small,
+    squared_distance,
+)
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
 
@@ -54,6 +61,8 @@ def count_head(
     *,
     target: int,
     manifest_target: int,
+    fewest: int = FEWEST_MERGED,
+    sorted_by: str | None = None,
 ) -> HeadFiles:
     """Count what manifests say.
 
@@ -62,6 +71,8 @@ def count_head(
     :param recent: snapshots whose files are counted by partition.
     :param target: bytes that a data file should have.
     :param manifest_target: bytes that a manifest should have.
+    :param fewest: small files of a partition that are merged.
+    :param sorted_by: column that files have the bounds of; None for no order.
     """
     of_manifests: dict[str, Any] = {
         "manifests": len(manifests),
@@ -73,6 +84,8 @@ def count_head(
         return HeadFiles(are_counted=False, **of_manifests)
     live = read()
     small = [file for file in live.data if is_small(file.bytes, target)]
+    spared = _spared_by_merges(small, target)
+    in_groups = {place: gone for place, (files, size, gone) in spared.items() if files >= fewest or size >= target}
     rows = _rows_deleted(live.deletes)
     return HeadFiles(
         are_counted=True,
@@ -81,13 +94,16 @@ def count_head(
         records=sum(file.records for file in live.data),
         small_files=len(small),
         small_bytes=sum(file.bytes for file in small),
-        mergeable_files=_mergeable_files(small, target),
+        mergeable_files=sum(gone for _, _, gone in spared.values()),
+        mergeable_in_groups=sum(in_groups.values()),
         squared_distance=sum(squared_distance(file.bytes, target) for file in live.data) / max(1, len(live.data)),
         delete_files=len(live.deletes),
         **rows,
         dangling_files=len(_dangling(live)),
         deleted_by_partition=_deleted_by_partition(named, live),
-        added=_added(named, live.data, recent),
+        sorted_by=sorted_by,
+        sorted_share=_sorted_share(live.data) if sorted_by is not None and live.data else None,
+        added=_added(named, live.data, recent, in_groups),
         **of_manifests,
     )
 
@@ -100,11 +116,37 @@ def _rows_deleted(deletes: Sequence[DeleteRecord]) -> dict[str, int]:
     return rows
 
 
-def _mergeable_files(small: Iterable[FileRecord], target: int) -> int:
+def _spared_by_merges(small: Iterable[FileRecord], target: int) -> dict[Partition, tuple[int, int, int]]:
+    """Return the number of small files of each partition, their bytes, and how many a merge would spare."""
     sizes: dict[Partition, list[int]] = defaultdict(list)
     for file in small:
         sizes[file.spec_id, file.partition].append(file.bytes)
-    return sum(gone_by_merge(len(each), sum(each), target) for each in sizes.values())
+    return {place: (len(each), sum(each), gone_by_merge(len(each), sum(each), target)) for place, each in sizes.items()}
+
+
+def _sorted_share(files: Sequence[FileRecord]) -> float:
+    bounds: dict[Partition, list[tuple[Any, Any]]] = defaultdict(list)
+    for file in files:
+        if file.bounds is not None:
+            bounds[file.spec_id, file.partition].append(file.bounds)
+    return round(sum(map(_apart, bounds.values())) / len(files), 4)
+
+
+def _apart(bounds: list[tuple[Any, Any]]) -> int:
+    """Return how many ranges meet no other one; ranges that touch do not meet."""
+    count = 0
+    try:
+        ordered = sorted(bounds)
+        highest = None
+        for place, (low, high) in enumerate(ordered):
+            meets_earlier = highest is not None and low < highest
+            meets_later = place + 1 < len(ordered) and ordered[place + 1][0] < high
+            count += not (meets_earlier or meets_later)
+            highest = high if highest is None else max(highest, high)
+    except TypeError:
+        # A column of two types in its time has values that cannot be compared.
+        return 0
+    return count
 
 
 def _dangling(live: LiveFiles) -> set[str]:
@@ -129,14 +171,22 @@ def _deleted_by_partition(named: Callable[[int, Hashable], str], live: LiveFiles
 
 
 def _added(
-    named: Callable[[int, Hashable], str], files: Iterable[FileRecord], recent: Collection[str]
+    named: Callable[[int, Hashable], str],
+    files: Iterable[FileRecord],
+    recent: Collection[str],
+    mergeable: Mapping[Partition, int],
 ) -> tuple[AddedFiles, ...]:
     added: dict[Partition, list[str]] = defaultdict(list)
     for file in files:
         if file.snapshot in recent and file.snapshot is not None and file.partition != ():
             added[file.spec_id, file.partition].append(file.snapshot)
     return tuple(
-        AddedFiles(partition=named(*place), snapshots=frozenset(snapshots), files=len(snapshots))
+        AddedFiles(
+            partition=named(*place),
+            snapshots=frozenset(snapshots),
+            files=len(snapshots),
+            mergeable_files=mergeable.get(place, 0),
+        )
         for place, snapshots in added.items()
     )
 

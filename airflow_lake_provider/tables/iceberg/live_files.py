@@ -22,12 +22,13 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import ManifestGroupPlanner, Table
-from pyiceberg.types import StructType
+from pyiceberg.types import NestedField, StructType
 from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.partitions import value_range
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
 _REFERENCED_DATA_FILE = 143
@@ -132,10 +133,13 @@ def columns_in(where: str, table: str) -> list[str]:
     return names
 
 
-def read_files(table: Table, manifests: Sequence[ManifestFile], where: str | None) -> LiveFiles:
+def read_files(
+    table: Table, manifests: Sequence[ManifestFile], where: str | None, column: NestedField | None = None
+) -> LiveFiles:
     """Read the live data files that may hold rows of ``where``, and all delete files, of main's head.
 
     :param manifests: of the head.
+    :param column: whose bounds each file is given with.
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
     """
     deletes = DeleteIndex()
@@ -145,7 +149,7 @@ def read_files(table: Table, manifests: Sequence[ManifestFile], where: str | Non
                 deletes.add(delete)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     return LiveFiles(
-        data=[_file_record(entry, deletes) for entry in _data_entries(table, data, where)], deletes=deletes.all
+        data=[_file_record(entry, deletes, column) for entry in _data_entries(table, data, where)], deletes=deletes.all
     )
 
 
@@ -165,7 +169,7 @@ def _data_entries(table: Table, manifests: list[ManifestFile], where: str | None
         raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
 
 
-def _file_record(entry: ManifestEntry, deletes: DeleteIndex) -> FileRecord:
+def _file_record(entry: ManifestEntry, deletes: DeleteIndex, column: NestedField | None) -> FileRecord:
     file = entry.data_file
     on = deletes.on(file, entry.sequence_number or 0)
     return FileRecord(
@@ -177,7 +181,13 @@ def _file_record(entry: ManifestEntry, deletes: DeleteIndex) -> FileRecord:
         delete_files=frozenset(delete.id for delete in on),
         deleted_records=sum(delete.records for delete in on if delete.target is not None),
         snapshot=None if entry.snapshot_id is None else str(entry.snapshot_id),
+        bounds=None if column is None else _bounds(file, column),
     )
+
+
+def _bounds(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
+    low, high = ((bounds or {}).get(column.field_id) for bounds in (file.lower_bounds, file.upper_bounds))
+    return value_range(low, high, column.field_type)
 
 
 def _read_deletes(table: Table, manifest: ManifestFile) -> Iterator[DeleteRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table import snapshots as pyiceberg_snapshots
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -34,7 +35,7 @@ from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import LoadedTable
-from airflow_lake_provider.tables.head_files import HeadFiles
+from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import (
     ManifestRecord,
@@ -43,7 +44,12 @@ from airflow_lake_provider.tables.iceberg.head_files import (
 )
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
-from airflow_lake_provider.tables.iceberg.partitions import partition_path, partition_ranges, partition_types
+from airflow_lake_provider.tables.iceberg.partitions import (
+    partition_path,
+    partition_ranges,
+    partition_types,
+    rows_outside,
+)
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 
 # First format version with row ids, and without position delete files.
@@ -120,13 +126,14 @@ class LoadedIcebergTable(LoadedTable):
         """Return what version 3 changes for a table with rows."""
         return list(_changed_by_version_3(self.facts)) if version == _WITH_LINEAGE else []
 
-    def live_files(self, where: str | None) -> LiveFiles:
+    def live_files(self, where: str | None, column: NestedField | None = None) -> LiveFiles:
         """Read the live files of main's head.
 
         :param where: predicate on the rows that the data files may hold; None for all.
+        :param column: whose bounds each file is given with.
         :raises InvalidSpecError: it cannot be read, or names a column that the table lacks.
         """
-        return read_files(self._table, self.head_manifests, where)
+        return read_files(self._table, self.head_manifests, where, column)
 
     def manifest_sizes(self, snapshot: str) -> list[list[int]]:
         """Return the bytes of the manifests that a merge may join: of the current partition spec, by what they hold."""
@@ -141,14 +148,18 @@ class LoadedIcebergTable(LoadedTable):
         """Bytes that a data file should have."""
         return target_bytes(self.facts)
 
-    def expirable(self, now: datetime) -> int:
+    def expirable(self, now: datetime, older_than: timedelta | None = None, retain_last: int | None = None) -> int:
         """Return how many snapshots an expiry would remove."""
-        return expirable_snapshots(self.facts, now)
+        return expirable_snapshots(self.facts, now, older_than, retain_last)
 
-    def head_files(self, recent: Collection[str]) -> HeadFiles:
+    def rows_outside(self, partition: str) -> str | None:
+        """Return a predicate on the rows that are not in a partition."""
+        return rows_outside(self.facts.shape, partition)
+
+    def head_files(self, recent: Collection[str], target: int | None = None, fewest: int = FEWEST_MERGED) -> HeadFiles:
         """Count the files of main's head from its manifests."""
         metadata = self._table.metadata
-        types = partition_types(metadata)
+        types, column = partition_types(metadata), self._sort_column()
         manifests = [
             ManifestRecord(
                 bytes=manifest.manifest_length,
@@ -162,12 +173,25 @@ class LoadedIcebergTable(LoadedTable):
         ]
         return count_head(
             manifests,
-            lambda: self.live_files(None),
+            lambda: self.live_files(None, column),
             lambda spec_id, values: partition_path(metadata, spec_id, values),
             recent,
-            target=self.target_bytes,
+            target=target or self.target_bytes,
             manifest_target=manifest_target_bytes(metadata.properties),
+            fewest=fewest,
+            sorted_by=self._column_name(column),
         )
+
+    def _sort_column(self) -> NestedField | None:
+        """Return the first column of the table's own sort order; None where it has none, or the order is of terms."""
+        first = next(iter(self.facts.shape.sort_order), None)
+        schema = self._table.metadata.schema()
+        if first is None or first["transform"] != "identity" or first["source-id"] not in schema.field_ids:
+            return None
+        return schema.find_field(first["source-id"])
+
+    def _column_name(self, column: NestedField | None) -> str | None:
+        return None if column is None else self._table.metadata.schema().find_column_name(column.field_id)
 
     def versions_since(self, at: int) -> Iterator[TableFacts]:
         """Yield the versions of the metadata since a moment, oldest first."""

@@ -1,8 +1,10 @@
-"""Partitions as manifests have them: their types, their names, and the ranges that a manifest says."""
+"""Partitions as manifests have them: types, names, the ranges that a manifest says, and the rows outside of one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
@@ -11,6 +13,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, PrimitiveType
 
+from airflow_lake_provider.contracts.table_facts import PartitionField, TableShape
+
+# Columns, and values of partitions, that need no quoting in any dialect and in no path. A hidden partition is no value.
+_PLAIN_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]*")
+_NO_VALUE = "null"
+_NUMBER = re.compile(r"-?\d{1,18}")
+_PATTERNS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+_MOMENTS = ("date", "timestamp", "timestamptz")
 # What a text or a number of a damaged manifest, or a column that the schema lacks now, ends in.
 _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, LookupError)
 
@@ -28,11 +39,13 @@ def partition_ranges(manifest: ManifestFile, types: Sequence[IcebergType]) -> tu
     """Return the lowest and the highest value of each partition field of a manifest; None where it does not say."""
     summaries = manifest.partitions or []
     return tuple(
-        _range(summary.lower_bound, summary.upper_bound, kind) for summary, kind in zip(summaries, types, strict=False)
+        value_range(summary.lower_bound, summary.upper_bound, kind)
+        for summary, kind in zip(summaries, types, strict=False)
     )
 
 
-def _range(low: bytes | None, high: bytes | None, kind: IcebergType) -> tuple[Any, Any] | None:
+def value_range(low: bytes | None, high: bytes | None, kind: IcebergType) -> tuple[Any, Any] | None:
+    """Return two bounds as values; None where one is missing or cannot be read."""
     if low is None or high is None or not isinstance(kind, PrimitiveType):
         return None
     try:
@@ -55,3 +68,55 @@ def partition_path(metadata: TableMetadata, spec_id: int, values: Hashable) -> s
     except _UNREADABLE:
         pairs = zip((field.name for field in spec.fields), given, strict=False)
         return "/".join(f"{name}={value}" for name, value in pairs)
+
+
+def rows_outside(shape: TableShape, partition: str) -> str | None:
+    """Return a predicate on the rows that are not in a partition, as Spark and PyIceberg read it alike.
+
+    :param partition: its path, ``region=eu/day=2026-11-26``.
+    :return: None where none is written: for buckets, truncated values, NULL and texts that would need quoting.
+    """
+    fields = {each.name: each for each in shape.partition_fields()} if shape.spec_id in shape.partition_specs else {}
+    parts = [part.partition("=") for part in partition.split("/")]
+    if not fields or [name for name, _, _ in parts] != list(fields):
+        return None
+    outside = [_outside(fields[name], shape.columns.get(fields[name].source, ""), value) for name, _, value in parts]
+    return None if None in outside else f"({' OR '.join(map(str, outside))})"
+
+
+def _outside(field: PartitionField, kind: str, value: str) -> str | None:
+    column = field.source
+    if _PLAIN_COLUMN.fullmatch(column) is None or value == _NO_VALUE:
+        return None
+    if field.transform in _PATTERNS and kind in _MOMENTS:
+        try:
+            start = datetime.strptime(value, _PATTERNS[field.transform])  # noqa: DTZ007  # in the zone of the column
+            low, high = _moment(start, kind), _moment(_end_of(field.transform, start), kind)
+        except (ValueError, OverflowError):
+            return None
+        return f"{column} < '{low}' OR {column} >= '{high}' OR {column} IS NULL"
+    literal = _literal(value, kind) if field.transform == "identity" else None
+    return None if literal is None else f"{column} <> {literal} OR {column} IS NULL"
+
+
+def _end_of(transform: str, start: datetime) -> datetime:
+    if transform == "year":
+        return start.replace(year=start.year + 1)
+    if transform == "month":
+        return (start + timedelta(days=32)).replace(day=1)
+    return start + timedelta(days=transform == "day", hours=transform == "hour")
+
+
+def _moment(moment: datetime, kind: str) -> str:
+    """Return a moment as Spark and PyIceberg read it alike."""
+    if kind == "date":
+        return moment.date().isoformat()
+    return moment.isoformat() + ("+00:00" if kind == "timestamptz" else "")
+
+
+def _literal(value: str, kind: str) -> str | None:
+    if kind in ("int", "long"):
+        return value if _NUMBER.fullmatch(value) else None
+    if kind == "date":
+        return f"'{value}'" if re.fullmatch(r"\d{4}-\d\d-\d\d", value) else None
+    return f"'{value}'" if kind == "string" and _PLAIN_VALUE.fullmatch(value) else None

@@ -21,7 +21,7 @@ from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.score import HealthLimits
 from airflow_lake_provider.tables.base import LoadedTable
-from airflow_lake_provider.tables.head_files import HeadFiles
+from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.head_files import (
     ManifestRecord,
@@ -152,17 +152,18 @@ class AnyTable(LoadedTable):
     def target_bytes(self) -> int:
         return target_bytes(self._facts)
 
-    def expirable(self, now: datetime) -> int:
-        return expirable_snapshots(self._facts, now)
+    def expirable(self, now: datetime, older_than: timedelta | None = None, retain_last: int | None = None) -> int:
+        return expirable_snapshots(self._facts, now, older_than, retain_last)
 
-    def head_files(self, recent: Collection[str]) -> HeadFiles:
+    def head_files(self, recent: Collection[str], target: int | None = None, fewest: int = FEWEST_MERGED) -> HeadFiles:
         return count_head(
             self._listed,
             lambda: self._live,
             lambda spec_id, values: f"{spec_id}={values!r}",
             recent,
-            target=self.target_bytes,
+            target=target or self.target_bytes,
             manifest_target=manifest_target_bytes(self._facts.properties),
+            fewest=fewest,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
@@ -17,7 +18,7 @@ from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, copied,
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
-def health(table: MadeTable, folder: Path, **declared: timedelta) -> TableHealth:
+def health(table: MadeTable, folder: Path, **declared: Any) -> TableHealth:
     loaded = StaticTable.from_metadata(table.write(folder / "t", NOW))
     return health_of(LoadedIcebergTable(loaded), NOW, HealthLimits(**declared))
 
