@@ -1,0 +1,303 @@
+"""Compaction of a table, planned or left out: its level, its order, and what of the table it leaves alone.
+
+``minor`` merges small files, ``major`` also rewrites files with deletes, ``full`` sorts the whole table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.maintenance.costs import (
+    compaction_effect,
+    compaction_gain,
+    ranked_action,
+)
+from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
+from airflow_lake_provider.maintenance.history import HotPartition
+from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, Reason
+from airflow_lake_provider.maintenance.score import age_text
+
+ACTION = "compaction"
+# A table that is always written to, and whose hot partitions no predicate leaves out, is compacted so often.
+LONGEST_WAIT = timedelta(days=1)
+_HOURS = re.compile(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*")
+_MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Heat:
+    """Partitions that are written to just now.
+
+    :param partitions: changed within the time of the policy.
+    :param where: predicate on the rows of all others; None where none can be written, or nothing is hot.
+    :param mergeable: files that a merge would spare in them.
+    """
+
+    partitions: tuple[HotPartition, ...] = ()
+    where: str | None = None
+    mergeable: int = 0
+
+    @property
+    def names(self) -> str:
+        """The partitions, for a sentence."""
+        named = ", ".join(each.partition for each in self.partitions[:_MOST_NAMED])
+        rest = len(self.partitions) - _MOST_NAMED
+        return f"{named} and {rest:,} more" if rest > 0 else named
+
+    @property
+    def newest(self) -> datetime:
+        """Moment of the newest change."""
+        return max(each.newest for each in self.partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Debt:
+    """Debt of a table that a compaction pays.
+
+    :param small: reasons for a merge of small files.
+    :param deletes: reasons for a rewrite of files with deletes.
+    :param order: reasons for a sort.
+    :param notes: what is not counted, and why.
+    """
+
+    small: tuple[Reason, ...] = ()
+    deletes: tuple[Reason, ...] = ()
+    order: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
+    """Return the compaction of a table, or why there is none.
+
+    :param now: UTC.
+    """
+    asked = policy.compaction
+    if not asked.enabled:
+        return _left_out("The policy rewrites no files.", "Set compaction.enabled to true to compact the table.")
+    if (obstacle := health.obstacles.get(ACTION)) is not None:
+        return _left_out(f"The table rules it out: {obstacle}.", "Change the table, or compact it with another engine.")
+    if health.files is None or health.files.data_files is None:
+        return _left_out(
+            "The number of data files is not known.", "Nothing is due until a summary or the manifests count them."
+        )
+    heat = _heat(health, asked, now)
+    debt = _debt(health, health.files, asked, heat)
+    if not (debt.small or debt.deletes or debt.order):
+        return _nothing_due(health.files, asked, heat)
+    level, notes, refusal = _level(debt, policy, now)
+    if refusal is not None:
+        return refusal
+    if (waits := _waits_for_cold(health, asked, heat, now)) is not None:
+        return waits
+    return _planned(health, health.files, policy, level, debt, heat, notes)
+
+
+def _left_out(why: str, instead: str) -> NotPlanned:
+    return NotPlanned(action=ACTION, why=why, instead=instead)
+
+
+def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
+    hot = tuple(each for each in health.hot_partitions if now - each.newest < asked.hot_within)
+    outside = [each.outside for each in hot]
+    is_expressible = bool(outside) and None not in outside
+    return _Heat(
+        partitions=hot,
+        where=" AND ".join(filter(None, outside)) if is_expressible else None,
+        mergeable=sum(max(0, each.mergeable_files or 0) for each in hot) if is_expressible else 0,
+    )
+
+
+def _mergeable(files: FileSizes, heat: _Heat) -> int:
+    """Return the files that a merge would spare in what is not hot; at most these where nobody has read manifests."""
+    counted = files.mergeable_files if files.mergeable_in_groups is None else files.mergeable_in_groups
+    return max(0, (counted or 0) - heat.mergeable)
+
+
+def _debt(health: TableHealth, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> Debt:
+    small = tuple(_small_files(health, files, asked, heat))
+    deletes = tuple(_deletes(health.deletes, files, asked)) if health.deletes else ()
+    order, note = _order(files, asked)
+    return Debt(small=small, deletes=deletes, order=order, notes=(note,) if note else ())
+
+
+def _small_files(health: TableHealth, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> Iterator[Reason]:
+    mergeable, total = _mergeable(files, heat), files.data_files or 0
+    share = min(1.0, mergeable / max(1, total))
+    if mergeable >= asked.min_input_files and share >= asked.small_file_share:
+        most = "" if health.manifests_read else "at most "
+        yield Reason(
+            name="small-files",
+            value=share,
+            threshold=asked.small_file_share,
+            sentence=f"{most}{mergeable:,} of {total:,} data files, {share:.0%}, would be gone by a merge; the "
+            f"threshold is {asked.small_file_share:.0%}.",
+        )
+
+
+def _deletes(deletes: DeleteDebt, files: FileSizes, asked: CompactionPolicy) -> Iterator[Reason]:
+    count, total = deletes.delete_files or 0, files.data_files or 0
+    if deletes.dangling_files is not None and deletes.dangling_files >= count > 0:
+        # They lie on no data file, so no rewrite pays them.
+        return
+    if (keys := deletes.equality_deletes or 0) > 0:
+        yield Reason(
+            name="equality-deletes",
+            value=keys,
+            threshold=1,
+            sentence=f"{keys:,} keys of equality deletes are compared with rows at each read; the threshold is 1.",
+        )
+    if (deletes.deleted_share or 0) >= asked.deleted_share:
+        yield _share("deleted-rows", deletes.deleted_share or 0, asked.deleted_share, "the rows")
+    worst = max(deletes.partitions, key=lambda each: each.deleted_share, default=None)
+    if worst is not None and worst.deleted_share >= asked.deleted_share:
+        place = f"the rows of partition {worst.partition}"
+        yield _share("partition-deletes", worst.deleted_share, asked.deleted_share, place)
+    ratio = count / max(1, total)
+    if count >= asked.min_input_files and ratio >= asked.delete_files_per_data_file:
+        yield Reason(
+            name="delete-files",
+            value=ratio,
+            threshold=asked.delete_files_per_data_file,
+            sentence=f"{count:,} delete files lie on {total:,} data files; the threshold is "
+            f"{asked.delete_files_per_data_file:g} for each.",
+        )
+
+
+def _share(name: str, share: float, threshold: float, what: str) -> Reason:
+    sentence = f"{share:.0%} of {what} are deleted; the threshold is {threshold:.0%}."
+    return Reason(name=name, value=share, threshold=threshold, sentence=sentence)
+
+
+def _order(files: FileSizes, asked: CompactionPolicy) -> tuple[tuple[Reason, ...], str | None]:
+    """Return why a sort is due; or why it is not, where the policy asks for an order."""
+    if asked.strategy is CompactionStrategy.BINPACK:
+        return (), None
+    wanted = asked.strategy.value
+    if asked.strategy is not CompactionStrategy.SORT:
+        return (), f"No {wanted}: the share of files in order is measured by one column, and a curve has several."
+    by = asked.sort_by[0].split()[0].strip("`") if asked.sort_by and asked.sort_by[0].split() else files.sorted_by
+    if files.sorted_share is None or by != files.sorted_by:
+        return (), (
+            f"No {wanted}: nobody has measured the order. That takes a sort order of the table whose first column is "
+            "the policy's, and manifests that were read."
+        )
+    if files.sorted_share >= asked.sorted_share:
+        return (), f"No {wanted}: {files.sorted_share:.0%} of the files are in order, and {asked.sorted_share:.0%} do."
+    sentence = f"{files.sorted_share:.0%} of the files are in order by {by}; the threshold is {asked.sorted_share:.0%}."
+    return (Reason(name="order", value=files.sorted_share, threshold=asked.sorted_share, sentence=sentence),), None
+
+
+def _nothing_due(files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> NotPlanned:
+    mergeable, total = _mergeable(files, heat), files.data_files or 0
+    why = (
+        f"{mergeable:,} of {total:,} data files would be gone by a merge; the threshold is "
+        f"{asked.small_file_share:.0%}, and at least {asked.min_input_files:,}. Deletes are below theirs."
+    )
+    if heat.mergeable:
+        return _left_out(
+            f"{why} {heat.mergeable:,} more are in hot partitions: {heat.names}.",
+            f"They are merged {age_text(asked.hot_within)} after their last change.",
+        )
+    return _left_out(why, "Nothing is due.")
+
+
+def _level(
+    debt: Debt, policy: MaintenancePolicy, now: datetime
+) -> tuple[CompactionLevel, tuple[str, ...], NotPlanned | None]:
+    """Return the level, what it leaves of the debt, and a refusal where it may do nothing now."""
+    most = policy.compaction.level
+    wanted = _FULL if debt.order and most is _FULL else _MAJOR if debt.deletes and most is not _MINOR else _MINOR
+    if wanted is _MINOR and not debt.small:
+        owed = " ".join(each.sentence for each in (*debt.deletes, *debt.order))
+        refusal = _left_out(
+            f"{owed} The policy allows level {most.value}.",
+            "Set compaction.level to 'auto' for deletes, 'full' to sort.",
+        )
+        return wanted, (), refusal
+    if wanted is _MINOR:
+        left = bool(debt.deletes)
+        return wanted, ("The policy's level 'minor' leaves the deletes.",) if left else (), None
+    when = _waits_until(policy.major_hours, now)
+    if when is None:
+        return wanted, (), None
+    if debt.small:
+        return _MINOR, (f"Level {wanted.value} {when}.",), None
+    return wanted, (), _left_out(f"Level {wanted.value} is due, outside of its hours.", f"It {when}.")
+
+
+def _waits_until(hours: str | None, now: datetime) -> str | None:
+    """Return when major work may begin, the end of a sentence; None where it may now."""
+    if hours is None:
+        return None
+    match = _HOURS.fullmatch(hours)
+    if match is None or max(first := int(match[1]), last := int(match[2])) > 24:
+        return f"may not begin: major_hours is {hours!r}, expected hours such as '22-6'"
+    is_within = first <= now.hour < last if first < last else not last <= now.hour < first
+    return None if is_within or first % 24 == last % 24 else f"may begin at {first % 24:02}:00 UTC"
+
+
+def _waits_for_cold(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned | None:
+    if not heat.partitions or heat.where is not None:
+        return None
+    last = health.last_maintenance.get(ACTION)
+    if last is None or now - last.at >= LONGEST_WAIT:
+        return None
+    return _left_out(
+        f"Partitions are hot and no predicate leaves them out: {heat.names}. The last compaction was "
+        f"{age_text(now - last.at)} ago.",
+        f"It comes {age_text(asked.hot_within)} after their last change, or a day after the last compaction.",
+    )
+
+
+def _planned(
+    health: TableHealth,
+    files: FileSizes,
+    policy: MaintenancePolicy,
+    level: CompactionLevel,
+    debt: Debt,
+    heat: _Heat,
+    notes: tuple[str, ...],
+) -> PlannedAction:
+    is_sort = bool(debt.order)
+    strategy = policy.compaction.strategy if is_sort else CompactionStrategy.BINPACK
+    reasons = (*debt.small, *(() if level is _MINOR else debt.deletes), *(debt.order if level is _FULL else ()))
+    deletes = None if level is _MINOR else health.deletes
+    effect = compaction_effect(files, _mergeable(files, heat), deletes, level, strategy)
+    task: dict[str, Any] = {
+        "action": ACTION,
+        "table": health.table,
+        "level": level.value,
+        "strategy": strategy.value,
+        "min_input_files": policy.compaction.min_input_files,
+        "delete_ratio_threshold": policy.compaction.deleted_share,
+        "rewrite_manifests": policy.manifests.enabled,
+        **({"sort_by": list(policy.compaction.sort_by)} if is_sort else {}),
+        **({"where": heat.where} if heat.where else {}),
+        **({"target_file_size": size} if (size := policy.compaction.target_file_size) else {}),
+    }
+    action = PlannedAction(
+        action=ACTION,
+        level=level.value,
+        reasons=reasons,
+        effect=effect,
+        notes=(*notes, *_notes(health, policy, debt, heat)),
+        task=task,
+    )
+    return ranked_action(action, compaction_gain(files, effect, deletes, level))
+
+
+def _notes(health: TableHealth, policy: MaintenancePolicy, debt: Debt, heat: _Heat) -> Iterator[str]:
+    if heat.where is not None:
+        yield f"Hot partitions are left alone: {heat.names}."
+    elif heat.partitions:
+        yield f"No predicate leaves out the hot partitions {heat.names}; a writer that comes first wins."
+    yield from debt.notes
+    if policy.manifests.enabled and health.manifests is not None and health.manifests.mergeable:
+        yield f"{health.manifests.mergeable:,} manifests and those of the new files are merged at its end."

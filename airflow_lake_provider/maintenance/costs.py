@@ -1,0 +1,100 @@
+"""Cost and benefit of actions, estimated from metadata. Decision 37 says how the constants were measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes
+from airflow_lake_provider.maintenance.plan import Effect, PlannedAction
+
+# Core-seconds of an application that starts and ends: 8.7 s on two cores (docs/benchmarks/tasks.md).
+START_OF_SPARK = 17.0
+# Core-seconds of planning, commits and tidying of a table.
+COMPACTION_OF_A_TABLE = 1.5
+EXPIRY_OF_A_TABLE = 2.0
+EXPIRY_OF_A_SNAPSHOT = 0.01
+# A change of metadata is made by the worker, or in a driver beside others.
+TAG = 0.1
+# Core-seconds of opening a file, and bytes that one core rewrites in a second.
+FILE = 0.005
+BYTES_MERGED, BYTES_SORTED, BYTES_ALONG_A_CURVE = 55e6, 18e6, 7e6
+_BYTES = {CompactionStrategy.BINPACK: BYTES_MERGED, CompactionStrategy.SORT: BYTES_SORTED}
+# Bytes whose reading costs as much as opening a file: read.split.open-file-cost of Iceberg.
+OPEN_FILE_BYTES = 4 * 1024**2
+
+
+def tag_seconds() -> float:
+    """Return the core-seconds of a tag."""
+    return TAG
+
+
+def expiry_seconds(snapshots: int) -> float:
+    """Return the core-seconds of an expiry.
+
+    :param snapshots: that go; each has a list of manifests that is read.
+    """
+    return round(EXPIRY_OF_A_TABLE + EXPIRY_OF_A_SNAPSHOT * max(0, snapshots), 3)
+
+
+def compaction_effect(
+    files: FileSizes,
+    mergeable: int,
+    deletes: DeleteDebt | None,
+    level: CompactionLevel,
+    strategy: CompactionStrategy,
+) -> Effect:
+    """Return what a compaction is expected to do.
+
+    :param mergeable: files that a merge would spare.
+    :param deletes: that it applies; None where it leaves them.
+    """
+    total, size = max(0, files.data_files or 0), max(0, files.data_bytes or 0)
+    counted = files.mergeable_files if files.mergeable_in_groups is None else files.mergeable_in_groups
+    share = min(1.0, mergeable / counted) if counted and counted > 0 else 0.0
+    small = min(size, max(0, size if files.small_bytes is None else files.small_bytes)) * share
+    read = share * max(0, total if files.small_files is None else files.small_files)
+    removed = mergeable
+    wasted = 0.0
+    if deletes is not None:
+        with_deletes = _share_with_deletes(deletes, total)
+        read, small = max(read, with_deletes * total), max(small, with_deletes * size)
+        removed += max(0, deletes.delete_files or 0)
+        wasted = min(1.0, max(0.0, deletes.deleted_share or 0.0)) * size
+    if level is CompactionLevel.FULL:
+        read, small = total, size
+    seconds = COMPACTION_OF_A_TABLE + FILE * read + small / _BYTES.get(strategy, BYTES_ALONG_A_CURVE)
+    return Effect(
+        files_removed=removed,
+        bytes_rewritten=round(small),
+        wasted_bytes=round(wasted),
+        core_seconds=round(seconds, 3),
+    )
+
+
+def _share_with_deletes(deletes: DeleteDebt, data_files: int) -> float:
+    """Return the share of data files with deletes on them: a vector lies on one, any other delete on any number."""
+    is_by_vectors = (deletes.vector_deletes or 0) * 2 > (deletes.deleted_rows or 0) and not deletes.equality_deletes
+    return min(1.0, max(0, deletes.delete_files or 0) / max(1, data_files)) if is_by_vectors else 1.0
+
+
+def compaction_gain(files: FileSizes, effect: Effect, deletes: DeleteDebt | None, level: CompactionLevel) -> float:
+    """Return the files that a reader is spared, or what stands for them.
+
+    :param deletes: that it applies; None where it leaves them.
+    """
+    gain = effect.files_removed + effect.wasted_bytes / OPEN_FILE_BYTES
+    total = max(0, files.data_files or 0)
+    if deletes is not None and (deletes.equality_deletes or 0) > 0:
+        # Each data file is read together with the keys.
+        gain += total
+    if level is CompactionLevel.FULL and files.sorted_share is not None:
+        # Files out of order are those that a predicate does not skip.
+        gain += total * (1 - min(1.0, max(0.0, files.sorted_share)))
+    return gain
+
+
+def ranked_action(action: PlannedAction, benefit: float) -> PlannedAction:
+    """Return an action with its benefit for each core-second."""
+    seconds = action.effect.core_seconds
+    return replace(action, benefit=round(benefit, 3), rank=round(benefit / seconds, 3) if seconds > 0 else 0.0)

@@ -1,0 +1,282 @@
+"""Health and policy to a plan: :func:`plan_of`. Decision 37 says why the order, the levels and the costs are these.
+
+Each action is either planned, with the numbers that make it due, or left out, with the reason and what helps instead.
+A number that nobody has counted never raises, and never makes an action due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
+from airflow_lake_provider.contracts.durations import to_iso
+from airflow_lake_provider.maintenance.compaction import plan_compaction
+from airflow_lake_provider.maintenance.costs import expiry_seconds, ranked_action, tag_seconds
+from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan
+from airflow_lake_provider.maintenance.score import (
+    FEWEST_MANIFESTS,
+    METADATA_BYTES,
+    HealthLimits,
+    age_text,
+    size_text,
+)
+
+# Actions in the order in which they run. A tag comes before the expiry that it keeps a snapshot from, and the driver
+# cannot take it behind another task. Manifests are merged once more at the end of a compaction.
+ORDER = (
+    "create-tag",
+    "snapshot-expiry",
+    "rewrite-manifests",
+    "compaction",
+    "remove-orphans",
+    "expire-rows",
+    "compute-statistics",
+)
+# The one place that says which actions the package has no task for: these are never planned.
+LACKING = {
+    "rewrite-manifests": "No task rewrites manifests alone yet; a compaction merges them at its end.",
+    "remove-orphans": "No task lists files that no metadata names yet; Iceberg's remove_orphan_files does.",
+    "expire-rows": "No task removes rows by their age yet; LakeDeleteRowsOperator removes those of a predicate.",
+    "compute-statistics": "No task computes statistics yet; Iceberg's compute_table_stats does.",
+}
+# Of an expiry, which only the code of a DAG may lower.
+_MINIMUM_AGE = timedelta(days=1)
+_LONGEST_DAYS = 36_500
+
+
+def limits_of(policy: MaintenancePolicy) -> HealthLimits:
+    """Return the limits by which a table's health is read, so that a policy's thresholds find what they are about."""
+    compaction = policy.compaction
+    return HealthLimits(
+        fresh_within=policy.fresh_within,
+        consumed_within=policy.consumed_within,
+        older_than=policy.expiry.older_than,
+        retain_last=policy.expiry.retain_last,
+        target_bytes=compaction.target_file_size,
+        small_files=compaction.small_file_share,
+        fewest_merged=compaction.min_input_files,
+        deleted_rows=compaction.deleted_share,
+        delete_files=compaction.delete_files_per_data_file,
+        manifests=policy.manifests.mergeable,
+    )
+
+
+def plan_of(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> TablePlan:
+    """Return the plan of a table.
+
+    :param health: read with :func:`limits_of` of the policy.
+    :param now: with a zone; hours of the policy and ages count against it.
+    """
+    moment = now.astimezone(UTC)
+    steps: list[PlannedAction | NotPlanned] = [*_left_out_altogether(health, policy)]
+    steps = steps or [*_steps(health, policy, moment)]
+    return TablePlan(
+        table=health.table,
+        planned_at=moment,
+        error=health.error,
+        score=health.score,
+        priority=policy.priority,
+        pool=policy.pool,
+        owner=policy.owner,
+        actions=tuple(step for step in steps if isinstance(step, PlannedAction)),
+        not_planned=tuple(step for step in steps if isinstance(step, NotPlanned)),
+    )
+
+
+def _left_out_altogether(health: TableHealth, policy: MaintenancePolicy) -> Iterator[NotPlanned]:
+    if health.error is not None:
+        why = f"The table cannot be read: {health.error}"
+        instead = "Mend the table, or leave it out of the tables with '!'."
+    elif policy.paused:
+        why, instead = "The policy pauses the table.", "Set paused to false in the policy."
+    elif health.snapshot is None:
+        why, instead = "The table has no snapshot.", "Nothing is needed until rows are written."
+    else:
+        return
+    yield from (NotPlanned(action=action, why=why, instead=instead) for action in ORDER)
+
+
+def _steps(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:
+    compaction = plan_compaction(health, policy, now)
+    yield from _tags(health, policy, now)
+    yield _expiry(health, policy)
+    yield _manifests(health, policy, compaction)
+    yield compaction
+    yield _orphans(health, policy, now)
+    yield _rows(health, policy)
+    yield _lacking("compute-statistics", "The policy asks for no statistics.")
+
+
+def _lacking(action: str, why: str) -> NotPlanned:
+    return NotPlanned(action=action, why=why, instead=LACKING[action])
+
+
+def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:
+    year, week, _ = now.isocalendar()
+    kinds = (
+        (policy.tags.daily, f"daily-{now:%Y-%m-%d}", 1),
+        (policy.tags.weekly, f"weekly-{year}-W{week:02}", 7),
+        (policy.tags.monthly, f"monthly-{now:%Y-%m}", 31),
+    )
+    asked = [(name, min(count * days, _LONGEST_DAYS)) for count, name, days in kinds if count > 0]
+    missing = [(name, days) for name, days in asked if name not in health.tags]
+    if not asked:
+        yield NotPlanned(
+            action="create-tag",
+            why="The policy asks for no tags.",
+            instead="Set tags.daily, tags.weekly or tags.monthly to make some.",
+        )
+    elif not missing:
+        yield NotPlanned(
+            action="create-tag",
+            why="The tags of this day, week and month are there.",
+            instead="The next one is due when a new day, week or month begins.",
+        )
+    for name, days in missing:
+        sentence = f"Tag {name} is missing; it is kept for {days} days."
+        reason = Reason(name="tag", value=0, threshold=1, sentence=sentence)
+        yield ranked_action(
+            PlannedAction(
+                action="create-tag",
+                reasons=(reason,),
+                effect=Effect(core_seconds=tag_seconds()),
+                task={
+                    "action": "create-tag",
+                    "table": health.table,
+                    "tag": name,
+                    "max_age": to_iso(timedelta(days=days)),
+                },
+            ),
+            1.0,
+        )
+
+
+def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | NotPlanned:
+    action, asked = "snapshot-expiry", policy.expiry
+    if not asked.enabled:
+        return NotPlanned(
+            action=action, why="The policy keeps all snapshots.", instead="Set expiry.enabled to true to let some go."
+        )
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
+        )
+    if asked.older_than is not None and asked.older_than < _MINIMUM_AGE:
+        return NotPlanned(
+            action=action,
+            why=f"expiry.older_than is {age_text(asked.older_than)}; an expiry refuses less than a day.",
+            instead="Set it to P1D or more, or lower minimum_age in a DAG of its own.",
+        )
+    if health.snapshots is None:
+        return NotPlanned(action=action, why="Nobody has counted the snapshots.", instead="Read the table's health.")
+    count = health.snapshots.expirable
+    reasons = tuple(_why_expiry(health, count, asked.min_snapshots))
+    if not reasons:
+        return NotPlanned(
+            action=action,
+            why=f"{count:,} snapshots are past their retention; the threshold is {asked.min_snapshots:,}.",
+            instead="Nothing is due.",
+        )
+    task = {
+        "action": action,
+        "table": health.table,
+        **({} if asked.older_than is None else {"older_than": to_iso(asked.older_than)}),
+        **({} if asked.retain_last is None else {"retain_last": asked.retain_last}),
+    }
+    effect = Effect(files_removed=count, core_seconds=expiry_seconds(count))
+    return ranked_action(PlannedAction(action=action, reasons=reasons, effect=effect, task=task), count)
+
+
+def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]:
+    if count >= least:
+        yield Reason(
+            name="snapshots",
+            value=count,
+            threshold=least,
+            sentence=f"{count:,} snapshots are past their retention; the threshold is {least:,}.",
+        )
+    size = health.metadata_bytes or 0
+    if count > 0 and size >= METADATA_BYTES.first:
+        yield Reason(
+            name="metadata-size",
+            value=size,
+            threshold=METADATA_BYTES.first,
+            sentence=f"metadata.json has {size_text(size)}, the threshold is {size_text(METADATA_BYTES.first)}, and "
+            f"{count:,} snapshots may go.",
+        )
+
+
+def _manifests(health: TableHealth, policy: MaintenancePolicy, compaction: PlannedAction | NotPlanned) -> NotPlanned:
+    action, asked, sizes = "rewrite-manifests", policy.manifests, health.manifests
+    if not asked.enabled:
+        return NotPlanned(
+            action=action, why="The policy leaves manifests.", instead="Set manifests.enabled to true to merge them."
+        )
+    mergeable = None if sizes is None else sizes.mergeable
+    if sizes is None or mergeable is None:
+        return NotPlanned(
+            action=action,
+            why="The manifests were not counted, since the table's metadata raised no suspicion.",
+            instead="Nothing is due.",
+        )
+    reasons = []
+    if mergeable >= asked.mergeable:
+        reasons.append(f"{mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}")
+    if (sizes.manifests or 0) >= FEWEST_MANIFESTS and (sizes.overlap or 0) >= asked.overlap:
+        reasons.append(
+            f"{sizes.overlap:.0%} of the pairs of manifests have partitions in common; the threshold is "
+            f"{asked.overlap:.0%}"
+        )
+    if not reasons:
+        return NotPlanned(
+            action=action,
+            why=f"{mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}.",
+            instead="Nothing is due.",
+        )
+    if isinstance(compaction, PlannedAction) and mergeable:
+        return NotPlanned(
+            action=action, why=f"{'; '.join(reasons)}.", instead="The compaction of this plan merges them at its end."
+        )
+    return _lacking(action, f"{'; '.join(reasons)}.")
+
+
+def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> NotPlanned:
+    action, asked = "remove-orphans", policy.orphans
+    if asked.mode is OrphanMode.OFF:
+        return NotPlanned(
+            action=action, why="The policy looks for no orphan files.", instead="Set orphans.mode to 'dry-run'."
+        )
+    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
+        )
+    counted = None if health.orphans is None else health.orphans.counted_at
+    if counted is not None and now - counted < asked.every:
+        return NotPlanned(
+            action=action,
+            why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
+            instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
+        )
+    ago = "never" if counted is None else f"{age_text(now - counted)} ago"
+    return _lacking(
+        action,
+        f"A look of mode {asked.mode.value} is due: they were counted {ago}; the policy asks every "
+        f"{age_text(asked.every)}.",
+    )
+
+
+def _rows(health: TableHealth, policy: MaintenancePolicy) -> NotPlanned:
+    action, asked = "expire-rows", policy.row_expiry
+    if asked.column is None or asked.keep is None:
+        return NotPlanned(
+            action=action,
+            why="The policy lets no rows go by their age.",
+            instead="Set row_expiry.column and row_expiry.keep.",
+        )
+    since = "which is not known" if health.last_data_commit is None else f"at {health.last_data_commit:%Y-%m-%d %H:%M}"
+    return _lacking(
+        action,
+        f"Rows whose {asked.column} is {age_text(asked.keep)} before the last commit of rows, {since}, would go.",
+    )

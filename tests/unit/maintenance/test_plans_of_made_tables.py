@@ -1,0 +1,58 @@
+"""Plans of tables of metadata alone: what is planned is due by a dry run, and a well table has no action."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import StaticTable
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.spec_codec import written_task
+from airflow_lake_provider.maintenance.health import health_of
+from airflow_lake_provider.maintenance.planner import limits_of, plan_of
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from tests.made_tables import ILL, MadeTable, well_table
+
+# Ways to be ill that an action mends, which the package has.
+MENDED = {
+    "small-files": "compaction minor",
+    "position-deletes": "compaction major",
+    "deletion-vectors": "compaction major",
+    "equality-deletes": "compaction major",
+    "snapshots": "snapshot-expiry",
+}
+
+
+def planned(
+    table: MadeTable, folder: Path, **given: Any
+) -> tuple[LoadedIcebergTable, list[tuple[str, dict[str, Any]]]]:
+    """Return a table, and its planned actions with their tasks."""
+    now, policy = datetime.now(UTC), MaintenancePolicy.from_mapping(given, "policy")
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(table.write(folder / "t", now)))
+    plan = plan_of(health_of(loaded, now, limits_of(policy)), policy, now)
+    return loaded, [(" ".join(filter(None, (each.action, each.level))), each.task) for each in plan.actions]
+
+
+@pytest.mark.parametrize("illness", sorted(ILL))
+def test_what_is_planned_for_an_ill_table_is_due_by_a_dry_run(illness: str, tmp_path: Path) -> None:
+    # Its rows change all the time; nobody waits for it.
+    loaded, actions = planned(ILL[illness], tmp_path, compaction={"hot_within": "PT1S"})
+    assert [name for name, _ in actions] == ([MENDED[illness]] if illness in MENDED else [])
+    for _, task in actions:
+        spec = written_task({**task, "table": "shop.orders"}, "task")
+        if isinstance(spec, CompactionSpec):
+            assert loaded.plan_compaction(spec).outcome is Outcome.PLANNED
+        else:
+            assert isinstance(spec, SnapshotExpirySpec)
+            assert loaded.plan_expiry(spec.asked(datetime.now(UTC))).outcome is Outcome.PLANNED
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_well_table_has_no_action(number: int, tmp_path: Path) -> None:
+    assert planned(well_table(number), tmp_path)[1] == []

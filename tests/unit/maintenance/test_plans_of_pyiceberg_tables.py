@@ -1,0 +1,291 @@
+"""Plans of tables that PyIceberg has written, and predicates that leave a partition out, compared with its own scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    YearTransform,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestampType, TimestamptzType
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.specs.spec_codec import written_task
+from airflow_lake_provider.maintenance.health import TableHealth, health_of
+from airflow_lake_provider.maintenance.plan import TablePlan
+from airflow_lake_provider.maintenance.planner import limits_of, plan_of
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.head_files import count_head
+from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "region", StringType()),
+    NestedField(3, "at", TimestamptzType()),
+    NestedField(4, "local", TimestampType()),
+    NestedField(5, "day", DateType()),
+)
+TYPES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("region", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("day", pa.date32()),
+    ]
+)
+MOMENTS = [datetime(2024, 2, 29, 23, 30), datetime(2025, 12, 31, 1), datetime(2026, 11, 26, 10)]  # noqa: DTZ001
+# Named a field each; the last is one that no predicate is written for.
+SPECS: dict[str, list[tuple[int, Transform[Any, Any], str]]] = {
+    "text": [(2, IdentityTransform(), "region")],
+    "number": [(1, IdentityTransform(), "id")],
+    "date": [(5, IdentityTransform(), "day")],
+    "day of a date": [(5, DayTransform(), "day_day")],
+    "month of a date": [(5, MonthTransform(), "day_month")],
+    "year": [(3, YearTransform(), "at_year")],
+    "month": [(3, MonthTransform(), "at_month")],
+    "day": [(3, DayTransform(), "at_day")],
+    "hour": [(3, HourTransform(), "at_hour")],
+    "hour without a zone": [(4, HourTransform(), "local_hour")],
+    "text and day": [(2, IdentityTransform(), "region"), (4, DayTransform(), "local_day")],
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("shop")
+    yield catalog
+    catalog.close()
+
+
+def rows(*regions: str | None) -> pa.Table:
+    """Return a row of each region at each moment."""
+    made = [
+        {"id": number, "region": region, "at": moment.replace(tzinfo=UTC), "local": moment, "day": moment.date()}
+        for region in regions
+        for number, moment in enumerate(MOMENTS)
+    ]
+    return pa.Table.from_pylist(made, schema=TYPES)
+
+
+def partitioned(catalog: SqlCatalog, fields: list[tuple[int, Transform[Any, Any], str]], **properties: str) -> Table:
+    spec = PartitionSpec(
+        *(
+            PartitionField(source, 1000 + place, transform, name)
+            for place, (source, transform, name) in enumerate(fields)
+        )
+    )
+    return catalog.create_table("shop.orders", SCHEMA, partition_spec=spec, properties=properties)
+
+
+def partition_of(path: str, table: Table) -> str:
+    folder = path.removeprefix(f"{table.location()}/data/")
+    return folder.rpartition("/")[0]
+
+
+def internal(moment: datetime, region: str, number: int) -> list[Any]:
+    """Return a row of the schema as Iceberg keeps it: micros and days since 1970."""
+    micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001  # no zone has any part in it
+    return [number, region, micros, micros, (moment.date() - date(1970, 1, 1)).days]
+
+
+@pytest.mark.parametrize("fields", SPECS.values(), ids=SPECS.keys())
+def test_a_predicate_leaves_out_one_partition_and_no_other(
+    fields: list[tuple[int, Transform[Any, Any], str]], catalog: SqlCatalog
+) -> None:
+    table = partitioned(catalog, fields)
+    spec, loaded = table.spec(), LoadedIcebergTable(table)
+    edges = [moment + step for moment in MOMENTS for step in (timedelta(0), timedelta(hours=1), timedelta(days=31))]
+    records = [internal(moment, region, n) for n, moment in enumerate(edges) for region in ("eu", "us-1")]
+    partitions = {}
+    for row in records:
+        values = [change.transform(SCHEMA.find_type(source))(row[source - 1]) for source, change, _ in fields]
+        partitions[spec.partition_to_path(Record(*values), SCHEMA)] = Record(*values)
+    assert len(partitions) > 1
+    kinds = Schema(*spec.partition_type(SCHEMA).fields)
+    for left_out in partitions:
+        where = loaded.rows_outside(left_out)
+        assert where is not None
+        task = {"action": "compaction", "table": "shop.orders", "where": where}
+        assert written_task(task, "task").to_mapping() == task
+        # As a scan of PyIceberg prunes partitions by it.
+        projected = inclusive_projection(SCHEMA, spec)(parse(where))
+        may_match = expression_evaluator(kinds, projected, case_sensitive=True)
+        assert [name for name, values in partitions.items() if not may_match(values)] == [left_out]
+
+
+def test_rows_without_a_value_stay_outside(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, SPECS["text"])
+    table.append(rows("eu", None))
+    loaded = LoadedIcebergTable(table)
+    where = loaded.rows_outside("region=eu")
+    assert [partition_of(file.path, table) for file in loaded.live_files(where).data] == ["region=null"]
+
+
+@pytest.mark.parametrize(
+    "partition", ["region=null", "region=it's", "region=a%2Fb", "other=eu", "region", "", "region="]
+)
+def test_no_predicate_is_written_for_what_would_need_quoting_or_is_no_value(
+    partition: str, catalog: SqlCatalog
+) -> None:
+    assert LoadedIcebergTable(partitioned(catalog, SPECS["text"])).rows_outside(partition) is None
+
+
+@pytest.mark.parametrize("partition", ["at_day=soon", "at_day=2026-11", "at_day=9999-12-31", "at_day=20261126"])
+def test_no_predicate_is_written_for_what_is_no_day(partition: str, catalog: SqlCatalog) -> None:
+    assert LoadedIcebergTable(partitioned(catalog, SPECS["day"])).rows_outside(partition) is None
+
+
+def test_no_predicate_is_written_for_a_bucket(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, [(1, BucketTransform(4), "id_bucket")])
+    assert LoadedIcebergTable(table).rows_outside("id_bucket=3") is None
+
+
+def health(table: Table, policy: MaintenancePolicy, now: datetime) -> TableHealth:
+    return health_of(LoadedIcebergTable(table), now, limits_of(policy))
+
+
+def plan(table: Table, now: datetime | None = None, **settings: Any) -> TablePlan:
+    policy, moment = MaintenancePolicy.from_mapping(settings, "policy"), now or datetime.now(UTC)
+    return plan_of(health(table, policy, moment), policy, moment)
+
+
+def test_a_partition_that_is_written_to_is_left_alone_and_the_others_are_merged(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, SPECS["text"])
+    for _ in range(8):
+        table.append(rows("north"))
+    day_later = datetime.now(UTC) + timedelta(hours=2)
+    # Only this append is within the hour, by the moment of the plan.
+    for _ in range(2):
+        table.append(rows("south"))
+    at = max(snapshot.timestamp_ms for snapshot in table.snapshots()) / 1000
+    (whole,) = plan(table, day_later).tasks
+    assert "where" not in whole
+    (action,) = plan(table, datetime.fromtimestamp(at, UTC), compaction={"hot_within": "PT0.001S"}).actions
+    assert action.notes[0] == "Hot partitions are left alone: region=south."
+    assert action.task["where"] == "(region <> 'south' OR region IS NULL)"
+    assert action.effect.files_removed == 7
+
+
+def test_a_dry_run_of_the_planned_task_finds_the_files_that_the_plan_has_counted(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, SPECS["text"])
+    for _ in range(8):
+        table.append(rows("north", "south"))
+    (action,) = plan(table, datetime.now(UTC) + timedelta(hours=2)).actions
+    report = LoadedIcebergTable(table).plan_compaction(written_task(action.task, "task"))  # type: ignore[arg-type]  # it is one
+    assert report.level == action.level
+    assert report.bytes_rewritten == action.effect.bytes_rewritten
+    assert (report.files_rewritten or 0) - (report.groups_rewritten or 0) == action.effect.files_removed == 14
+
+
+def test_pairs_of_files_in_many_partitions_are_due_where_the_policy_merges_pairs(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, SPECS["number"])
+    for _ in range(2):
+        table.append(
+            pa.concat_tables([rows("a").slice(0, 1).set_column(0, "id", pa.array([n])) for n in range(12)]).cast(TYPES)
+        )
+    later = datetime.now(UTC) + timedelta(hours=2)
+    assert plan(table, later).actions == ()
+    (task,) = plan(table, later, compaction={"min_input_files": 2}).tasks
+    assert task["min_input_files"] == 2
+
+
+def test_snapshots_count_by_the_age_that_the_policy_names(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("shop.orders", SCHEMA, properties={"write.target-file-size-bytes": "1"})
+    for _ in range(25):
+        table.append(rows("a"))
+    two_days_later = datetime.now(UTC) + timedelta(days=2)
+    assert plan(table, two_days_later).actions == ()
+    (task,) = plan(table, two_days_later, expiry={"older_than": "P1D", "retain_last": 3}).tasks
+    assert task == {"action": "snapshot-expiry", "table": "lake.shop.orders", "older_than": "P1D", "retain_last": 3} | {
+        "table": task["table"]
+    }
+    too_few = plan(table, two_days_later, expiry={"older_than": "P1D", "retain_last": 6})
+    assert "19 snapshots are past their retention; the threshold is 20." in [step.why for step in too_few.not_planned]
+
+
+def test_a_table_whose_files_may_be_those_of_others_is_not_expired(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("shop.orders", SCHEMA, properties={"gc.enabled": "false"})
+    for _ in range(6):
+        table.append(rows("a"))
+    made = plan(table, datetime.now(UTC) + timedelta(days=9), expiry={"min_snapshots": 1})
+    assert [each.action for each in made.actions] == ["compaction"]
+    assert [each.action for each in made.not_planned if "gc.enabled is false" in each.why] == [
+        "snapshot-expiry",
+        "remove-orphans",
+    ]
+
+
+def test_a_tag_of_today_is_made_once(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("shop.orders", SCHEMA)
+    table.append(rows("a"))
+    noon = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    (task,) = plan(table, noon, tags={"daily": 7}).tasks
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, task["tag"]).commit()
+    assert plan(table, noon, tags={"daily": 7}).actions == ()
+    (next_day,) = plan(table, noon + timedelta(days=1), tags={"daily": 7}).tasks
+    assert next_day["tag"] == f"daily-{date(2026, 11, 27)}"
+
+
+@pytest.mark.parametrize(("step", "share"), [(10, 1.0), (9, 1.0), (1, 0.0)], ids=["apart", "touching", "overlapping"])
+def test_files_of_a_table_with_a_sort_order_are_in_order_where_their_values_do_not_meet(
+    step: int, share: float, catalog: SqlCatalog
+) -> None:
+    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.ASC))
+    table = catalog.create_table("shop.orders", SCHEMA, sort_order=order)
+    for start in range(0, 8 * step, step):
+        table.append(pa.table({"id": [start, start + 9]}))
+    later = datetime.now(UTC) + timedelta(hours=2)
+    files = health(table, MaintenancePolicy(), later).files
+    assert files is not None
+    assert (files.sorted_by, files.sorted_share) == ("id", share)
+    (action,) = plan(table, later, compaction={"level": "full", "strategy": "sort"}).actions
+    assert (action.level, action.task["strategy"]) == (("full", "sort") if share < 1 else ("minor", "binpack"))
+
+
+ranges = st.tuples(st.integers(0, 20), st.integers(0, 5)).map(lambda given: (given[0], given[0] + given[1]))
+
+
+@given(st.lists(ranges, min_size=1, max_size=8))
+def test_the_share_in_order_is_that_of_files_compared_one_by_one(bounds: list[tuple[int, int]]) -> None:
+    files = [
+        FileRecord(path=str(place), spec_id=0, partition=(), bytes=1, records=1, bounds=each)
+        for place, each in enumerate(bounds)
+    ]
+    counted = count_head(
+        [], lambda: LiveFiles(data=files, deletes=[]), lambda *_: "", (), target=9, manifest_target=9, sorted_by="id"
+    )
+
+    def meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+        # Both hold a value inside of them; a range of one value meets what it lies inside of.
+        return (
+            max(one[0], other[0]) < min(one[1], other[1])
+            or one[0] < other[0] == other[1] < one[1]
+            or (other[0] < one[0] == one[1] < other[1])
+        )
+
+    apart = sum(not any(meet(a, b) for p, b in enumerate(bounds) if p != n) for n, a in enumerate(bounds))
+    assert counted.sorted_share == pytest.approx(apart / len(bounds), abs=1e-4)
