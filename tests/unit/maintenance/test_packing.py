@@ -1,0 +1,155 @@
+"""Plans of many tables are ranked, fit into budgets, rest after failures, and are packed by first fit decreasing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_lake_provider.maintenance.packing import (
+    Budget,
+    PastOutcome,
+    held_back,
+    packed,
+    ranked,
+    waits_until,
+    within_budget,
+)
+from airflow_lake_provider.maintenance.plan import Effect, PlannedAction, TablePlan
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+
+
+def action(name: str = "compaction", seconds: float = 10, benefit: float = 10, size: int = 0) -> PlannedAction:
+    effect = Effect(core_seconds=seconds, bytes_rewritten=size)
+    return PlannedAction(action=name, effect=effect, benefit=benefit, task={"action": name})
+
+
+def plan(table: str, *actions: PlannedAction, priority: int = 0, pool: str | None = None) -> TablePlan:
+    return TablePlan(table=table, planned_at=NOW, actions=actions, priority=priority, pool=pool)
+
+
+def test_priority_comes_before_benefit_for_each_core_second_and_names_break_ties() -> None:
+    plans = [
+        plan("b", action(benefit=5)),
+        plan("a", action(benefit=5)),
+        plan("nothing"),
+        plan("large", action(benefit=50, seconds=1000)),
+        plan("dear", action(benefit=1), priority=1),
+        plan("best", action(benefit=50)),
+    ]
+    order = ["dear", "best", "a", "b", "large", "nothing"]
+    assert [each.table for each in ranked(plans)] == order
+    assert [each.table for each in ranked(plans[::-1])] == order
+
+
+BUDGETS: list[tuple[str, Budget, list[str], list[str]]] = [
+    ("none", Budget(), ["a: x y", "b: x", "c: x"], []),
+    ("one table", Budget(tables=1), ["a: x y"], ["b: x", "c: x"]),
+    ("no table", Budget(tables=0), [], ["a: x y", "b: x", "c: x"]),
+    ("seconds for the first and a cheap one", Budget(core_seconds=45), ["a: x y", "c: x"], ["b: x"]),
+    ("seconds for one action", Budget(core_seconds=12), ["a: x"], ["a: y", "b: x", "c: x"]),
+    ("bytes", Budget(bytes=150), ["a: x y", "c: x"], ["b: x"]),
+]
+
+
+@pytest.mark.parametrize(("budget", "chosen", "deferred"), [case[1:] for case in BUDGETS], ids=[c[0] for c in BUDGETS])
+def test_a_budget_takes_the_best_that_fits_and_says_what_waits(
+    budget: Budget, chosen: list[str], deferred: list[str]
+) -> None:
+    plans = [
+        plan("a", action("x", 10, size=50), action("y", 20, size=50)),
+        plan("nothing"),
+        plan("b", action("x", 30, size=100)),
+        plan("c", action("x", 15, size=50)),
+    ]
+    selection = within_budget(plans, budget)
+    assert [f"{each.table}: {' '.join(one.action for one in each.actions)}" for each in selection.chosen] == chosen
+    assert [f"{each.table}: {' '.join(each.actions)}" for each in selection.deferred] == deferred
+    for each in selection.deferred:
+        assert each.why.startswith("The budget has ")
+
+
+seconds = st.floats(0.1, 100)
+plans_of_any_cost = st.lists(st.lists(seconds, max_size=3), max_size=12).map(
+    lambda costs: [plan(f"t{n}", *(action(seconds=cost) for cost in each)) for n, each in enumerate(costs)]
+)
+
+
+@given(plans_of_any_cost, st.floats(0, 200), st.integers(0, 12))
+def test_no_run_is_over_its_budget_and_no_action_is_lost(
+    plans: list[TablePlan], core_seconds: float, tables: int
+) -> None:
+    selection = within_budget(plans, Budget(core_seconds=core_seconds, tables=tables))
+    assert sum(each.core_seconds for each in selection.chosen) <= core_seconds + 1e-6
+    assert len(selection.chosen) <= tables
+    counted = sum(len(each.actions) for each in selection.chosen)
+    counted += sum(len(each.actions) for each in selection.deferred)
+    assert counted == sum(len(each.actions) for each in plans)
+
+
+@given(plans_of_any_cost, st.floats(1, 200), st.integers(1, 5))
+def test_each_plan_with_work_is_in_one_job_and_no_job_is_too_full(
+    plans: list[TablePlan], core_seconds: float, tables: int
+) -> None:
+    jobs = packed(plans, core_seconds, tables)
+    assert sorted(each.table for job in jobs for each in job.plans) == sorted(e.table for e in plans if e.actions)
+    for job in jobs:
+        assert len(job.plans) <= tables
+        assert len(job.plans) == 1 or job.core_seconds <= core_seconds + 1e-6
+
+
+def test_the_most_expensive_are_packed_first_and_each_job_keeps_the_rank() -> None:
+    costs = {"a": 10, "b": 60, "c": 40, "d": 50, "e": 30, "f": 500}
+    jobs = packed([plan(name, action(seconds=cost)) for name, cost in costs.items()], 100, 10)
+    assert [[each.table for each in job.plans] for job in jobs] == [["a", "d", "e"], ["b", "c"], ["f"]]
+    assert (jobs[1].core_seconds, jobs[1].core_seconds_with_start) == (100, 117)
+    assert jobs[1].tasks == [{"action": "compaction"}] * 2
+
+
+def test_tables_of_two_pools_share_no_job() -> None:
+    plans = [plan("a", action(), pool="x"), plan("b", action(), pool="y"), plan("c", action(), pool="x")]
+    assert [[each.table for each in job.plans] for job in packed(plans, 100, 10)] == [["a", "c"], ["b"]]
+
+
+def past(*outcomes: str) -> list[PastOutcome]:
+    """Return outcomes, the newest first, an hour apart."""
+    return [
+        PastOutcome(at=NOW - timedelta(hours=n), outcome=each, cause="JobFailedError")
+        for n, each in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "hours"),
+    [
+        ([], None),
+        (["done"], None),
+        (["failed"] * 2, None),
+        (["failed"] * 3, 6),
+        (["failed"] * 4, 12),
+        (["failed"] * 5, 24),
+        (["failed"] * 20, 168),
+        (["failed"] * 2 + ["done"] + ["failed"] * 5, None),
+        (["failed", "failed", "nothing-due", "failed"], None),
+        (["failed", "conflict", "unsupported", "failed"], 6),
+        (["conflict"] * 9, None),
+        (["done"] + ["failed"] * 9, None),
+    ],
+)
+def test_a_table_that_keeps_failing_rests_longer_each_time(outcomes: list[str], hours: int | None) -> None:
+    until = waits_until(past(*outcomes)[::-1])
+    assert until == (None if hours is None else NOW + timedelta(hours=hours))
+
+
+def test_a_plan_that_rests_has_no_action_and_says_until_when() -> None:
+    made, failures = plan("a", action("x"), action("y")), past(*["failed"] * 3)
+    resting = held_back(made, failures, NOW + timedelta(hours=5))
+    assert resting.actions == ()
+    assert [each.action for each in resting.not_planned] == ["x", "y"]
+    assert resting.not_planned[0].why == "Its last runs failed, the newest 5.0 hours ago: JobFailedError."
+    assert "2026-11-26 18:00" in resting.not_planned[0].instead
+    assert held_back(made, failures, NOW + timedelta(hours=6)) == made
+    assert held_back(made, [], NOW) == made
