@@ -17,7 +17,9 @@ from airflow.cli.cli_config import (
 
 def lake_commands() -> list[CLICommand]:
     """Return the group ``airflow lake``; the provider info names this function."""
-    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _health(), _warm_up()))]
+    return [
+        GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _health(), _plan(), _warm_up()))
+    ]
 
 
 def _check() -> ActionCommand:
@@ -52,15 +54,31 @@ def _health() -> ActionCommand:
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_health.health"),
         args=(
-            _argument(
-                "tables", nargs="*", help="Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)", default=()
-            ),
+            _patterns(),
             _lake_connection(),
             _argument("--fresh-within", help="Age of the newest rows above which a table is stale, such as PT6H"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
     )
+
+
+def _plan() -> ActionCommand:
+    return ActionCommand(
+        name="plan",
+        help="Say what maintenance of tables would do, the most urgent first, and why it leaves out the rest",
+        description=(
+            "Reads metadata only: no Spark, no data file, and nothing is changed. Exits with 1 where a table cannot be "
+            "read, whatever is due."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.table_plans.plan"),
+        args=(_patterns(), _lake_connection(), ARG_OUTPUT, ARG_VERBOSE),
+    )
+
+
+def _patterns() -> Arg:
+    text = "Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)"
+    return _argument("tables", nargs="*", help=text, default=())
 
 
 def _warm_up() -> ActionCommand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from airflow.cli.simple_table import AirflowConsole
@@ -39,27 +39,37 @@ def health(args: Namespace) -> None:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not tables:
         raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+    show(tables, args.output, _row)
+    if any(each.error for each in tables):
+        raise SystemExit(1)
+
+
+def show(tables: Sequence[Any], output: str, row: Callable[[Any, Callable[[str], str]], dict[str, Any]]) -> None:
+    """Print one line for each table, or all of each as JSON or YAML.
+
+    :param row: returns the columns of a line; its second argument takes a text to what a terminal shows of it.
+    """
     console = AirflowConsole()
-    if args.output == "json":
+    if output == "json":
         console.print_as_json([to_plain(each) for each in tables])  # type: ignore[arg-type]  # as print_as gives it
-    elif args.output == "yaml":
+    elif output == "yaml":
         console.print_as_yaml([to_plain(each) for each in tables])  # type: ignore[arg-type]  # likewise
     else:
         # Names and errors may have what rich takes for a style.
-        shown = _unstyled if args.output == "table" else str
-        console.print_as(data=tables, output=args.output, mapper=lambda each: _row(each, shown))
-    if any(each.error for each in tables):
-        raise SystemExit(1)
+        as_text = _unstyled if output == "table" else str
+        console.print_as(
+            data=list(tables), output=output, mapper=lambda each: row(each, lambda text: as_text(_printable(text)))
+        )
 
 
 def _row(table: TableHealth, shown: Callable[[str], str]) -> dict[str, Any]:
     files, snapshots = table.files, table.snapshots
     return {
-        "table": shown(_printable(table.table)),
+        "table": shown(table.table),
         "score": "-" if table.score is None else table.score,
         "files": "-" if files is None or files.data_files is None else files.data_files,
         "snapshots": "-" if snapshots is None else snapshots.snapshots,
-        "why": shown(_printable(table.error or _findings(table))),
+        "why": shown(table.error or _findings(table)),
     }
 
 

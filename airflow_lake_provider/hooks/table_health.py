@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.score import HealthLimits
-    from airflow_lake_provider.tables.base import ListedTable
+    from airflow_lake_provider.tables.base import ListedTable, LoadedTable
+
+Looked = TypeVar("Looked")
 
 
 def table_health(
@@ -41,25 +43,46 @@ def table_health(
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    patterns, moment = TablePatterns.parse(tables), now or datetime.now(UTC)
+    moment = now or datetime.now(UTC)
+
+    def judged(loaded: LoadedTable) -> TableHealth:
+        name = loaded.facts.name
+        return health_of(loaded, moment, limits(name) if callable(limits) else limits)
+
+    judged_tables = look_at_tables(tables, lake_conn_id, judged, lambda name, error: broken_table(name, moment, error))
+    return sorted(judged_tables, key=lambda each: each.order)
+
+
+def look_at_tables(
+    tables: str | Sequence[str],
+    lake_conn_id: str,
+    look: Callable[[LoadedTable], Looked],
+    broken: Callable[[str, str], Looked],
+) -> list[Looked]:
+    """Return what is made of each table that patterns mean, several being read at a time.
+
+    :param look: makes it of a table.
+    :param broken: makes it of the name of a table that cannot be read, and of the error.
+    :raises LakeProviderError: as :func:`table_health`.
+    """
+    patterns = TablePatterns.parse(tables)
     hook = LakeCatalogHook(lake_conn_id)
     hook.table_format.refuse_lacking(f"connection {lake_conn_id!r}", ["health"])
     listed = _listed(hook, patterns)
 
-    def look(table: ListedTable) -> TableHealth:
+    def at(table: ListedTable) -> Looked:
         name = str(table)
-        declared = limits(name) if callable(limits) else limits
         try:
-            return hook.look_at(table, lambda loaded: health_of(loaded, moment, declared))
+            return hook.look_at(table, look)
         except LakeProviderError as error:
-            return broken_table(name, moment, f"{type(error).__name__}: {error}")
+            return broken(name, f"{type(error).__name__}: {error}")
         # Nothing that a stranger's table does may stop the look at the others.
         except Exception as error:
             log.exception("table %s cannot be judged", name)
-            return broken_table(name, moment, f"table {name} cannot be judged: {type(error).__name__}: {error}")
+            return broken(name, f"table {name} cannot be judged: {type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(hook.opened.most_readers(), "table-health") as readers:
-        return sorted(readers.map(look, listed), key=lambda each: each.order)
+        return list(readers.map(at, listed))
 
 
 def _listed(hook: LakeCatalogHook, patterns: TablePatterns) -> list[ListedTable]:

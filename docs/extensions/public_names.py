@@ -34,6 +34,8 @@ OTHERS = (
     *(f"maintenance.history.{name}" for name in ("SnapshotAges", "CommitRate", "HotPartition", "MaintenanceRun")),
     "maintenance.history.ConsumerLag",
     *(f"maintenance.score.{name}" for name in ("ScorePart", "HealthLimits")),
+    "hooks.table_plans.table_plans",
+    *(f"maintenance.plan.{name}" for name in ("TablePlan", "PlannedAction", "Reason", "Effect", "NotPlanned")),
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
     "assets.lake_table.watches",

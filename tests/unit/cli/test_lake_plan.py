@@ -1,0 +1,87 @@
+"""``airflow lake plan`` through Airflow's own command line, on real tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from airflow.cli.cli_parser import get_parser
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.maintenance.plan import TablePlan
+from tests.made_tables import register
+
+Append = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def _process_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command sets it for its process, as Airflow's own do.
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
+
+
+def run(*arguments: str) -> None:
+    """Run a command as ``airflow`` does."""
+    given = get_parser().parse_args(["lake", "plan", *arguments])
+    given.func(given)
+
+
+@pytest.fixture
+def many_small(orders: Table, append: Append) -> Table:
+    for number in range(8):
+        append(orders, number)
+    return orders
+
+
+def test_it_prints_what_is_due_first_and_why_the_rest_is_left_out(
+    many_small: Table, lake_catalog: SqlCatalog, append: Append, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(lake_catalog.create_table("shop.one_file", many_small.schema()), 1)
+    run("shop.*", "--output", "plain")
+    due, left_out = capsys.readouterr().out.splitlines()[-2:]
+    assert due.startswith("shop.orders")
+    assert "compaction (minor)" in due
+    assert "7 of 8 data files, 88%, would be gone by a merge; the threshold is 20%." in due
+    assert "0 of 1 data files would be gone by a merge" in left_out
+    assert "0 snapshots are past their retention; the threshold is 20. Nothing is due." in left_out
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_a_whole_plan_comes_as_json_and_as_yaml(
+    output: str, read: Callable[[str], list[dict[str, object]]], many_small: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("shop.orders", "--output", output)
+    (row,) = read(capsys.readouterr().out)
+    made = TablePlan.from_json(json.dumps(row))
+    assert [(task["action"], task["table"], task["level"]) for task in made.tasks] == [
+        ("compaction", "shop.orders", "minor")
+    ]
+    assert "remove-orphans" in [each.action for each in made.not_planned]
+
+
+def test_a_table_that_cannot_be_read_is_a_line_with_its_error(
+    many_small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"[red]gone": f"file://{tmp_path}/gone.metadata.json"})
+    with pytest.raises(SystemExit) as stopped:
+        run("shop.*", "--output", "table")
+    assert stopped.value.code == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "shop.[red]gone" in printed
+    assert "shop.orders" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["shop.absent"], r"MissingTableError: .*shop\.absent does not exist"),
+        (["none.*"], r"No table of connection 'lake_default' matches none\.\*"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(arguments: list[str], why: str, orders: Table) -> None:
+    with pytest.raises(SystemExit, match=why):
+        run(*arguments)
