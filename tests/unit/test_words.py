@@ -54,12 +54,6 @@ BINDING = {
     "iceberg/snapshot_retention.py": 2,
     "iceberg/table_check.py": 1,
     "planning/early_refusals.py": 1,
-    "spark_jobs/sources/cdc/event_order.py": 3,
-    "spark_jobs/sources/cdc/events_by_key.py": 1,
-    "spark_jobs/sources/cdc/key_changes_across_batches.py": 1,
-    "spark_jobs/sources/cdc/key_timeline.py": 6,
-    "spark_jobs/sources/cdc/rows.py": 1,
-    "spark_jobs/sources/cdc/unavailable_values.py": 1,
     "tables/detect_new_snapshot.py": 1,
 }
 TEXT_THAT_IS_A_NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")

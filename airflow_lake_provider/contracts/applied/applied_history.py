@@ -23,11 +23,11 @@ from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RU
 class MainHistory:
     """Snapshots of a table, those of main apart.
 
-    :param line: of main, newest first, as far back as they are known.
+    :param ancestors: of the head of main, and the head itself, newest first, as far back as they are known.
     :param others: all others.
     """
 
-    line: tuple[Snapshot, ...] = ()
+    ancestors: tuple[Snapshot, ...] = ()
     others: tuple[Snapshot, ...] = ()
 
     @classmethod
@@ -43,35 +43,38 @@ class MainHistory:
     @property
     def first(self) -> Snapshot | None:
         """The first snapshot of main's history; None where it was expired."""
-        return self.line[-1] if self.line and self.line[-1].begins_history else None
+        return self.ancestors[-1] if self.ancestors and self.ancestors[-1].begins_history else None
 
     def newest_generation(self, source_name: str) -> int | None:
         """Return the generation of a source in the newest snapshot of main that names it.
 
         :return: 0 where main surely has no commit of the source; None where nothing is known.
         """
-        generation = newest_generation((commit.summary for commit in self.line), source_name)
-        if generation is not None or not self.line:
+        generation = newest_generation((commit.summary for commit in self.ancestors), source_name)
+        if generation is not None or not self.ancestors:
             return generation
-        newer = any(commit.order > self.line[-1].order for commit in self._commits_of(source_name))
+        newer = any(commit.order > self.ancestors[-1].order for commit in self._commits_of(source_name))
         return 0 if self.first is not None or newer else None
 
     def is_replaced_since(self, source_name: str) -> bool:
         """Return whether the table was surely replaced after the last commit of a source that has a position."""
-        if not self.line:
+        if not self.ancestors:
             return True
-        if newest_generation((commit.summary for commit in self.line), source_name) is not None or self.first is None:
+        if (
+            newest_generation((commit.summary for commit in self.ancestors), source_name) is not None
+            or self.first is None
+        ):
             return False
         orders = [commit.order for commit in self._commits_of(source_name)]
         return bool(orders) and max(orders) < self.first.order
 
     def run_keys(self, recent: RecentRunKeys) -> RecentRunKeys:
         """Return the run keys without those of a table that this one has replaced; what was dropped stays unknown."""
-        if not self.line:
+        if not self.ancestors:
             return RecentRunKeys((), recent.dropped_before)
         if self.first is None:
             return recent
-        of_main = {commit.summary.get(RUN_KEY) for commit in self.line}
+        of_main = {commit.summary.get(RUN_KEY) for commit in self.ancestors}
         # Keys have whole seconds. Such as that of a rollback have no snapshot.
         since = self.first.at // 1000
         entries = tuple((key, at) for key, at in recent.entries if key in of_main or at > since)

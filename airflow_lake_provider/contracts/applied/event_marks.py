@@ -1,6 +1,6 @@
 """Progress of a table in a change stream, for each part of the stream that is in order, and how it is written.
 
-A mark is a position in the source's log, not in Kafka: a connector that starts again sends old events at new offsets.
+A mark is a position in the source's log, not in Kafka: a stream that starts again sends old events at new offsets.
 The position (``log_positions.LogPosition``) never goes back in what is in order, unless something is delivered again.
 Offsets tell a late file from a repeated one. Below its mark, an event at an offset that was consumed comes again. One
 at an offset that was not is late.
@@ -66,6 +66,12 @@ class EventMarks:
         for mark in marks[1:]:
             greatest = greatest.merged(mark)
         return greatest
+
+    @property
+    def log(self) -> type[LogPosition] | None:
+        """Kind of the places of all marks; None without one."""
+        marks = (self.table, self.unkeyed, *self.partitions.values())
+        return next((type(mark.position) for mark in marks if mark is not None), None)
 
     @property
     def key_floor(self) -> tuple[Mark | None, bool]:
@@ -157,7 +163,7 @@ class Mark:
     """Position up to which events that are in order were applied.
 
     :param position: place in the log up to which they were.
-    :param ts_ms: greatest ``source.ts_ms``; None where events have none.
+    :param ts_ms: greatest time of a commit, in epoch milliseconds; None where events have none.
     :param moved: whether a create with unavailable values was applied at ``position``, which only a change of the key
         makes; ``deleted``: whether a delete was. One record of the log makes no two of either. So such an event is
         recognised when it comes again. Others at the mark are applied again.

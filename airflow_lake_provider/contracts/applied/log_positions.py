@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import islice, repeat
 from typing import Any, ClassVar, Self
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, Position
@@ -54,42 +55,52 @@ class LogPosition(Position):
 
 
 @dataclass(frozen=True)
-class PairPosition(LogPosition):
-    """Base of the logs whose places are pairs of numbers, which are ordered throughout.
+class TuplePosition(LogPosition):
+    """Base of the logs whose places are a few numbers, compared one after the other, so that any two have an order.
 
-    :param first: compared first; ``second``: compared where the first ones are equal.
+    The numbers are the fields of the subclass, most significant first. A batch of events is ordered by them.
+
+    ``number_type`` is the SQL type of each number: ``BIGINT``, or ``DECIMAL(38, 0)`` where one may have more bits.
     """
 
-    first: int
-    second: int
+    number_type: ClassVar[str] = "BIGINT"
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the numbers."""
+        return tuple(each.name for each in fields(cls))
+
+    @classmethod
+    def sql_type(cls) -> str:
+        """Return the SQL type of a place in a batch."""
+        return f"STRUCT<{', '.join(f'{name}: {cls.number_type}' for name in cls.names())}>"
 
     def compare(self, other: Self) -> Comparison:
-        """Compare as a pair."""
-        mine, others = (self.first, self.second), (other.first, other.second)
+        """Compare number by number."""
+        mine, others = self.to_plain(), other.to_plain()
         return Comparison.of(below=mine <= others, above=mine >= others)
 
     def numbers(self) -> list[int]:
-        """Return the first number, and how far the second is above it."""
-        return [self.first, self.second - self.first]
+        """Return the numbers as they are."""
+        return self.to_plain()
 
     @classmethod
     def of_numbers(cls, numbers: Iterator[int]) -> Self:
-        """Take two numbers."""
-        first = next(numbers)
-        return cls(first, first + next(numbers))
+        """Take as many numbers as the place has."""
+        return cls(*islice(numbers, len(cls.names())))
 
     @classmethod
     def before_all(cls) -> Self:
-        """Return a pair below every other one."""
-        return cls(-1, -1)
+        """Return a place of numbers that no log has."""
+        return cls(*repeat(-1, len(cls.names())))
 
     def to_plain(self) -> list[int]:
-        """Return both numbers."""
-        return [self.first, self.second]
+        """Return the numbers."""
+        return [getattr(self, name) for name in self.names()]
 
     @classmethod
     def from_plain(cls, plain: Any) -> Self:
-        """Read both numbers."""
+        """Read the numbers."""
         return cls(*plain)
 
     def __str__(self) -> str:
@@ -97,13 +108,29 @@ class PairPosition(LogPosition):
 
 
 @dataclass(frozen=True)
-class PostgresLogPosition(PairPosition):
-    """The two LSNs of ``source.sequence``: of the end of the last commit before the event, and of the event."""
+class PostgresLogPosition(TuplePosition):
+    """The two LSNs of ``source.sequence``.
+
+    :param last_commit_lsn: end of the last commit before the event; the event's own where there was none.
+    :param lsn: of the event.
+    """
 
     kind: ClassVar[str] = "postgresql-lsn"
     code: ClassVar[int] = 1
+    last_commit_lsn: int
+    lsn: int
+
+    def numbers(self) -> list[int]:
+        """Return the LSN of the last commit, and how far the event's is above it."""
+        return [self.last_commit_lsn, self.lsn - self.last_commit_lsn]
+
+    @classmethod
+    def of_numbers(cls, numbers: Iterator[int]) -> Self:
+        """Take two numbers."""
+        last_commit_lsn = next(numbers)
+        return cls(last_commit_lsn, last_commit_lsn + next(numbers))
 
     @property
     def may_be_of_snapshot(self) -> bool:
         """True at the end of the last commit, where a snapshot's rows are."""
-        return self.first == self.second
+        return self.last_commit_lsn == self.lsn

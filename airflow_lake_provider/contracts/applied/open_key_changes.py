@@ -1,6 +1,6 @@
 """Key changes of which only the delete was applied: where the old key's row is as it was right before.
 
-A connector tells a changed key by two events with one position: a delete of the old key, a create of the new one. The
+A stream tells a changed key by two events with one position: a delete of the old key, a create of the new one. The
 create leaves out values that did not change, and only the old row has them. A table remembers, for each such delete,
 a snapshot with that row, in the property ``lake.key-changes.<source name>``, set in the commit that deletes the row.
 """
@@ -24,12 +24,12 @@ _REMEDY = "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it"
 class OpenKeyChange:
     """One delete whose create has not come.
 
-    :param position: second number of its ``source.sequence``, which the create has too.
+    :param ordinal: of the event among those of its key, see ``events.EVENT_COLUMNS``; the create has it too.
     :param key_hash: of the old key, 64 bits unsigned: a property holds no value of a row.
     :param snapshot: id of one that has the old key's row.
     """
 
-    position: int
+    ordinal: int
     key_hash: int
     snapshot: str
 
@@ -38,20 +38,20 @@ class OpenKeyChange:
 class CutDelete:
     """A delete whose create is not in the batch.
 
-    :param first: of its ``source.sequence``, as ``position`` is the second.
+    :param position: numbers of its place among the events of the batch; ``ordinal``: as of :class:`OpenKeyChange`.
     :param changed: whether the batch changed the row before it deleted it, so that no snapshot has what it was last.
     :param round: 0 for the first such delete of its key, 1 for the next.
     """
 
-    first: int
-    position: int
+    position: tuple[int, ...]
+    ordinal: int
     key_hash: int
     changed: bool
     round: int = 0
 
     def seen_at(self, snapshot: str) -> OpenKeyChange:
         """Return what a table is to remember of it."""
-        return OpenKeyChange(position=self.position, key_hash=self.key_hash, snapshot=snapshot)
+        return OpenKeyChange(ordinal=self.ordinal, key_hash=self.key_hash, snapshot=snapshot)
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ class OpenKeyChanges:
 
         One that is known stays as it is: when its delete is delivered again, the row has gone.
         """
-        open_now = {(entry.position, entry.key_hash) for entry in self.entries}
-        new = (entry for entry in entries if (entry.position, entry.key_hash) not in open_now)
+        open_now = {(entry.ordinal, entry.key_hash) for entry in self.entries}
+        new = (entry for entry in entries if (entry.ordinal, entry.key_hash) not in open_now)
         kept = [*dict.fromkeys(new), *self.entries]
         while len(_text(kept)) > MAX_VALUE_CHARACTERS:
             kept.pop()
         return OpenKeyChanges(tuple(kept))
 
-    def at(self, position: int) -> tuple[OpenKeyChange, ...]:
-        """Return those of a position."""
-        return tuple(entry for entry in self.entries if entry.position == position)
+    def at(self, ordinal: int) -> tuple[OpenKeyChange, ...]:
+        """Return those of an ordinal."""
+        return tuple(entry for entry in self.entries if entry.ordinal == ordinal)
 
     def to_property(self, source_name: str) -> dict[str, str]:
         """Return the property to set."""
@@ -100,15 +100,15 @@ class OpenKeyChanges:
 def _group(text: str) -> tuple[str, str]:
     match = _GROUP.fullmatch(text)
     if match is None:
-        raise ValueError("a group is not <snapshot id>=<position>-<hash>,...")
+        raise ValueError("a group is not <snapshot id>=<ordinal>-<hash>,...")
     return str(checked_number(match[1])), match[2]
 
 
 def _entry(text: str, snapshot: str) -> OpenKeyChange:
-    position, key_hash = text.split("-")
-    return OpenKeyChange(position=int(position, 16), key_hash=int(key_hash, 16), snapshot=snapshot)
+    ordinal, key_hash = text.split("-")
+    return OpenKeyChange(ordinal=int(ordinal, 16), key_hash=int(key_hash, 16), snapshot=snapshot)
 
 
 def _text(entries: Iterable[OpenKeyChange]) -> str:
     groups = groupby(entries, key=lambda entry: entry.snapshot)
-    return ";".join(f"{snapshot}={','.join(f'{e.position:x}-{e.key_hash:x}' for e in of)}" for snapshot, of in groups)
+    return ";".join(f"{snapshot}={','.join(f'{e.ordinal:x}-{e.key_hash:x}' for e in of)}" for snapshot, of in groups)

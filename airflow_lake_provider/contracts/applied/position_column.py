@@ -9,6 +9,7 @@ than the row. ``since`` is where the row's key began, and ``older`` has by colum
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.property_values import checked_number, reading_property
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX
@@ -17,14 +18,39 @@ POSITION_COLUMN = "_source_position"
 # Where an event was written, the end of the last commit before its own where that was told, when it was committed, and
 # whether it is no event but a row that a snapshot read.
 PLACE_FIELDS = ("lsn", "last_commit", "ts_ms", "snapshot")
-_PLACE = "lsn: BIGINT, last_commit: BIGINT, ts_ms: BIGINT, snapshot: BOOLEAN"
-PLACE_TYPE = f"STRUCT<{_PLACE}>"
-DELETED_POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}>"
-POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>>"
 DELETED_KEYS_SUFFIX = "__deleted_keys"
 # A row keeps it as an INT, and the next may follow.
 _LAST_EPOCH = 2**31 - 2
 THIRTY_DAYS = 30 * 24 * 60 * 60
+
+
+@dataclass(frozen=True)
+class PlaceTypes:
+    """SQL types of the positions that a table keeps.
+
+    :param number: type of ``lsn`` and ``last_commit``, see ``log_positions.TuplePosition``.
+    """
+
+    number: str = "BIGINT"
+
+    @property
+    def _fields(self) -> str:
+        return f"lsn: {self.number}, last_commit: {self.number}, ts_ms: BIGINT, snapshot: BOOLEAN"
+
+    @property
+    def place(self) -> str:
+        """Type of a place in the log, of :data:`PLACE_FIELDS`."""
+        return f"STRUCT<{self._fields}>"
+
+    @property
+    def deleted(self) -> str:
+        """Type of the position of a deleted key."""
+        return f"STRUCT<epoch: INT, {self._fields}>"
+
+    @property
+    def row(self) -> str:
+        """Type of the position of a row."""
+        return f"STRUCT<epoch: INT, {self._fields}, since: {self.place}, older: MAP<STRING, {self.place}>>"
 
 
 def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the table") -> int:

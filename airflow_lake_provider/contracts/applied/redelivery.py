@@ -1,8 +1,8 @@
 """Decide which events of a batch were delivered again, by the marks that earlier batches left on the table.
 
-A mark is the highest ``source.sequence`` that was applied. An event below it is a repeat, or it comes late, or its log
-has started again, as after a restored database. Offsets in Kafka and ``source.ts_ms`` tell which. What they leave open
-is refused.
+A mark is the highest position in the log that was applied. An event below it is a repeat, or it comes late, or its log
+has started again, as after a restored database. Offsets in Kafka and times of commits tell which. What they leave
+open is refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from airflow_lake_provider.contracts.errors import BadInputError
 # applied, so the greatest time of what was applied does not cover it.
 LATE_TOLERANCE_MS = 10_000
 
-# Rows of a snapshot have the connector's clock, changes the server's.
+# Rows of a snapshot have the clock of who reads it, changes the server's.
 CLOCKS_DIFFER_MS = 300_000
 
 _START_ANEW = (
-    "Take a new snapshot with the connector, and give the source a new name and the new files only, "
+    "Take a new snapshot of the source table, and give the source a new name and the new files only, "
     "by another path or folder"
 )
 
@@ -43,11 +43,11 @@ def _greatest(*times: int | None) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class EventsBelowMark:
-    """Events of a batch whose ``source.sequence`` is below a mark.
+    """Events of a batch whose position is below a mark.
 
-    :param ts_ms: greatest ``source.ts_ms`` among them.
-    :param after_commit_ts_ms: the same, without events whose sequence names no last commit: the first transaction that
-        a connector sends after its snapshot.
+    :param ts_ms: their greatest time of a commit, in epoch milliseconds, as all times here.
+    :param after_commit_ts_ms: the same, without events that name no last commit: the first transaction that a stream
+        sends after its snapshot.
     :param offsets: Kafka offsets that they have, or may have.
     """
 
@@ -70,10 +70,10 @@ class CommitTimes:
     """Commit times beside positions. In one log the later of two commits has the higher position.
 
     :param highest: greatest position.
-    :param highest_ts_ms: ``source.ts_ms`` of the event there.
-    :param newest_ts_ms: greatest ``source.ts_ms`` of all changes. Rows of a snapshot do not count: they are read after
+    :param highest_ts_ms: time of the commit there.
+    :param newest_ts_ms: greatest time of all changes. Rows of a snapshot do not count: they are read after
         later changes were made.
-    :param after_commit_ts_ms: the same, of changes whose sequence names a last commit.
+    :param after_commit_ts_ms: the same, of changes that name a last commit.
     """
 
     highest: LogPosition | None = None
@@ -113,7 +113,7 @@ class PartitionEvents:
 
     :param mark: what the table would keep once all of them are applied; None without an event of the table.
     :param below_mark: events below the mark that the table has of the partition.
-    :param above_mark_ts_ms: least ``source.ts_ms`` of the other events.
+    :param above_mark_ts_ms: least time of a commit of the other events.
     """
 
     mark: Mark | None = None
@@ -129,7 +129,7 @@ class EventPositions:
     :param partitions: by ``<topic>-<partition>``; None for events without one.
     :param without_offset: count of events whose partition or offset is unknown.
     :param below_mark: events below the greatest of the table's marks.
-    :param above_mark_ts_ms: least ``source.ts_ms`` of the other events.
+    :param above_mark_ts_ms: least time of a commit of the other events.
     :param below_key_floor: count of events below ``EventMarks.key_floor``.
     """
 
@@ -177,8 +177,8 @@ def refuse_two_logs(ordering: EventOrdering, positions: EventPositions, table: s
             continue
         if newest > times.highest_ts_ms + LATE_TOLERANCE_MS:
             raise BadInputError(
-                f"events of {table} were committed until source.ts_ms {newest}, and the one of the "
-                f"greatest position, {times.highest}, before that, at {times.highest_ts_ms}. So the files are of "
+                f"events of {table} were committed until {newest} (epoch milliseconds), and the one of "
+                f"the greatest position, {times.highest}, before that, at {times.highest_ts_ms}. So the files are of "
                 f"two logs of the source: a restored database, or another server. {_START_ANEW}. Nothing was applied"
             )
 
@@ -216,9 +216,9 @@ def _refuse_earlier_log(ordering: EventOrdering, marks: EventMarks, positions: E
             continue
         raise BadInputError(
             f"events of {table} have positions above {mark.position}, up to which events were applied, and were "
-            f"committed earlier (source.ts_ms {oldest}, applied up to {mark.since_ms}). So they are of another log: of "
-            "the source before its positions started again, or of another server. Take their files out of the "
-            "source's path: they would take rows back. Where they are of the source that is to be followed: "
+            f"committed earlier (at {oldest} in epoch milliseconds, applied up to {mark.since_ms}). So they are of "
+            "another log: of the source before its positions started again, or of another server. Take their files out "
+            "of the source's path: they would take rows back. Where they are of the source that is to be followed: "
             f"{_START_ANEW}. Nothing was applied"
         )
 
@@ -289,8 +289,8 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
     raise BadInputError(
         f"{count} events of {table} are at positions below {floor.position}, up to which events were applied "
         "before the table went over to ordering='key'. Rows and deletes of then have no position, so these events "
-        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the source "
-        "a new name and its files only. Nothing was applied"
+        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot of the source table and give the "
+        "source a new name and its files only. Nothing was applied"
     )
 
 
@@ -310,9 +310,9 @@ def _refuse_restarted(below: EventsBelowMark, mark: Mark, table: str, tolerance:
         return
     raise BadInputError(
         f"{below.count} events of {table} have positions below {mark.position}, up to which events were applied, "
-        f"and were committed later (source.ts_ms {below.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
-        f"source have started again: a restored database, or another server. {_START_ANEW}; or apply the new files "
-        "only with on_repeat='apply'. Nothing was applied"
+        f"and were committed later (at {below.ts_ms} in epoch milliseconds, applied up to {mark.ts_ms}). So "
+        f"the positions of the source have started again: a restored database, or another server. {_START_ANEW}; or "
+        "apply the new files only with on_repeat='apply'. Nothing was applied"
     )
 
 

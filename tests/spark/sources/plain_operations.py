@@ -18,13 +18,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructType
 
-from airflow_lake_provider.contracts.applied.log_positions import PairPosition
+from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
 from airflow_lake_provider.contracts.author.sources import ChangeEvents
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, EVENT_COLUMNS, READ, TRUNCATE, UPDATE
+from airflow_lake_provider.spark_jobs.sources.cdc.events import (
+    CREATE,
+    DELETE,
+    READ,
+    TRUNCATE,
+    UPDATE,
+    event_columns,
+    position_of,
+)
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeEventsSource
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types, parse_ddl
@@ -49,11 +57,13 @@ class PlainOperations(ChangeEvents):
 # [END arguments]
 # [START log]
 @dataclass(frozen=True)
-class BinlogPosition(PairPosition):
-    """Number of a file of MySQL's log, and the place in all of the log."""
+class BinlogPosition(TuplePosition):
+    """Number of a file of MySQL's log, and the offset in it."""
 
     kind: ClassVar[str] = "binlog"
     code: ClassVar[int] = 201
+    file: int
+    offset: int
 
 
 # [END log]
@@ -70,7 +80,7 @@ class TextColumns(EventColumns):
 class PlainOperationsEnvelope(Envelope):
     """Lines of operations as change events of one table."""
 
-    log: ClassVar[type[PairPosition]] = BinlogPosition
+    log: ClassVar[type[TuplePosition]] = BinlogPosition
     words: ClassVar[EnvelopeWords] = EnvelopeWords(events="operations, which are JSON with table, type and data")
     source: PlainOperations
 
@@ -87,7 +97,7 @@ class PlainOperationsEnvelope(Envelope):
             ARRIVAL: sf.col(ARRIVAL),
             "bad": sf.col("bad"),
             "op": _kind(),
-            **_place(),
+            **self._place(),
             "record_key": sf.array_sort("primary_key_columns"),
             "after": sf.when(~is_delete, after),
             "image": sf.map_keys(after),
@@ -96,8 +106,8 @@ class PlainOperationsEnvelope(Envelope):
             "old_key": sf.when(sf.col("moves") & ~is_delete, key_before),
             "new_key": sf.when(sf.col("moves") & is_delete, key),
         }
-        rows = [filled.get(name, sf.lit(None)).cast(kind).alias(name) for name, kind in EVENT_COLUMNS.items()]
-        return split.select(*rows)
+        columns = event_columns(self.log).items()
+        return split.select(*(filled.get(name, sf.lit(None)).cast(kind).alias(name) for name, kind in columns))
 
     def columns(self, surveyed: EventSurvey, table_schema: StructType | None) -> EventColumns:
         declared = declared_types(self.source.schema, table_schema)
@@ -106,6 +116,14 @@ class PlainOperationsEnvelope(Envelope):
     def count_tables(self, limit: int) -> dict[str, int]:
         counts = self._read().filter(~sf.col("bad")).groupBy("table").count().orderBy(sf.desc("count")).limit(limit)
         return {row["table"]: row["count"] for row in counts.collect()}
+
+    def _place(self) -> dict[str, Column]:
+        file, offset = (try_cast(sf.regexp_extract("position", _FILE_AND_OFFSET, part), "bigint") for part in (1, 2))
+        # One number for both, which orders the events of one key.
+        ordinal = file * sf.lit(2**32) + offset
+        # MySQL writes a transaction to its log when it commits, so the place says what was committed before.
+        placed = {"position": position_of(self.log, file=file, offset=offset), "ordinal": ordinal}
+        return {**placed, "last_commit": ordinal, "ts_ms": sf.col("ts") * 1000}
 
     # [END envelope]
 
@@ -146,10 +164,3 @@ def _kind() -> Column:
     kinds = sf.create_map(*map(sf.lit, chain.from_iterable(_KINDS.items())))
     # An operation that is not known keeps its name, and is refused by it.
     return sf.coalesce(sf.element_at(kinds, sf.col("part")), sf.col("part"))
-
-
-def _place() -> dict[str, Column]:
-    file, offset = (try_cast(sf.regexp_extract("position", _FILE_AND_OFFSET, part), "bigint") for part in (1, 2))
-    place = file * sf.lit(2**32) + offset
-    # MySQL writes a transaction to its log when it commits, so the place says what was committed before.
-    return {"first": file, "second": place, "last_commit": place, "ts_ms": sf.col("ts") * 1000}

@@ -1,4 +1,4 @@
-"""A second envelope has order, key changes, deletes, redelivery and unavailable values as the first one has."""
+"""Other envelopes have order, key changes, deletes, redelivery and unavailable values, by the places of their logs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_change_events
-from airflow_lake_provider.spark_jobs.sources.cdc.events import EVENT_COLUMNS
+from airflow_lake_provider.spark_jobs.sources.cdc.events import event_columns
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.source import DebeziumEnvelope
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.shop_events import events_of
 from tests.spark.sources.plain_operations import PlainOperations, PlainOperationsEnvelope
+from tests.spark.sources.transaction_operations import (
+    TransactionOperations,
+    TransactionOperationsEnvelope,
+    in_transactions,
+)
 from tests.spark.upsert_flow import Flow
 
 DDL = "id INT, n INT, note STRING"
@@ -77,9 +82,9 @@ class Server:
 class Deliveries:
     """Files of operations into one table."""
 
-    def __init__(self, spark: SparkSession, folder: Path, ordering: EventOrdering) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, kind: type[PlainOperations], ordering: EventOrdering) -> None:
         inbox = folder / "inbox"
-        source = PlainOperations(f"{inbox}/*.jsonl", "items", schema=DDL, ordering=ordering)
+        source = kind(f"{inbox}/*.jsonl", "items", schema=DDL, ordering=ordering)
         fixed: dict[str, Any] = {"source": source, "delete_when": None, "exclude_columns": ()}
         self.flow = Flow(spark=spark, table="second_envelope.items", inbox=inbox, changes=fixed)
         self.files = 0
@@ -100,23 +105,49 @@ def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
         spark.sql(f"DROP TABLE IF EXISTS second_envelope.{name} PURGE")
 
 
-def test_each_batch_ends_as_the_server_was_though_lines_come_again(spark: SparkSession, folder: Path) -> None:
-    server, table = Server(), Deliveries(spark, folder, EventOrdering.STREAM)
-    server.run(Random(7), 50)
-    table.deliver(server.lines[:20])
-    assert table.rows() == server.after[19]
-    assert table.deliver(server.lines[12:])
-    assert table.rows() == server.after[-1]
+LOGS = pytest.mark.parametrize("kind", [PlainOperations, TransactionOperations], ids=["binlog", "three numbers"])
 
 
-def test_lines_in_any_order_end_as_the_server_was(spark: SparkSession, folder: Path) -> None:
-    server, table = Server(), Deliveries(spark, folder, EventOrdering.KEY)
-    server.run(Random(11), 50)
-    for piece in (server.lines[20:30], server.lines[:20], server.lines[25:]):
+def history(kind: type[PlainOperations], seed: int) -> tuple[list[dict[str, Any]], list[Rows]]:
+    """Return 50 lines of a server, and its rows after each."""
+    draw, server = Random(seed), Server()
+    server.run(draw, 60)
+    lines = in_transactions(server.lines, draw) if kind is TransactionOperations else server.lines
+    return lines[:50], server.after[:50]
+
+
+@LOGS
+def test_each_batch_ends_as_the_server_was_though_lines_come_again(
+    spark: SparkSession, folder: Path, kind: type[PlainOperations]
+) -> None:
+    lines, after = history(kind, 7)
+    table = Deliveries(spark, folder, kind, EventOrdering.STREAM)
+    table.deliver(lines[:20])
+    assert table.rows() == after[19]
+    assert table.deliver(lines[12:])
+    assert table.rows() == after[-1]
+
+
+@LOGS
+def test_lines_in_any_order_end_as_the_server_was(
+    spark: SparkSession, folder: Path, kind: type[PlainOperations]
+) -> None:
+    lines, after = history(kind, 11)
+    table = Deliveries(spark, folder, kind, EventOrdering.KEY)
+    for piece in (lines[20:30], lines[:20], lines[25:]):
         # A batch that waits for a value consumes nothing, so the next run has its files as well.
         with suppress(BadInputError):
             table.deliver(piece)
-    assert table.rows() == server.after[-1]
+    assert table.rows() == after[-1]
+
+
+def test_a_source_that_goes_over_to_another_log_is_refused(spark: SparkSession, folder: Path) -> None:
+    table = Deliveries(spark, folder, PlainOperations, EventOrdering.STREAM)
+    table.deliver(history(PlainOperations, 7)[0][:20])
+    other = Deliveries(spark, folder, TransactionOperations, EventOrdering.STREAM)
+    other.files = 1
+    with pytest.raises(BadInputError, match=r"places of the log binlog, and .* of the log transaction-log.*new name"):
+        other.deliver(history(TransactionOperations, 7)[0])
 
 
 def read_lines(spark: SparkSession, folder: Path, *lines: str) -> None:
@@ -146,8 +177,9 @@ def test_every_envelope_fills_the_declared_columns(spark: SparkSession, tmp_path
     envelopes = [
         DebeziumEnvelope(spark, events_of("items", DDL), files),
         PlainOperationsEnvelope(spark, PlainOperations("1.jsonl", "items", schema=DDL), files),
+        TransactionOperationsEnvelope(spark, TransactionOperations("1.jsonl", "items", schema=DDL), files),
     ]
-    declared = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in EVENT_COLUMNS.items()))
     for envelope in envelopes:
-        filled = dict(envelope.events(["id"], ()).dtypes)
-        assert filled == dict(declared.dtypes)
+        columns = event_columns(envelope.log).items()
+        declared = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in columns))
+        assert dict(envelope.events(["id"], ()).dtypes) == dict(declared.dtypes)

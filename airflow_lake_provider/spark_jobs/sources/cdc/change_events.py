@@ -1,4 +1,4 @@
-"""A batch of change events, read and reduced to the last change per key, with all values known."""
+"""A batch of change events, read and reduced to the last change per key, with all of its values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering
+from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
 from airflow_lake_provider.contracts.applied.redelivery import (
     applied_marks,
     choose_ordering,
     count_repeated,
     refuse_two_logs,
 )
-from airflow_lake_provider.contracts.author.sources import ChangeEvents
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
@@ -39,7 +39,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import is_below_mark
+from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import is_below_mark, refuse_other_log
 from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EarlierTable, refuse_other_table
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import sink_file
@@ -107,43 +107,51 @@ def read_change_events(
     :raises UnsupportedError: truncations, types that events cannot have.
     """
     with released_on_failure() as cached:
-        table = stream.source.table
-        names = [sink_file(file.path, table) for file in stream.files]
-        raw = stream.events(keys, names).persist()
-        cached.append(raw)
-        surveyed = survey(raw, stream.log, names, target.marks)
-        stream.refuse(surveyed, keys)
-        facts = surveyed.without(exclude_columns)
-        refuse_unfit_columns(facts.columns, f"events of {table}")
-        if not target.has_had_events and not facts.events:
-            _refuse_other_tables(stream)
-        if target.earlier is not None:
-            refuse_other_table(stream, target.earlier, facts.positions, ignore_marks=ignore_marks)
-        repeated = _repeated_events(facts, stream.source, target.marks, ignore_marks)
+        raw, facts = _surveyed(stream, keys, target, exclude_columns, cached)
+        repeated = _repeated_events(stream, facts, target, ignore_marks=ignore_marks)
         if repeated.dropped == facts.events:
             raw.unpersist()
             return repeated.on(_empty(stream, target.schema, facts.events))
         columns = stream.columns(facts, target.schema)
         rows = RowBuilder(columns=columns, keys=_spelled_keys(keys, facts.columns), hole_columns=facts.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
-        kept = raw.filter(~is_below_mark(target.marks, repeated.ordering)) if target.marks and repeated.dropped else raw
-        events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
+        events = _typed_events(repeated.left(raw, target.marks, stream), columns, keys).localCheckpoint()
         raw.unpersist()
         if order is not None:
-            batch = read_by_key(events, columns, rows.keys, facts, order)
-            return repeated.on(batch)
+            return repeated.on(read_by_key(events, columns, rows.keys, facts, order))
         if READ in facts.operations:
-            refuse_below_snapshots(events, table)
-        may_be_cut = not ignore_deletes and target.keeps_history and facts.may_be_cut(is_whole=repeated.dropped == 0)
-        reduced = _Reduction(
+            refuse_below_snapshots(events, stream.source.table, PlaceTypes(stream.log.number_type))
+        may_be_cut = facts.may_be_cut(is_whole=repeated.dropped == 0)
+        reduction = _Reduction(
             events=events,
             rows=rows,
             target=target,
             ignore_deletes=ignore_deletes,
             tells_resets=tells_resets,
-            may_be_cut=may_be_cut,
+            may_be_cut=may_be_cut and target.keeps_history and not ignore_deletes,
         )
-        return repeated.on(reduced.batch(facts.events))
+        return repeated.on(reduction.batch(facts.events))
+
+
+def _surveyed(
+    stream: Envelope, keys: Sequence[str], target: TargetState, exclude_columns: Sequence[str], cached: list[DataFrame]
+) -> tuple[DataFrame, EventSurvey]:
+    """Return the events of the table, and what one pass over them has found, without the excluded columns.
+
+    :param cached: takes what is to be released when the batch fails.
+    """
+    table = stream.source.table
+    refuse_other_log(target.marks, stream.log, table)
+    names = [sink_file(file.path, table) for file in stream.files]
+    raw = stream.events(keys, names).persist()
+    cached.append(raw)
+    surveyed = survey(raw, stream.log, names, target.marks)
+    stream.refuse(surveyed, keys)
+    facts = surveyed.without(exclude_columns)
+    refuse_unfit_columns(facts.columns, f"events of {table}")
+    if not target.has_had_events and not facts.events:
+        _refuse_other_tables(stream)
+    return raw, facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +172,7 @@ class _Reduction:
         """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them."""
         rows, events = self.rows, self.events
         old = old_rows(events, self.target.history, rows.types, rows.keys) if rows.hole_columns else OldRows()
-        values = _KnownValues(rows=rows, old=old, table_rows=self.target.rows)
+        values = _UnsentValues(rows=rows, old=old, table_rows=self.target.rows)
         counted = events.filter(~is_delete()) if self.ignore_deletes else events
         last = values.fill(_last_events(counted, self.tells_resets), events)
         batch = rows.batch_of(rows.checked_rows(last).localCheckpoint(eager=False), events_read, old.hint)
@@ -183,6 +191,11 @@ class _Repeated:
     dropped: int
     marks: EventMarks | None
 
+    def left(self, raw: DataFrame, marks: EventMarks | None, stream: Envelope) -> DataFrame:
+        """Return the events that are to be applied."""
+        new = raw.filter(~is_below_mark(marks, self.ordering, stream.log)) if marks and self.dropped else raw
+        return new.filter("op IS NOT NULL")
+
     def on(self, batch: ChangeBatch) -> ChangeBatch:
         state = StreamState.of(batch)
         dropped = self.dropped + (state.dropped or 0)
@@ -190,17 +203,18 @@ class _Repeated:
         return replace(batch, side=side)
 
 
-def _repeated_events(
-    facts: EventSurvey, source: ChangeEvents, marks: EventMarks | None, ignore_marks: bool
-) -> _Repeated:
-    table = source.table
-    asked = EventOrdering(source.ordering) if source.ordering else None
-    ordering = choose_ordering(asked, marks, facts.positions, table)
-    refuse_two_logs(ordering, facts.positions, table)
+def _repeated_events(stream: Envelope, facts: EventSurvey, target: TargetState, *, ignore_marks: bool) -> _Repeated:
+    """Decide which events were delivered again, and refuse those that may be late or of another log."""
+    table, marks, positions = stream.source.table, target.marks, facts.positions
+    if target.earlier is not None:
+        refuse_other_table(stream, target.earlier, positions, ignore_marks=ignore_marks)
+    asked = EventOrdering(stream.source.ordering) if stream.source.ordering else None
+    ordering = choose_ordering(asked, marks, positions, table)
+    refuse_two_logs(ordering, positions, table)
     return _Repeated(
         ordering=ordering,
-        dropped=count_repeated(ordering, marks, facts.positions, table) if marks and not ignore_marks else 0,
-        marks=applied_marks(ordering, marks, facts.positions, again=ignore_marks) if facts.events else marks,
+        dropped=count_repeated(ordering, marks, positions, table) if marks and not ignore_marks else 0,
+        marks=applied_marks(ordering, marks, positions, again=ignore_marks) if facts.events else marks,
     )
 
 
@@ -221,7 +235,7 @@ def _refuse_other_tables(stream: Envelope) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KnownValues:
+class _UnsentValues:
     """Places where unavailable values are looked for.
 
     :param old: rows of the table that key changes of earlier batches began with; ``table_rows``: its present ones.
@@ -287,8 +301,8 @@ def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) ->
     return hashed.select(
         ARRIVAL,
         "op",
-        "first",
-        "second",
+        "position",
+        "ordinal",
         "last_commit",
         "after",
         "holes",

@@ -1,7 +1,7 @@
 """The seam of envelopes: how a change stream writes its events, and how their texts become values.
 
 An envelope is a subclass of :class:`Envelope`, which a :class:`.ChangeEventsSource` names. It is bound to the lines of
-a batch, fills the columns of ``events.EVENT_COLUMNS``, and gives each column a type.
+a batch, fills the columns of ``events.event_columns``, and gives each column a type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DateType, StructType, TimestampNTZType, TimestampType
 
-from airflow_lake_provider.contracts.applied.log_positions import PairPosition
+from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
 from airflow_lake_provider.contracts.author.sources import ChangeEvents
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -110,8 +110,8 @@ class Envelope(ABC):
     :param files: files of lines, see ``list_input_files``.
     """
 
-    # The places of the stream's log. A table keeps them by their code.
-    log: ClassVar[type[PairPosition]]
+    # The places of the stream's log: how many numbers, and how long. A table keeps them by their code.
+    log: ClassVar[type[TuplePosition]]
     words: ClassVar[EnvelopeWords] = EnvelopeWords()
     spark: SparkSession
     source: ChangeEvents
@@ -119,7 +119,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def events(self, keys: Sequence[str], names: Names) -> DataFrame:
-        """Return one row with ``EVENT_COLUMNS`` for each event of the source's table, and for each line that is none.
+        """Return one row with ``event_columns`` for each event of the source's table, and for each line that is none.
 
         Events of other tables are left out. A change of the key is two rows: a delete and a create at one place.
 
@@ -156,7 +156,7 @@ class Envelope(ABC):
         if TRUNCATE in surveyed.operations:
             raise UnsupportedError(
                 f"the events of {table} hold {words.truncation}, which an upsert cannot apply. {words.no_truncations}. "
-                "To go on, take a new snapshot with the connector, delete the table's rows, and give the source a new "
+                "To go on, take a new snapshot of the source table, delete the table's rows, and give the source a new "
                 "name and the new files only, by another path or folder"
             )
         if unknown := sorted(surveyed.operations - {*OPERATIONS}):

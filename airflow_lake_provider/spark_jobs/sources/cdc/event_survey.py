@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks
-from airflow_lake_provider.contracts.applied.log_positions import PairPosition
+from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
 from airflow_lake_provider.contracts.applied.redelivery import EventPositions
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, UPDATE, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import (
@@ -72,10 +72,10 @@ class EventSurvey:
         )
 
 
-def survey(events: DataFrame, log: type[PairPosition], names: Names, marks: EventMarks | None) -> EventSurvey:
+def survey(events: DataFrame, log: type[TuplePosition], names: Names, marks: EventMarks | None) -> EventSurvey:
     """Look through all events in one job, which fills the cache of ``events``.
 
-    :param events: see ``EVENT_COLUMNS``.
+    :param events: see ``event_columns``.
     :param log: kind of the places of the events.
     :param names: what the name of each file tells.
     :param marks: what was applied before.
@@ -85,7 +85,7 @@ def survey(events: DataFrame, log: type[PairPosition], names: Names, marks: Even
     )
     is_event = sf.expr(IS_EVENT)
     grouped = events.groupBy(*survey_groups()).agg(
-        *survey_columns(marks),
+        *survey_columns(marks, log),
         sf.count_if(is_event).alias("events"),
         sf.count_if("bad").alias("bad_lines"),
         sf.count_if(is_event & _unsequenced()).alias("unsequenced"),
@@ -105,7 +105,7 @@ def survey(events: DataFrame, log: type[PairPosition], names: Names, marks: Even
 
 
 def _unsequenced() -> Column:
-    return sf.col("first").isNull() | sf.col("second").isNull()
+    return sf.col("position").isNull() | sf.col("ordinal").isNull()
 
 
 def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> EventSurvey:
@@ -125,8 +125,9 @@ def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> Even
 
 def _at_the_end(groups: Sequence[dict[str, Any]], name: str) -> bool:
     """Tell whether an event for which a flag is true stands at the greatest position of all groups."""
-    greatest = [place for place in (group[name] for group in groups) if place is not None and None not in place]
-    return bool(greatest and max(greatest)["flag"])
+    highest_events = [group[name] for group in groups]
+    placed = [event for event in highest_events if event is not None and event["position"] is not None]
+    return bool(placed and max(placed)["flag"])
 
 
 def _all_of(groups: Sequence[dict[str, Any]], name: str) -> set[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,11 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
 from airflow_lake_provider.contracts.applied.position_column import (
-    DELETED_POSITION_TYPE,
     PLACE_FIELDS,
-    PLACE_TYPE,
     POSITION_COLUMN,
-    POSITION_TYPE,
+    PlaceTypes,
 )
 from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -31,7 +30,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.key_outcome import KeyOutcome
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED, KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, REMOVED, ROW, KeyOrder, KeyTimeline
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, missing_values, values_at
@@ -42,7 +41,6 @@ _MAY_COME = (
     "Where every file is there, apply them all again with on_repeat='apply', or take a new snapshot of these rows"
 )
 _DELETED = "_deleted_position"
-_NUMBERED = f"STRUCT<number: BIGINT, place: {PLACE_TYPE}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,20 +81,22 @@ def read_by_key(
         refuse_pending(timeline)
     holes = sorted({*surveyed.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
-    lines = _Lines(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
-    batch = rows.batch_of(lines.checked(timeline), surveyed.events, old.hint if old.expired else _MAY_COME)
-    found_cut = cut_deletes(timeline.filter("is_new"), keys) if surveyed.may_be_cut(is_whole=False) else ()
+    reduced = _RowsOfEvents(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
+    batch = rows.batch_of(reduced.checked(timeline), surveyed.events, old.hint if old.expired else _MAY_COME)
+    deletes = cut_deletes(timeline.filter("is_new"), keys) if surveyed.may_be_cut(is_whole=False) else ()
     # Late values may have come to the row under other keys, so each is looked at.
-    cut = tuple(replace(delete, changed=True) for delete in found_cut)
+    cut = tuple(replace(delete, changed=True) for delete in deletes)
     return replace(
         batch,
         # Each use of the patched rows would read the table.
-        changes=lines.whole(batch.changes).localCheckpoint(eager=False) if batch.patches else batch.changes.drop(PATCH),
+        changes=reduced.whole(batch.changes).localCheckpoint(eager=False)
+        if batch.patches
+        else batch.changes.drop(PATCH),
         reads_table=True,
-        completed=lines.completed(),
+        completed=reduced.completed(),
         side=StreamState(
             cut_deletes=cut,
-            last_rows=last_rows(timeline, cut, keys, lines.last_rows),
+            last_rows=last_rows(timeline, cut, keys, reduced.last_rows),
             deleted_keys=_deleted_keys(timeline, keys, order, holes) if facts.deletes else None,
             epoch=order.epoch,
             dropped=facts.dropped,
@@ -107,10 +107,10 @@ def read_by_key(
 def _refuse_other_positions(order: KeyOrder) -> None:
     """Refuse a table whose positions cannot be compared with a snapshot's."""
     deleted = order.deleted_keys.schema if order.deleted_keys is not None else None
-    columns = ((order.schema, POSITION_COLUMN, POSITION_TYPE), (deleted, _DELETED, DELETED_POSITION_TYPE))
+    columns = ((order.schema, POSITION_COLUMN, order.types.row), (deleted, _DELETED, order.types.deleted))
     for schema, name, expected in columns:
         kind = {field.name.lower(): field.dataType.simpleString() for field in schema or ()}.get(name)
-        if kind is not None and kind != expected.lower().replace(": ", ":").replace(", ", ","):
+        if kind is not None and kind != re.sub(r"(?<=[:,]) ", "", expected.lower()):
             raise BadInputError(
                 f"the table has a column {name} of type {kind}, and ordering='key' needs {expected}: another version "
                 "or somebody else wrote it. Make the table and its table of deleted keys anew; or drop the column, "
@@ -120,17 +120,17 @@ def _refuse_other_positions(order: KeyOrder) -> None:
 
 def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     key = Window.partitionBy("key")
-    is_known = (op_is(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
-    place = sf.when(is_known, sf.col("second"))
+    is_applied = (op_is(ROW, REMOVED) | sf.col("was_applied")) & (sf.col("at") == PRESENT)
+    place = sf.when(is_applied, sf.col("ordinal"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
     sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
     # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
     is_snapshot = op_is(READ)
-    known_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
-    restarted = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > known_ts) & (~is_snapshot | sf.lit(again))
+    latest_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
+    restarted = (sf.col("ordinal") < sf.col("floor")) & (sf.col("ts_ms") > latest_ts) & (~is_snapshot | sf.lit(again))
     row = lines.agg(
-        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("line.older")))).alias("older"),
-        sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
+        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("row_ordinals.older")))).alias("older"),
+        sf.count_if(sent & (sf.col("ordinal") <= sf.col("floor"))).alias("dropped"),
         sf.count_if(sent & restarted).alias("restarted"),
         sf.count_if(op_is(BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
         sf.count_if(op_is(DELETE, REMOVED)).alias("deletes"),
@@ -149,8 +149,8 @@ def _refuse_restarted(events: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Lines:
-    """Turns lines of events into rows."""
+class _RowsOfEvents:
+    """Turns timelines into rows."""
 
     rows: RowBuilder
     order: KeyOrder
@@ -162,6 +162,7 @@ class _Lines:
         outcome = KeyOutcome(
             holes=self.rows.hole_columns,
             epoch=self.order.epoch,
+            types=self.order.types,
             again=self.order.again,
             has_deletes=self.has_deletes,
         )
@@ -237,54 +238,56 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
     key = Window.partitionBy("key")
     lines = timeline.withColumns(
         {
-            "newest": sf.max("second").over(key),
-            "values": _values_place(key.orderBy("second", ARRIVAL), holes),
-            "has_row": sf.max(sf.col("held.position").isNotNull() & (sf.col("at") == PRESENT)).over(key),
+            "newest": sf.max("ordinal").over(key),
+            "values": _values_place(key.orderBy("ordinal", ARRIVAL), holes, order.types),
+            "has_row": sf.max(sf.col("row_state.position").isNotNull() & (sf.col("at") == PRESENT)).over(key),
         }
     )
     creates = (
         timeline.filter(_is_new(CREATE))
-        .groupBy("second")
+        .groupBy("ordinal")
         .agg(
             sf.when(sf.count("key") == 1, sf.first("key")).alias("created"),
             sf.first("old_key").alias("told"),
         )
     )
-    deletes = lines.filter(_is_new(DELETE)).join(creates, "second", "left")
+    deletes = lines.filter(_is_new(DELETE)).join(creates, "ordinal", "left")
     fits = sf.col("told").isNull() | (sf.col("told") == sf.col("key"))
     heir = sf.coalesce("new_key", sf.when(fits, sf.col("created")))
-    is_last = sf.col("second") == sf.col("newest")
+    is_last = sf.col("ordinal") == sf.col("newest")
     # A row that is flagged as deleted keeps its position itself.
     needed = is_last & ~sf.col("has_row") if order.deleted_column else is_last
     names = [(f"k{i}", name) for i, name in enumerate(keys)]
     return deletes.filter(needed | heir.isNotNull()).select(
         *(sf.col(f"key.{short}").alias(name) for short, name in names),
         sf.struct(sf.lit(order.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS))
-        .cast(DELETED_POSITION_TYPE)
+        .cast(order.types.deleted)
         .alias(_DELETED),
         sf.when(heir.isNotNull(), sf.struct(*(heir[short].alias(name) for short, name in names))).alias("_moved_to"),
-        sf.col("values.place").cast(PLACE_TYPE).alias("_values_position"),
+        sf.col("values.place").cast(order.types.place).alias("_values_position"),
     )
 
 
-def _values_place(window: WindowSpec, holes: Sequence[str]) -> Column:
+def _values_place(window: WindowSpec, holes: Sequence[str], types: PlaceTypes) -> Column:
     """Return up to which position no earlier event of the key can bring a value, of the events before this one.
 
     :param holes: columns that are stored; an event that leaves out another one is complete.
     """
     stored = sf.array(*map(sf.lit, holes)).cast("ARRAY<STRING>")
-    own, unknown = _numbered(sf.col("second"), sf.col("place")), _numbered(sf.lit(FIRST), place_at(FIRST))
+    kind = f"STRUCT<number: {types.number}, place: {types.place}>"
+
+    def numbered(number: Column, place: Column) -> Column:
+        return sf.struct(number.alias("number"), place.alias("place")).cast(kind)
+
+    own, unknown = numbered(sf.col("ordinal"), sf.col("place")), numbered(sf.lit(FIRST), place_at(FIRST, types))
     whole = sf.when(sf.size(sf.array_intersect("holes", stored)) == 0, own).otherwise(unknown)
     older = sf.transform(
-        sf.map_keys("line.older"), lambda name: _numbered(sf.col("line.older")[name], sf.col("held.older")[name])
+        sf.map_keys("row_ordinals.older"),
+        lambda name: numbered(sf.col("row_ordinals.older")[name], sf.col("row_state.older")[name]),
     )
-    held = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{_NUMBERED}>"))))
-    place = sf.when(op_is(HELD), held).when(op_is(*UPSERTS), whole)
+    of_row = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{kind}>"))))
+    place = sf.when(op_is(ROW), of_row).when(op_is(*UPSERTS), whole)
     return sf.max(place).over(window.rowsBetween(Window.unboundedPreceding, -1))
-
-
-def _numbered(number: Column, place: Column) -> Column:
-    return sf.struct(number.alias("number"), place.alias("place")).cast(_NUMBERED)
 
 
 def refuse_reused(timeline: DataFrame) -> None:
@@ -292,18 +295,18 @@ def refuse_reused(timeline: DataFrame) -> None:
 
     :param timeline: of ``KeyTimeline``.
     """
-    ends = _known_changes(timeline).filter("known IS NOT NULL")
-    borders = timeline.filter(_is_new(CREATE, READ, DELETE) & ~sf.col("was_known")).select("key", "second")
-    # A create that comes again begins a life that is known, as its old key's delete tells it.
-    begun = timeline.filter(op_is(BEGUN)).select("key", "second")
-    borders = borders.join(begun, ["key", "second"], "left_anti")
-    between = borders.join(ends, "key").filter("second > known AND second < end").select("key")
-    creates = timeline.filter(_is_new(CREATE)).select("second", sf.lit(True).alias("created")).distinct()
-    moved = timeline.filter(_is_new(DELETE) & ~sf.col("was_known")).join(creates, "second", "left")
-    moved = moved.filter("new_key IS NOT NULL OR created").select("key", "second")
-    known_later = sf.col("was_known") | (op_is(HELD) & (sf.col("at") == PRESENT))
-    later = timeline.filter(known_later).select("key", sf.col("second").alias("newer"))
-    since = moved.join(later, "key").filter("newer > second").select("key")
+    ends = _applied_key_changes(timeline).filter("values_up_to IS NOT NULL")
+    borders = timeline.filter(_is_new(CREATE, READ, DELETE) & ~sf.col("was_applied")).select("key", "ordinal")
+    # A create that comes again begins an incarnation that was applied, as its old key's delete tells it.
+    begun = timeline.filter(op_is(BEGUN)).select("key", "ordinal")
+    borders = borders.join(begun, ["key", "ordinal"], "left_anti")
+    between = borders.join(ends, "key").filter("ordinal > values_up_to AND ordinal < end").select("key")
+    creates = timeline.filter(_is_new(CREATE)).select("ordinal", sf.lit(True).alias("created")).distinct()
+    moved = timeline.filter(_is_new(DELETE) & ~sf.col("was_applied")).join(creates, "ordinal", "left")
+    moved = moved.filter("new_key IS NOT NULL OR created").select("key", "ordinal")
+    applied_later = sf.col("was_applied") | (op_is(ROW) & (sf.col("at") == PRESENT))
+    later = timeline.filter(applied_later).select("key", sf.col("ordinal").alias("newer"))
+    since = moved.join(later, "key").filter("newer > ordinal").select("key")
     if count := between.union(since).distinct().count():
         raise BadInputError(
             f"{count} keys were used again before the events of their key change came, so values that they leave out "
@@ -315,15 +318,15 @@ def refuse_reused(timeline: DataFrame) -> None:
 def refuse_pending(timeline: DataFrame) -> None:
     """Refuse late events of rows whose key has changed while an event with a new key has not come."""
     after = Window.partitionBy("key").orderBy(*EVENT_ORDER).rowsBetween(1, Window.unboundedFollowing)
-    following = sf.struct("op", "known")
+    following = sf.struct("op", "values_up_to")
     ahead = sf.first(sf.when(~op_is(BEGUN), following), ignorenulls=True).over(after)
     begun = timeline.withColumn("ahead", ahead).filter(op_is(BEGUN) & sf.col("old_key").isNotNull())
     # Ended before any event of it was seen, or not even ended.
-    unseen = sf.col("ahead.op").isin(DELETE, REMOVED) & sf.col("ahead.known").isNull()
+    unseen = sf.col("ahead.op").isin(DELETE, REMOVED) & sf.col("ahead.values_up_to").isNull()
     open_ends = begun.filter(sf.col("ahead").isNull() | unseen)
-    late = timeline.filter(_is_new(*UPSERTS)).select("key", "second")
-    joined = late.join(_known_changes(timeline), "key")
-    new_events = joined.filter("second < end AND second > coalesce(known, -1)")
+    late = timeline.filter(_is_new(*UPSERTS)).select("key", "ordinal")
+    joined = late.join(_applied_key_changes(timeline), "key")
+    new_events = joined.filter("ordinal < end AND ordinal > coalesce(values_up_to, -1)")
     if not open_ends.isEmpty() and (count := new_events.count()):
         raise BadInputError(
             f"{count} late events are of rows whose key has changed, and the event with the new key has not come. "
@@ -336,8 +339,8 @@ def _is_new(*kinds: str) -> Column:
     return sf.col("is_new") & op_is(*kinds)
 
 
-def _known_changes(timeline: DataFrame) -> DataFrame:
-    """Return ``key``, ``end`` and ``known`` of key changes that were applied before."""
+def _applied_key_changes(timeline: DataFrame) -> DataFrame:
+    """Return ``key``, ``end`` and ``values_up_to`` of key changes that were applied before."""
     is_key_change = op_is(DELETE, REMOVED) & sf.col("new_key").isNotNull()
-    ends = timeline.filter(sf.col("was_known") & is_key_change)
-    return ends.select("key", sf.col("second").alias("end"), "known")
+    ends = timeline.filter(sf.col("was_applied") & is_key_change)
+    return ends.select("key", sf.col("ordinal").alias("end"), "values_up_to")

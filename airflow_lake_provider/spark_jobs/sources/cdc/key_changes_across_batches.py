@@ -7,12 +7,14 @@ halves.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
@@ -22,10 +24,11 @@ from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, 
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
-_SEQUENCE = ["first", "second"]
 # More than a table remembers.
 _MOST_KEPT = 200
 _UNSIGNED = 2**64
+# Of a place in the log.
+Numbers = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,44 +73,49 @@ def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]
     :param events: see ``last_known_values``, and ``new_key`` (struct, NULL where it is not told).
     """
     greatest = events.agg(
-        sf.max(sf.struct(*_SEQUENCE)).alias("greatest"),
+        sf.max("position").alias("greatest"),
         sf.count_if(sf.coalesce("new_key", "old_key").isNotNull()).alias("told"),
     )
-    halves = events.groupBy(*_SEQUENCE).agg(
+    halves = events.groupBy("position", "ordinal").agg(
         sf.count_if(op_is(CREATE)).alias("creates"),
         sf.collect_set(sf.when(op_is(DELETE), key_hash(sf.col("key"), keys))).alias("deleted"),
         sf.bool_or(sf.col("new_key").isNotNull()).alias("moves"),
     )
-    is_last = (sf.struct(*_SEQUENCE) == sf.col("greatest")) & (sf.col("told") == 0)
+    is_last = (sf.col("position") == sf.col("greatest")) & (sf.col("told") == 0)
     cut = (
         halves.filter("creates = 0 AND size(deleted) > 0")
         .join(sf.broadcast(greatest), sf.col("moves") | is_last)
-        .orderBy(*(sf.col(name).desc() for name in _SEQUENCE))
+        .orderBy(sf.desc("position"))
         .limit(_MOST_KEPT)
-        .select(*_SEQUENCE, "deleted")
+        .select("position", "ordinal", "deleted")
     )
-    deletes = sorted((first, second, hashed) for first, second, deleted in cut.collect() for hashed in deleted)
+    rows = [(_numbers(position), int(ordinal), deleted) for position, ordinal, deleted in cut.collect()]
+    deletes = sorted((position, ordinal, hashed) for position, ordinal, deleted in rows for hashed in deleted)
     return tuple(_in_rounds(deletes, _begins(events, {hashed for _, _, hashed in deletes}, keys)))[::-1]
 
 
-def _begins(events: DataFrame, hashes: Collection[int], keys: Sequence[str]) -> dict[int, tuple[int, int]]:
+def _numbers(position: Iterable[int | Decimal]) -> Numbers:
+    return tuple(map(int, position))
+
+
+def _begins(events: DataFrame, hashes: Collection[int], keys: Sequence[str]) -> dict[int, Numbers]:
     """Return where the first event of each of some keys stands."""
     if not hashes:
         return {}
-    hashed = events.select(key_hash(sf.col("key"), keys).alias("hash"), *_SEQUENCE)
-    begins = hashed.filter(sf.col("hash").isin(*hashes)).groupBy("hash").agg(sf.min(sf.struct(*_SEQUENCE)))
-    return {key: (first, second) for key, (first, second) in begins.collect()}
+    hashed = events.select(key_hash(sf.col("key"), keys).alias("hash"), "position")
+    begins = hashed.filter(sf.col("hash").isin(*hashes)).groupBy("hash").agg(sf.min("position"))
+    return {key: _numbers(position) for key, position in begins.collect()}
 
 
-def _in_rounds(deletes: Iterable[tuple[int, int, int]], begins: Mapping[int, tuple[int, int]]) -> Iterator[CutDelete]:
+def _in_rounds(deletes: Iterable[tuple[Numbers, int, int]], begins: Mapping[int, Numbers]) -> Iterator[CutDelete]:
     rounds: dict[int, int] = {}
-    for first, position, hashed in deletes:
+    for position, ordinal, hashed in deletes:
         rounds[hashed] = rounds.get(hashed, -1) + 1
         yield CutDelete(
-            first=first,
             position=position,
+            ordinal=ordinal,
             key_hash=hashed % _UNSIGNED,
-            changed=begins[hashed] < (first, position),
+            changed=begins[hashed] < position,
             round=rounds[hashed],
         )
 
@@ -137,19 +145,27 @@ def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequen
 
     :param deletes: at most one of a key.
     """
-    ended = [(_signed(delete.key_hash), delete.first, delete.position) for delete in deletes]
-    ends = _integers(events.sparkSession, ended, ("h", "f", "s"))
+    ends = _placed(events, [(_signed(delete.key_hash), delete.position, delete.ordinal) for delete in deletes])
+    ends = ends.select("h", sf.col("position").alias("end"))
     joined = events.join(sf.broadcast(ends), key_hash(sf.col("key"), keys) == sf.col("h"), "left")
-    # Spark 3.5 compares only structs whose fields have the same names.
-    end = sf.struct(*(sf.col(name).alias(place) for name, place in zip(("f", "s"), _SEQUENCE, strict=True)))
-    is_before = sf.col("h").isNull() | (sf.struct(*_SEQUENCE) < end)
-    return joined.filter(is_before).withColumn("is_cut", sf.col("h").isNotNull()).drop("h", "f", "s")
+    is_before = sf.col("h").isNull() | (sf.col("position") < sf.col("end"))
+    return joined.filter(is_before).withColumn("is_cut", sf.col("h").isNotNull()).drop("h", "end")
 
 
-def _integers(spark: SparkSession, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> DataFrame:
+def _placed(events: DataFrame, rows: Iterable[tuple[int, Numbers, int]]) -> DataFrame:
+    """Return ``h``, ``position`` and ``ordinal``, of the types that the events have."""
+    kinds = {name: events.schema[name].dataType for name in ("position", "ordinal")}
+    names = events.select("position.*").columns
+    texts = [json.dumps([*map(str, (hashed, *position, ordinal))]) for hashed, position, ordinal in rows]
     # As an Arrow table: rows of Python objects would start a Python worker.
-    columns = {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(names)}
-    return dataframe_of(spark, pa.table(columns))
+    frame = dataframe_of(events.sparkSession, pa.table({"text": pa.array(texts, pa.string())}))
+    numbers = [sf.get(sf.from_json("text", "ARRAY<STRING>"), sf.lit(i)) for i in range(len(names) + 2)]
+    position = sf.struct(*(number.alias(name) for name, number in zip(names, numbers[1:-1], strict=True)))
+    return frame.select(
+        numbers[0].cast("bigint").alias("h"),
+        position.cast(kinds["position"]).alias("position"),
+        numbers[-1].cast(kinds["ordinal"]).alias("ordinal"),
+    )
 
 
 def old_rows(
@@ -164,43 +180,47 @@ def old_rows(
 
     :param every: also of those whose delete is among the events; it may have been applied before.
     """
-    deletes = events.filter(op_is(DELETE)).select(*_SEQUENCE).distinct()
+    deletes = events.filter(op_is(DELETE)).select("position").distinct()
     creates = events.filter(op_is(CREATE) & (sf.size("holes") > 0))
-    creates = creates if every else creates.join(deletes, _SEQUENCE, "left_anti")
+    creates = creates if every else creates.join(deletes, "position", "left_anti")
     hashed = sf.when(sf.col("old_key").isNotNull(), key_hash(sf.col("old_key"), keys)).alias("hash")
-    wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()
-    entries = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]
-    known = [(first, second, entry) for first, second, entry in entries if entry is not None]
-    rows_at = {at: history.rows_then(at) for at in {entry.snapshot for _, _, entry in known}}
+    wanted = creates.select("position", "ordinal", hashed).distinct().collect()
+    entries = [(_numbers(position), _remembered(history, int(ordinal), old)) for position, ordinal, old in wanted]
+    remembered = [(position, entry) for position, entry in entries if entry is not None]
+    rows_at = {at: history.rows_then(at) for at in {entry.snapshot for _, entry in remembered}}
     present = {at: rows for at, rows in rows_at.items() if rows is not None}
-    kept = [(first, second, entry) for first, second, entry in known if entry.snapshot in present]
-    roots = [_roots(present[at], at, kept, types, keys) for at in present]
+    kept = [(position, entry) for position, entry in remembered if entry.snapshot in present]
+    roots = [_roots(present[at], at, _placed(events, _of_snapshot(kept, at)), types, keys) for at in present]
     return OldRows(
         roots=reduce(DataFrame.unionByName, roots) if roots else None,
         rows_at=present,
-        unknown=len(entries) - len(known),
-        expired=len(known) - len(kept),
+        unknown=len(entries) - len(remembered),
+        expired=len(remembered) - len(kept),
     )
 
 
-def _remembered(history: KeyHistory, position: int, hashed: int | None) -> OpenKeyChange | None:
-    entries = [e for e in history.open_changes.at(position) if hashed is None or e.key_hash == hashed % _UNSIGNED]
+def _remembered(history: KeyHistory, ordinal: int, hashed: int | None) -> OpenKeyChange | None:
+    entries = [e for e in history.open_changes.at(ordinal) if hashed is None or e.key_hash == hashed % _UNSIGNED]
     # Several old keys with one position tell nothing where the old key is not told.
     return entries[0] if len(entries) == 1 else None
+
+
+def _of_snapshot(changes: Iterable[tuple[Numbers, OpenKeyChange]], at: str) -> Iterator[tuple[int, Numbers, int]]:
+    for position, entry in changes:
+        if entry.snapshot == at:
+            yield _signed(entry.key_hash), position, entry.ordinal
 
 
 def _roots(
     rows: DataFrame,
     at: str,
-    changes: Sequence[tuple[int, int, OpenKeyChange]],
+    creates: DataFrame,
     types: Mapping[str, DataType],
     keys: Sequence[str],
 ) -> DataFrame:
-    """Return ``first``, ``second`` and ``root`` of the creates whose old row is in a snapshot."""
-    wanted = [(first, second, _signed(entry.key_hash)) for first, second, entry in changes if entry.snapshot == at]
-    creates = _integers(rows.sparkSession, wanted, ("first", "second", "h"))
+    """Return ``position``, ``ordinal`` and ``root`` of the creates whose old row is in a snapshot."""
     key = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys)))
     old_keys = rows.select(key.alias("key"))
     joined = old_keys.join(sf.broadcast(creates), key_hash(sf.col("key"), keys) == sf.col("h"))
     root = sf.struct("key", sf.lit(at).alias("at")).alias("root")
-    return joined.select(*_SEQUENCE, root).localCheckpoint()
+    return joined.select("position", "ordinal", root).localCheckpoint()

@@ -1,15 +1,14 @@
 """Reduce the timeline of each key to one change, with ``ordering="key"``: events may come late and in any order.
 
 The last event of a timeline decides whether the key has a row. A value that this event left out as unchanged is filled
-from the latest earlier event since the row was inserted. Debezium marks such a value with its
-``unavailable.value.placeholder``. Each value has a position of its own, so a late event still fills the values that are
-older than it.
+from the latest earlier event since the row was inserted. An envelope says which values those are. Each value has a
+position of its own, so a late event still fills the values that are older than it.
 
 From one create, or one row that a snapshot read, to the next delete, a key has one *incarnation*. A change of the
 primary key is a delete of the old key and a create of the new one. The values go on from the one incarnation to the
 other.
 
-A *place* is where an event stands: ``second`` and ``s0.place`` as a number within one timeline, ``place`` and
+A *place* is where an event stands: ``ordinal`` and ``s0.place`` as a number within one timeline, ``place`` and
 ``s0.log_place`` in the log. Only places in the log can be compared across keys.
 """
 
@@ -23,14 +22,13 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.position_column import (
     PLACE_FIELDS,
-    PLACE_TYPE,
     POSITION_COLUMN,
-    POSITION_TYPE,
+    PlaceTypes,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPDATE, UPSERTS, op_is
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, REMOVED, ROW
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, inherit, with_ends, with_parents
 
@@ -43,12 +41,14 @@ class KeyOutcome:
 
     :param holes: columns with a value that an event of the batch left out, or that is older than its row in the table.
     :param epoch: of the source's log, in the positions that are written.
+    :param types: of those positions.
     :param again: events at the position of their row are applied once more.
     :param has_deletes: False where no timeline has a delete, so that no key can have changed.
     """
 
     holes: Sequence[str]
     epoch: int
+    types: PlaceTypes
     again: bool = False
     has_deletes: bool = True
 
@@ -66,17 +66,17 @@ class KeyOutcome:
         if self.holes:
             last = last.join(self._latest_values(numbered), "key", "left")
         # The table's row stands, and late events bring values that it had left out.
-        patch = op_is(HELD) & self._has_later_value()
+        patch = op_is(ROW) & self._has_later_value()
         # The delete was noted before, by a run that was cut off before it had deleted the row.
         unfinished = op_is(REMOVED) & sf.col("has_row")
         # The delete was applied before, and there is no row to delete.
-        repeated = op_is(DELETE) & sf.col("was_known") & ~sf.col("has_row")
+        repeated = op_is(DELETE) & sf.col("was_applied") & ~sf.col("has_row")
         changes = last.filter((sf.col("is_new") & ~op_is(BEGUN) & ~repeated) | patch | unfinished)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
         return changes.select(
             "*",
-            self._position().cast(POSITION_TYPE).alias(POSITION_COLUMN),
-            op_is(HELD).alias(PATCH),
+            self._position().cast(self.types.row).alias(POSITION_COLUMN),
+            op_is(ROW).alias(PATCH),
         ).withColumns(
             {
                 "holes": sf.when(sf.col(PATCH), every).otherwise(sf.col("holes")),
@@ -100,19 +100,19 @@ class KeyOutcome:
         has_older = sf.size(older) > 0
         of_values = (sf.when(has_older, sf.col("begun")), sf.when(has_older, older))
         of_event = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *of_values)
-        row = sf.col("held.position")
+        row = sf.col("row_state.position")
         of_row = sf.struct(row["epoch"], *(row[name] for name in PLACE_FIELDS), *of_values)
-        return sf.when(op_is(HELD), of_row.cast(POSITION_TYPE)).otherwise(of_event.cast(POSITION_TYPE))
+        return sf.when(op_is(ROW), of_row.cast(self.types.row)).otherwise(of_event.cast(self.types.row))
 
     def _older_values(self) -> Column:
         """Return the positions of values that are older than their row, by column."""
         entries = []
         for i, name in enumerate(self.holes):
-            left_out = op_is(HELD) | sf.array_contains("holes", name)
-            is_older = left_out & (sf.col(f"s{i}.place") < sf.col("second"))
+            left_out = op_is(ROW) | sf.array_contains("holes", name)
+            is_older = left_out & (sf.col(f"s{i}.place") < sf.col("ordinal"))
             entries.append(sf.when(is_older, sf.struct(sf.lit(name), sf.col(f"s{i}.log_place"))))
         if not entries:
-            return sf.lit(None).cast(f"MAP<STRING, {PLACE_TYPE}>")
+            return sf.lit(None).cast(f"MAP<STRING, {self.types.place}>")
         return sf.map_from_entries(sf.array_compact(sf.array(*entries)))
 
     def _latest_values(self, numbered: DataFrame) -> DataFrame:
@@ -133,30 +133,30 @@ class KeyOutcome:
         place = _place_in_row(name)
         # A value of the row that is older than a delete or create of the key is of an earlier incarnation. The right
         # one is in an event that is yet to come.
-        is_newest = (place >= sf.col("second")) | sf.col("boundary").isNull()
-        is_of_incarnation = is_newest | (sf.col("boundary") <= sf.greatest(place, "line.since"))
-        of_row = op_is(HELD) & sf.coalesce(is_of_incarnation, sf.lit(False))
+        is_newest = (place >= sf.col("ordinal")) | sf.col("boundary").isNull()
+        is_of_incarnation = is_newest | (sf.col("boundary") <= sf.greatest(place, "row_ordinals.since"))
+        of_row = op_is(ROW) & sf.coalesce(is_of_incarnation, sf.lit(False))
         # Where all events are applied again, any event wins over a value that the row has from another key.
-        from_other_key = (place < sf.col("line.since")) if self.again else sf.lit(False)
+        from_other_key = (place < sf.col("row_ordinals.since")) if self.again else sf.lit(False)
         row_place = sf.when(from_other_key, FIRST).otherwise(place)
-        row_log_place = sf.when(from_other_key, place_at(FIRST)).otherwise(_log_place_in_row(name))
+        row_log_place = sf.when(from_other_key, place_at(FIRST, self.types)).otherwise(_log_place_in_row(name))
         state = sf.struct(
             sf.when(sent, sf.element_at("after", sf.lit(name))).alias("text"),
             sf.when(sent, sf.col("types")).alias("types"),
             sf.when(of_row, sf.col("at")).alias("at"),
             sf.when(of_row, sf.col("key")).alias("holder"),
-            sf.when(of_row, row_place).otherwise(sf.col("second")).alias("place"),
+            sf.when(of_row, row_place).otherwise(sf.col("ordinal")).alias("place"),
             sf.when(of_row, row_log_place).otherwise(sf.col("place")).alias("log_place"),
         )
-        return sf.max_by(state, sf.when(sent, sf.col("second")).when(of_row, row_place))
+        return sf.max_by(state, sf.when(sent, sf.col("ordinal")).when(of_row, row_place))
 
 
 def _place_in_row(name: str) -> Column:
-    return sf.coalesce(sf.element_at("line.older", sf.lit(name)), "second")
+    return sf.coalesce(sf.element_at("row_ordinals.older", sf.lit(name)), "ordinal")
 
 
 def _log_place_in_row(name: str) -> Column:
-    return sf.coalesce(sf.element_at("held.older", sf.lit(name)), "place")
+    return sf.coalesce(sf.element_at("row_state.older", sf.lit(name)), "place")
 
 
 def _later(state: str, inherited: str) -> Column:
@@ -175,21 +175,21 @@ def _with_incarnations(timeline: DataFrame) -> DataFrame:
     """
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
     past = key.rowsBetween(Window.unboundedPreceding, -1)
-    before, op, second = sf.lag("op").over(key), sf.col("op"), sf.col("second")
+    before, op, ordinal = sf.lag("op").over(key), sf.col("op"), sf.col("ordinal")
     begins = op.isin(*_BEGINS) | before.isNull() | before.isin(*_ENDS)
     return timeline.withColumns(
         {
-            "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), second)).over(past),
-            "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), second)).over(key),
+            "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), ordinal)).over(past),
+            "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), ordinal)).over(key),
             "begins": begins.cast("int"),
-            "has_row": sf.max((op == HELD) & (sf.col("at") == PRESENT)).over(Window.partitionBy("key")),
+            "has_row": sf.max((op == ROW) & (sf.col("at") == PRESENT)).over(Window.partitionBy("key")),
         }
     ).withColumn("number", sf.sum("begins").over(key))
 
 
 def _last_of_key(numbered: DataFrame, *, again: bool) -> DataFrame:
     """Return the last event of each timeline. At one place the table's row counts, unless events are applied again."""
-    is_row = op_is(HELD)
+    is_row = op_is(ROW)
     at_one_place = is_row.asc() if again else is_row.desc()
-    newest = Window.partitionBy("key").orderBy(sf.col("second").desc(), at_one_place, sf.col(ARRIVAL).desc())
-    return numbered.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")
+    newest = Window.partitionBy("key").orderBy(sf.col("ordinal").desc(), at_one_place, sf.col(ARRIVAL).desc())
+    return numbered.withColumn("rank", sf.row_number().over(newest)).filter("rank = 1")

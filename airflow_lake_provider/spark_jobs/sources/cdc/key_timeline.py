@@ -1,6 +1,6 @@
-"""The events of a batch in one line per key with what the table knows: its rows, deleted keys and key changes.
+"""The events of each key in a batch, in one order with what the table knows: its rows, deleted keys and key changes.
 
-What the table knows takes the form of events: ``held`` a row, at the row's position; ``removed`` a delete that was
+What the table knows takes the form of events: ``row`` a row, at the row's position; ``removed`` a delete that was
 applied; ``begun`` the begin of a key, where a key change or an earlier create put it. So late events find their place.
 """
 
@@ -14,23 +14,22 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN, PlaceTypes
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
-from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, LAST, in_lines, place_at, place_of
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, last, place_at, place_of, with_ordinals
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import OldRows
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
-# Kinds of what the table knows, in ``op`` beside those of events. A row that the table holds.
-HELD = "held"
+# Kinds of what the table knows, in ``op`` beside those of events. A row that the table has.
+ROW = "row"
 # A delete that was applied, or the flagged row of one.
 REMOVED = "removed"
 # The begin of a key, where a key change or an earlier create put it.
 BEGUN = "begun"
 _MAX_ROUNDS = 40
-_HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>, position: {POSITION_TYPE}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +42,11 @@ class KeyOrder:
     :param deleted_keys: of the history, read after the table's base was: a commit adds to them before it is made.
     :param deleted_column: where deletes are soft.
     :param again: whether an event at the position of its row is applied once more.
+    :param types: of the positions of the source's log.
     """
 
     epoch: int
+    types: PlaceTypes = field(default_factory=PlaceTypes)
     schema: StructType | None = None
     rows: DataFrame | None = None
     deleted_keys: DataFrame | None = None
@@ -56,7 +57,7 @@ class KeyOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyTimeline:
-    """Builds the lines.
+    """Builds the timelines.
 
     :param types: of the batch's columns.
     """
@@ -68,36 +69,37 @@ class KeyTimeline:
     def of(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the events and what the table knows of their keys, and of those that the keys have changed to.
 
-        :param events: ``key``, ``op``, ``second``, ``last_commit``, ``_lake_arrival``, ``after``, ``holes``, ``types``,
-            ``old_key``, ``new_key``, ``ts_ms``.
+        :param events: ``key``, ``op``, ``ordinal``, ``last_commit``, ``_lake_arrival``, ``after``, ``holes``,
+            ``types``, ``old_key``, ``new_key``, ``ts_ms``.
         :param old: rows of old keys in snapshots.
-        :return: the same columns but ``last_commit``; ``place``, in the log; ``second``, the number in the key's line,
-            and ``first``, the same; ``is_new``, of the batch; ``held``, of rows; ``line``, its places as numbers;
-            ``known``, the number up to which the values of a deleted key had come; ``at``, the snapshot of rows.
+        :return: the same columns but ``last_commit``; ``place``, in the log; ``ordinal``, the number among the
+            key's events, and ``position``, a struct of it; ``is_new``, of the batch; ``row_state``, places that a row
+            of the table keeps; ``row_ordinals``, the same as numbers; ``values_up_to``, the number up to which the
+            values of a deleted key had come; ``at``, the snapshot of rows.
         """
         new_events = self._with_implied(events, old)
         deletes, keys = self._deletes(new_events.select("key").distinct())
         frames = [new_events, *deletes, *self._old_rows(old), *self._rows(keys)]
-        # Once for all that is done by key. The first job on the lines fills them.
-        lines = reduce(DataFrame.unionByName, frames).repartition("key")
-        return in_lines(_once(lines)).localCheckpoint(eager=False)
+        # Once for all that is done by key. The first job on them fills them.
+        timeline = reduce(DataFrame.unionByName, frames).repartition("key")
+        return with_ordinals(_once(timeline), self.order.types).localCheckpoint(eager=False)
 
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the batch's own, and for each create that tells its old key the delete of that."""
-        place = (sf.col("second"), sf.col("last_commit"), sf.col("ts_ms"), op_is(READ))
+        place = (sf.col("ordinal"), sf.col("last_commit"), sf.col("ts_ms"), op_is(READ))
         new_events = events.select(
             "key",
             "op",
-            sf.struct(*place).cast(PLACE_TYPE).alias("place"),
-            *("second", ARRIVAL, "after", "holes", "types", "old_key", "new_key", "ts_ms"),
+            sf.struct(*place).cast(self.order.types.place).alias("place"),
+            *("ordinal", ARRIVAL, "after", "holes", "types", "old_key", "new_key", "ts_ms"),
             sf.lit(True).alias("is_new"),
-            sf.lit(None).cast(_HELD).alias("held"),
+            sf.lit(None).cast(self._row_state).alias("row_state"),
             sf.lit(PRESENT).alias("at"),
         )
         creates = new_events.filter(op_is(CREATE))
         moved = creates.filter("old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
         if old.roots is not None:
-            bare = creates.filter("old_key IS NULL").join(sf.broadcast(old.roots.drop("first")), "second")
+            bare = creates.filter("old_key IS NULL").join(sf.broadcast(old.roots.drop("position")), "ordinal")
             moved = moved.union(bare.select("root.key", "key", "place", "ts_ms"))
         implied = self._event(
             sf.col("old_key"), DELETE, sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_new=True
@@ -129,28 +131,28 @@ class KeyTimeline:
         """Return the rows of keys, and where those with older values began."""
         if self.order.rows is None:
             return []
-        rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi")
+        rows = self._from_rows(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi")
         rows = rows.localCheckpoint(eager=False)
-        begun = rows.filter(op_is(HELD) & sf.col("held.since").isNotNull())
-        return [rows, begun.select(*self._event(sf.col("key"), BEGUN, sf.col("held.since")))]
+        begun = rows.filter(op_is(ROW) & sf.col("row_state.since").isNotNull())
+        return [rows, begun.select(*self._event(sf.col("key"), BEGUN, sf.col("row_state.since")))]
 
     def _old_rows(self, old: OldRows) -> list[DataFrame]:
         if old.roots is None:
             return []
         roots = sf.broadcast(old.roots.select("root.key", "root.at"))
-        return [self._held(rows, at).join(roots, ["key", "at"], "left_semi") for at, rows in old.rows_at.items()]
+        return [self._from_rows(rows, at).join(roots, ["key", "at"], "left_semi") for at, rows in old.rows_at.items()]
 
-    def _held(self, rows: DataFrame, at: str) -> DataFrame:
+    def _from_rows(self, rows: DataFrame, at: str) -> DataFrame:
         names = {name.lower() for name in rows.columns}
-        position = quoted(POSITION_COLUMN) if POSITION_COLUMN in names else sf.lit(None).cast(POSITION_TYPE)
+        position = quoted(POSITION_COLUMN) if POSITION_COLUMN in names else sf.lit(None).cast(self.order.types.row)
         flag = self.order.deleted_column
         deleted = sf.coalesce(quoted(flag), sf.lit(False)) if flag and flag.lower() in names else sf.lit(False)
         ours = position["epoch"] == self.order.epoch
         since, older = sf.when(ours, position["since"]), sf.when(ours, position["older"])
-        held = sf.struct(sf.lit(None), since, older, position).cast(_HELD)
-        is_held = sf.when(deleted, REMOVED).otherwise(HELD)
+        row_state = sf.struct(sf.lit(None), since, older, position).cast(self._row_state)
+        kind = sf.when(deleted, REMOVED).otherwise(ROW)
         place, ts_ms = self._place(position), position["ts_ms"]
-        return rows.select(*self._event(self._key(), is_held, place, ts_ms=ts_ms, held=held, at=at))
+        return rows.select(*self._event(self._key(), kind, place, ts_ms=ts_ms, row_state=row_state, at=at))
 
     def _deleted(self, rows: DataFrame) -> DataFrame:
         position, heir = sf.col("_deleted_position"), sf.col("_moved_to")
@@ -158,17 +160,29 @@ class KeyTimeline:
         heir = sf.when(ours, _struct(heir[name].cast(self.types[name]) for name in self.keys))
         place, ts_ms = self._place(position), position["ts_ms"]
         # A delete has no row.
-        held = sf.struct(sf.col("_values_position"), sf.lit(None), sf.lit(None), sf.lit(None)).cast(_HELD)
-        return rows.select(*self._event(self._key(), REMOVED, place, new_key=heir, ts_ms=ts_ms, held=held))
+        row_state = sf.struct(sf.col("_values_position"), sf.lit(None), sf.lit(None), sf.lit(None)).cast(
+            self._row_state
+        )
+        return rows.select(*self._event(self._key(), REMOVED, place, new_key=heir, ts_ms=ts_ms, row_state=row_state))
+
+    @property
+    def _row_state(self) -> str:
+        place = self.order.types.place
+        kept = f"since: {place}, older: MAP<STRING, {place}>, position: {self.order.types.row}"
+        return f"STRUCT<values_up_to: {place}, {kept}>"
 
     def _key(self) -> Column:
         return _struct(quoted(name).cast(self.types[name]) for name in self.keys)
 
     def _place(self, position: Column) -> Column:
-        epoch = position["epoch"]
+        types, epoch = self.order.types, position["epoch"]
         older = epoch.isNull() | (epoch < self.order.epoch)
         later = epoch > self.order.epoch
-        return sf.when(older, place_at(FIRST)).when(later, place_at(LAST)).otherwise(place_of(position))
+        return (
+            sf.when(older, place_at(FIRST, types))
+            .when(later, place_at(last(types), types))
+            .otherwise(place_of(position, types))
+        )
 
     def _event(
         self,
@@ -179,7 +193,7 @@ class KeyTimeline:
         old_key: Column | None = None,
         new_key: Column | None = None,
         ts_ms: Column | None = None,
-        held: Column | None = None,
+        row_state: Column | None = None,
         at: str = PRESENT,
         is_new: bool = False,
     ) -> list[Column]:
@@ -187,7 +201,7 @@ class KeyTimeline:
         key_type = f"STRUCT<{fields}>"
         op = sf.lit(op) if isinstance(op, str) else op
         # A row is what its last event left, so it comes after that one; what ends or begins a key comes before.
-        file = sf.when(op == HELD, 2**31 - 1).otherwise(-1).cast("int")
+        file = sf.when(op == ROW, 2**31 - 1).otherwise(-1).cast("int")
         zero = sf.lit(0).cast("bigint")
         arrival = sf.struct(file.alias("file"), zero.alias("block"), zero.alias("row"))
         null = sf.lit(None)
@@ -195,7 +209,7 @@ class KeyTimeline:
             key.cast(key_type).alias("key"),
             op.alias("op"),
             place.alias("place"),
-            place["lsn"].alias("second"),
+            place["lsn"].alias("ordinal"),
             arrival.alias(ARRIVAL),
             null.cast("MAP<STRING, STRING>").alias("after"),
             sf.array().cast("ARRAY<STRING>").alias("holes"),
@@ -204,7 +218,7 @@ class KeyTimeline:
             (null if new_key is None else new_key).cast(key_type).alias("new_key"),
             (null if ts_ms is None else ts_ms).cast("BIGINT").alias("ts_ms"),
             sf.lit(is_new).alias("is_new"),
-            (null if held is None else held).cast(_HELD).alias("held"),
+            (null if row_state is None else row_state).cast(self._row_state).alias("row_state"),
             sf.lit(at).alias("at"),
         ]
 
@@ -217,11 +231,11 @@ def _once(events: DataFrame) -> DataFrame:
     """Keep one of each: delivered events, deletes that are known from several sides, begins of a key."""
     kind = sf.when(op_is(DELETE, REMOVED), DELETE).otherwise(sf.col("op"))
     has_key_change = sf.coalesce("new_key", "old_key").isNotNull()
-    one = Window.partitionBy("key", "second", kind, "at")
+    one = Window.partitionBy("key", "ordinal", kind, "at")
     best = one.orderBy(sf.col("is_new").desc(), has_key_change.desc(), sf.col(ARRIVAL).desc())
-    # A connector that starts again may tell an earlier commit before the same event, or none.
+    # A stream that starts again may tell an earlier commit before the same event, or none.
     last_commit = sf.max("place.last_commit").over(one)
-    was_known = sf.coalesce(sf.max(op_is(REMOVED)).over(one), sf.lit(False))
+    was_applied = sf.coalesce(sf.max(op_is(REMOVED)).over(one), sf.lit(False))
     return (
         events.withColumns(
             {
@@ -229,8 +243,8 @@ def _once(events: DataFrame) -> DataFrame:
                 "place": sf.col("place").withField("last_commit", last_commit),
                 "new_key": sf.coalesce("new_key", sf.first("new_key", ignorenulls=True).over(one)),
                 # Of a delete: whether it was applied before, and up to where the key's values had come then.
-                "was_known": was_known,
-                "known": sf.max("held.known").over(one),
+                "was_applied": was_applied,
+                "values_up_to": sf.max("row_state.values_up_to").over(one),
             }
         )
         .filter("copy = 1")

@@ -1,11 +1,8 @@
 """Redelivered events: which of a batch stand below the marks of what was applied, by place in the log and in Kafka.
 
-A connector that starts again sends events again, at new offsets, and a sink may write a file again. A table keeps marks
+A stream that starts again sends events again, at new offsets, and a sink may write a file again. A table keeps marks
 of what was applied (``contracts/applied/event_marks.py``). Here one pass over a batch measures its positions and counts
 what is below the marks. ``contracts/applied/redelivery.py`` decides by these numbers what is dropped or refused.
-
-``first`` and ``second`` are the place in the log. Of PostgreSQL's ``source.sequence`` they are the LSN of the last
-commit before the event, or the event's own where there was none yet, and the LSN of the event.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from airflow_lake_provider.contracts.applied.event_marks import (
     of_bitmap,
     union,
 )
-from airflow_lake_provider.contracts.applied.log_positions import PairPosition
+from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
 from airflow_lake_provider.contracts.applied.redelivery import (
     CLOCKS_DIFFER_MS,
     CommitTimes,
@@ -36,12 +33,26 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     EventsBelowMark,
     PartitionEvents,
 )
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, SinkFile
 
 IS_EVENT = "op IS NOT NULL AND NOT bad"
-_MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>"
+
+
+def refuse_other_log(marks: EventMarks | None, log: type[TuplePosition], table: str) -> None:
+    """Refuse events of another kind of log than what was applied: no mark says which of them are new.
+
+    :raises BadInputError: with both kinds.
+    """
+    applied = marks.log if marks is not None else None
+    if applied is not None and applied.kind != log.kind:
+        raise BadInputError(
+            f"what was applied of {table} has places of the log {applied.kind}, and these events have places "
+            f"of the log {log.kind}. Nothing orders the ones among the others. Give the source a new name, and the new "
+            "files only, by another path or folder. Nothing was applied"
+        )
 
 
 def survey_groups() -> list[Column]:
@@ -50,10 +61,11 @@ def survey_groups() -> list[Column]:
     return [sf.col("partition"), file.alias("file"), sf.expr(f"offset div {BUCKET}").alias("bucket")]
 
 
-def survey_columns(marks: EventMarks | None) -> list[Column]:
+def survey_columns(marks: EventMarks | None, log: type[TuplePosition]) -> list[Column]:
     """Return the aggregates that :func:`event_positions` reads.
 
     :param marks: of the table; None where nothing was applied before.
+    :param log: kind of the places.
     """
     is_event = sf.expr(IS_EVENT)
     has_offset = sf.col("partition").isNotNull() & sf.col("offset").isNotNull()
@@ -64,21 +76,21 @@ def survey_columns(marks: EventMarks | None) -> list[Column]:
         highest(_is_key_change()).alias("highest_key_change"),
         highest(op_is(DELETE)).alias("highest_delete"),
         # The greatest place, with its time.
-        sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("highest"),
+        sf.max(sf.when(is_event, sf.struct("position", "ts_ms"))).alias("highest"),
         _latest(is_event).alias("ts_ms"),
         _latest(is_event & ~op_is(READ)).alias("change_ts_ms"),
         _earliest(is_event & op_is(READ)).alias("snapshot_ts_ms"),
         _latest(is_event & sf.col("last_commit").isNotNull()).alias("after_commit_ts_ms"),
         _offset_bitmap(sf.lit(True)).alias("offsets"),
     ]
-    return columns if marks is None else [*columns, *_below_and_above(marks)]
+    return columns if marks is None else [*columns, *_below_and_above(marks, log)]
 
 
-def _below_and_above(marks: EventMarks) -> list[Column]:
+def _below_and_above(marks: EventMarks, log: type[TuplePosition]) -> list[Column]:
     """Return the aggregates of events below a mark, and above: of their partition's, of the table's."""
     is_event = sf.expr(IS_EVENT)
-    below = is_event & is_below_mark(marks, EventOrdering.PARTITION)
-    below_table = is_event & is_below_mark(marks, EventOrdering.STREAM)
+    below = is_event & is_below_mark(marks, EventOrdering.PARTITION, log)
+    below_table = is_event & is_below_mark(marks, EventOrdering.STREAM, log)
     # The first transaction after a snapshot names no last commit. It may have been open when the snapshot was read.
     after_commit = op_is(READ) | sf.col("last_commit").isNotNull()
     return [
@@ -90,13 +102,13 @@ def _below_and_above(marks: EventMarks) -> list[Column]:
         sf.count_if(below_table).alias("below_table_mark"),
         _latest(below_table).alias("below_table_mark_ts_ms"),
         _latest(below_table & after_commit).alias("below_table_mark_after_commit_ts_ms"),
-        sf.count_if(is_event & is_below_mark(marks, EventOrdering.KEY)).alias("below_key_floor"),
+        sf.count_if(is_event & is_below_mark(marks, EventOrdering.KEY, log)).alias("below_key_floor"),
     ]
 
 
 def highest(is_such: Column) -> Column:
     """Return the greatest place of all events, with ``flag``: whether such an event stands there."""
-    return sf.max(sf.when(sf.expr(IS_EVENT), sf.struct("first", "second", is_such.alias("flag"))))
+    return sf.max(sf.when(sf.expr(IS_EVENT), sf.struct("position", is_such.alias("flag"))))
 
 
 def _latest(wanted: Column) -> Column:
@@ -112,25 +124,26 @@ def _is_key_change() -> Column:
     return op_is(CREATE) & (sf.size("holes") > 0)
 
 
-def is_below_mark(marks: EventMarks, ordering: EventOrdering) -> Column:
+def is_below_mark(marks: EventMarks, ordering: EventOrdering, log: type[TuplePosition]) -> Column:
     """Return whether an event was applied before, by its place: below the mark of its partition, or of the table.
 
     At the mark's own place only a delete counts, and the create of a key change, where the mark has noted one. One
     record of the log makes at most one of each, so it is the same one that comes again.
     """
     of_table = marks.key_floor[0] if ordering is EventOrdering.KEY else marks.greatest
-    mark = _literal(_mark_fields(of_table), _MARK)
+    kind = f"STRUCT<position: {log.sql_type()}, moved: BOOLEAN, deleted: BOOLEAN>"
+    mark = _literal(_mark_fields(of_table, log), kind)
     if ordering is EventOrdering.PARTITION:
-        partitions = {digest: _mark_fields(each) for digest, each in marks.partitions.items()}
+        partitions = {digest: _mark_fields(each, log) for digest, each in marks.partitions.items()}
         digest = sf.substring(sf.sha2("partition", 256), 1, 2 * DIGEST_BYTES)
-        own = sf.try_element_at(_literal(partitions, f"MAP<STRING, {_MARK}>"), digest)
-        mark = sf.coalesce(own, _literal(_mark_fields(marks.table), _MARK))
-    place, at_mark = sf.struct("first", "second"), sf.struct(mark["first"], mark["second"])
+        own = sf.try_element_at(_literal(partitions, f"MAP<STRING, {kind}>"), digest)
+        mark = sf.coalesce(own, _literal(_mark_fields(marks.table, log), kind))
+    place, at_mark = sf.col("position"), mark["position"]
     is_same = (mark["moved"] & _is_key_change()) | (mark["deleted"] & op_is(DELETE))
     return sf.coalesce(mark.isNotNull() & ((place < at_mark) | ((place == at_mark) & is_same)), sf.lit(False))
 
 
-def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type[PairPosition]) -> EventPositions:
+def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type[TuplePosition]) -> EventPositions:
     """Return the positions of all groups.
 
     :param groups: rows with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`survey_columns`.
@@ -176,19 +189,23 @@ def _least(*times: int | None) -> int | None:
     return min((ts for ts in times if ts is not None), default=None)
 
 
-def _mark(group: Mapping[str, Any], name: SinkFile | None, log: type[PairPosition]) -> Mark:
+def _mark(group: Mapping[str, Any], name: SinkFile | None, log: type[TuplePosition]) -> Mark:
     consumed = _offsets_of_file(group, name) if name else _offsets(group, "offsets")
     key_change, delete = group["highest_key_change"], group["highest_delete"]
-    if key_change is None or key_change["first"] is None or key_change["second"] is None:
+    if key_change is None or key_change["position"] is None:
         return Mark(position=log.before_all(), consumed=consumed)
     return Mark(
-        position=log(key_change["first"], key_change["second"]),
+        position=_place(key_change, log),
         ts_ms=group["ts_ms"],
         moved=bool(key_change["flag"]),
         deleted=bool(delete["flag"]),
         consumed=consumed,
         since_ms=_since(group),
     )
+
+
+def _place(event: Mapping[str, Any], log: type[TuplePosition]) -> TuplePosition:
+    return log.from_plain(map(int, event["position"]))
 
 
 def _since(group: Mapping[str, Any]) -> int | None:
@@ -201,12 +218,12 @@ def _since(group: Mapping[str, Any]) -> int | None:
     return max((ts for ts in times if ts is not None), default=None)
 
 
-def _times(group: Mapping[str, Any], log: type[PairPosition]) -> CommitTimes:
+def _times(group: Mapping[str, Any], log: type[TuplePosition]) -> CommitTimes:
     highest_event = group["highest"]
-    if highest_event is None or highest_event["first"] is None or highest_event["second"] is None:
+    if highest_event is None or highest_event["position"] is None:
         return CommitTimes()
     return CommitTimes(
-        highest=log(highest_event["first"], highest_event["second"]),
+        highest=_place(highest_event, log),
         highest_ts_ms=highest_event["ts_ms"],
         newest_ts_ms=group["change_ts_ms"],
         after_commit_ts_ms=group["after_commit_ts_ms"],
@@ -239,11 +256,11 @@ def _offset_bitmap(wanted: Column) -> Column:
     return sf.when(sf.count(place) > 0, sf.bitmap_construct_agg(place))
 
 
-def _mark_fields(mark: Mark | None) -> dict[str, Any] | None:
+def _mark_fields(mark: Mark | None, log: type[TuplePosition]) -> dict[str, Any] | None:
     if mark is None:
         return None
-    first, second = mark.position.to_plain()
-    return {"first": first, "second": second, "moved": mark.moved, "deleted": mark.deleted}
+    position = dict(zip(log.names(), mark.position.to_plain(), strict=True))
+    return {"position": position, "moved": mark.moved, "deleted": mark.deleted}
 
 
 def _literal(value: Any, kind: str) -> Column:

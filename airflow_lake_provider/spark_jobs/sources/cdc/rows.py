@@ -35,8 +35,8 @@ class RowBuilder:
 
     :param columns: types of the result.
     :param keys: key columns, in the order of the struct ``key``.
-    :param hole_columns: columns with unavailable values; ``s0`` is what the batch knows of the first of them, ``t0``
-        what the table does, and so on.
+    :param hole_columns: columns with unavailable values; ``s0`` is the value that the batch has of the first of them,
+        ``t0`` the one that the table has, and so on.
     """
 
     columns: EventColumns
@@ -91,7 +91,7 @@ class RowBuilder:
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
             sf.struct(*(self._text_of(name).alias(f"t{i}") for i, name in self._numbered())).alias(_TEXTS),
         ).collect()[0]
-        lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
+        lost, unfilled, absent = (self._counted(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
         no_key = {name: count for name, count in zip(self.keys, counts["null_keys"], strict=True) if count}
         refuse_null_event_keys(counts["no_key"], no_key, self.types)
         self._refuse_lost(lost, dict(zip(self.types, counts[_TEXTS], strict=True)))
@@ -116,7 +116,7 @@ class RowBuilder:
         :raises BadInputError: naming the columns and the hint.
         """
         counts = checked.agg(sf.struct(*self._count_each(_UNFILLED)).alias(_UNFILLED)).collect()[0]
-        self._refuse_unfilled(self._found(counts[_UNFILLED]), hint)
+        self._refuse_unfilled(self._counted(counts[_UNFILLED]), hint)
 
     def sound_rows(self, checked: DataFrame) -> DataFrame:
         """Return the rows without trouble that are not deleted, as ``changes`` of a batch."""
@@ -178,7 +178,7 @@ class RowBuilder:
     def _count_each(self, kind: str) -> list[Column]:
         return [sf.count_if(sf.array_contains(kind, name)).alias(f"c{i}") for i, name in self._numbered()]
 
-    def _found(self, counts: Sequence[int]) -> dict[str, int]:
+    def _counted(self, counts: Sequence[int]) -> dict[str, int]:
         return {name: count for name, count in zip(self.types, counts, strict=True) if count}
 
     def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
@@ -89,6 +90,7 @@ class ChangeEventsSource(FileBatchSource):
         engine = self.spec.merge_engine
         return KeyOrder(
             epoch=target.history.epoch,
+            types=PlaceTypes(self.envelope.log.number_type),
             schema=target.schema,
             rows=target.rows,
             deleted_keys=target.history.deleted_keys(),

@@ -23,7 +23,6 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # The snapshot of a root that is the table as it is.
 PRESENT = ""
-_SEQUENCE = ["first", "second"]
 # Each round halves the longest chain of key changes, so this is more than any batch can hold.
 _MAX_ROUNDS = 40
 
@@ -31,10 +30,10 @@ _MAX_ROUNDS = 40
 def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: DataFrame | None = None) -> DataFrame:
     """Return what is known at the end of each key that may need it.
 
-    :param events: ``key`` (struct), ``op``, ``first``, ``second``, ``_lake_arrival``,
+    :param events: ``key`` (struct), ``op``, ``position``, ``_lake_arrival``,
         ``after``, ``holes``, ``types``, ``old_key`` (struct, NULL where it is not told).
     :param hole_columns: columns with an unavailable value somewhere.
-    :param moved: ``first``, ``second`` and ``root`` of creates whose key change began before the batch.
+    :param moved: ``position`` and ``root`` of creates whose key change began before the batch.
     :return: ``key``; ``s0``, ``s1``, ... per column of ``hole_columns`` a struct of ``text`` and ``types``, NULL while
         unknown; ``root``: ``key`` whose row in the table goes on, and ``at``, the snapshot that has it, empty for
         the present; NULL when there is none.
@@ -48,11 +47,11 @@ def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: Dat
 def _events_of_needed_keys(events: DataFrame) -> DataFrame:
     """All events of keys with unavailable values, and of the keys those came from, redelivered ones once."""
     with_holes = events.filter(sf.size("holes") > 0)
-    moved = with_holes.filter(op_is(CREATE)).select(*_SEQUENCE)
-    old_keys = events.filter(op_is(DELETE)).join(moved, _SEQUENCE, "left_semi").select("key")
+    moved = with_holes.filter(op_is(CREATE)).select("position")
+    old_keys = events.filter(op_is(DELETE)).join(moved, "position", "left_semi").select("key")
     needed = with_holes.select("key").union(old_keys).distinct()
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
-    event = sf.struct("first", "second", "op")
+    event = sf.struct("position", "op")
     return (
         events.join(needed, "key", "left_semi")
         .withColumn("again", sf.coalesce(sf.lag(event).over(key) == event, sf.lit(False)))
@@ -78,7 +77,7 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
 def with_ends(numbered: DataFrame, states: Sequence[Column], root: Column) -> DataFrame:
     """Return one row per incarnation, as :func:`with_parents` and :func:`inherit` take it.
 
-    :param numbered: events with ``key``, ``op``, ``first``, ``second``, ``old_key`` and ``number``, the incarnation's.
+    :param numbered: events with ``key``, ``op``, ``position``, ``old_key`` and ``number``, the incarnation's.
     :param states: aggregates of an incarnation's events, named ``s0``, ``s1``, ...
     :param root: of an incarnation, by its ``start``, ``end`` and ``number``.
     """
@@ -87,8 +86,8 @@ def with_ends(numbered: DataFrame, states: Sequence[Column], root: Column) -> Da
         numbered.withColumn("numbers", sf.max("number").over(Window.partitionBy("key")))
         .groupBy("key", "number", "numbers")
         .agg(
-            sf.min_by(sf.struct("op", *_SEQUENCE, "old_key"), order).alias("start"),
-            sf.max_by(sf.struct("op", *_SEQUENCE), order).alias("end"),
+            sf.min_by(sf.struct("op", "position", "old_key"), order).alias("start"),
+            sf.max_by(sf.struct("op", "position"), order).alias("end"),
             *states,
         )
     )
@@ -116,26 +115,22 @@ def with_parents(
 
     Both sides of a key change are one record of the log, so the delete of the old key has the create's place.
     """
-    ended = incarnations.filter(sf.col("end.op").isin(*ends)).select(
-        sf.col("end.first"), sf.col("end.second"), sf.col("id").alias("parent")
-    )
-    born = incarnations.filter(sf.col("start.op").isin(*begins)).select(
-        sf.col("start.first"), sf.col("start.second"), sf.col("start.old_key"), "id"
-    )
+    ended = incarnations.filter(sf.col("end.op").isin(*ends)).select("end.position", sf.col("id").alias("parent"))
+    born = incarnations.filter(sf.col("start.op").isin(*begins)).select("start.position", "start.old_key", "id")
     same_key = sf.col("old_key").isNull() | (sf.col("old_key") == sf.col("parent.key"))
-    pairs = born.join(ended, _SEQUENCE).filter(same_key).groupBy("id").agg(sf.collect_list("parent").alias("parents"))
-    # Several deletes with one sequence tell nothing; the value then stays unknown and is refused.
+    pairs = born.join(ended, "position").filter(same_key).groupBy("id").agg(sf.collect_list("parent").alias("parents"))
+    # Several deletes at one place tell nothing; the value then stays unknown and is refused.
     parent = sf.when(sf.size("parents") == 1, sf.get("parents", sf.lit(0))).alias("parent")
     related = incarnations.join(pairs.select("id", parent), "id", "left")
     return (related if moved is None else _with_roots(related, moved)).drop("start", "end")
 
 
 def _with_roots(incarnations: DataFrame, moved: DataFrame) -> DataFrame:
-    roots = moved.select(sf.col("first").alias("f"), sf.col("second").alias("s"), sf.col("root").alias("old_root"))
-    same = (sf.col("start.first") == sf.col("f")) & (sf.col("start.second") == sf.col("s"))
+    roots = moved.select(sf.col("position").alias("moved_at"), sf.col("root").alias("old_root"))
+    same = sf.col("start.position") == sf.col("moved_at")
     joined = incarnations.join(sf.broadcast(roots), same & (sf.col("start.op") == CREATE), "left")
     old = sf.when(sf.col("parent").isNull(), sf.col("old_root"))
-    return joined.withColumn("root", sf.coalesce("root", old)).drop("f", "s", "old_root")
+    return joined.withColumn("root", sf.coalesce("root", old)).drop("moved_at", "old_root")
 
 
 def inherit(incarnations: DataFrame, columns: int, chosen: Callable[[str, str], Column]) -> DataFrame:
@@ -170,7 +165,7 @@ def _look_back(current: DataFrame, columns: int, chosen: Callable[[str, str], Co
 
 
 def with_table_values(
-    known: DataFrame,
+    values: DataFrame,
     rows_at: Mapping[str, DataFrame],
     keys: Sequence[str],
     named: Mapping[str, str],
@@ -178,7 +173,7 @@ def with_table_values(
 ) -> DataFrame:
     """Add, for each row with a ``root``, the values of that row of the table.
 
-    :param known: of ``unavailable_values.last_known_values``.
+    :param values: of :func:`last_known_values`.
     :param rows_at: by ``root.at``, rows of the target.
     :param keys: key columns, in the order of the struct ``root.key``.
     :param named: ``t0``, ``t1``, ... -> column of the table it is to hold, as a struct of ``value``; NULL where the
@@ -186,10 +181,10 @@ def with_table_values(
     :param types: type of each column in the batch.
     """
     if not rows_at:
-        return known.withColumns(missing_values(named, types)).drop("root")
-    unknown = reduce(or_, (sf.col(short.replace("t", "s")).isNull() for short in named))
-    roots = known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct()
-    return known.join(values_at(rows_at, roots, keys, named, types), "root", "left").drop("root")
+        return values.withColumns(missing_values(named, types)).drop("root")
+    is_unknown = reduce(or_, (sf.col(short.replace("t", "s")).isNull() for short in named))
+    roots = values.filter(sf.col("root").isNotNull() & is_unknown).select("root").distinct()
+    return values.join(values_at(rows_at, roots, keys, named, types), "root", "left").drop("root")
 
 
 def missing_values(named: Mapping[str, str], types: Mapping[str, DataType]) -> dict[str, Column]:

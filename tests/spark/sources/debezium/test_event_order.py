@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE
-from airflow_lake_provider.spark_jobs.sources.cdc.event_order import in_lines, is_later
+from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import is_later, with_ordinals
 from tests.source_log import SourceLog, Told
 
-_HELD = f"STRUCT<since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>>"
+TYPES = PlaceTypes()
+_PLACE = TYPES.place
+_ROW_STATE = f"STRUCT<since: {_PLACE}, older: MAP<STRING, {_PLACE}>>"
 _EVENTS = (
-    f"key STRUCT<k: BIGINT>, op STRING, at STRING, second BIGINT, place {PLACE_TYPE}, held {_HELD}, known {PLACE_TYPE}"
+    f"key STRUCT<k: BIGINT>, op STRING, at STRING, ordinal BIGINT, place {_PLACE}, row_state {_ROW_STATE}, "
+    f"values_up_to {_PLACE}"
 )
 Line = list[Told]
 
@@ -50,8 +53,8 @@ def test_events_stand_in_the_order_of_their_commits_whatever_commit_they_tell(sp
         for number, line in enumerate(made)
         for event in line
     ]
-    found = in_lines(spark.createDataFrame(rows, _EVENTS)).select("key.k", "place", "second").collect()
-    numbers = {(row["k"], row["place"]["lsn"], row["place"]["snapshot"]): row["second"] for row in found}
+    found = with_ordinals(spark.createDataFrame(rows, _EVENTS), TYPES).select("key.k", "place", "ordinal").collect()
+    numbers = {(row["k"], row["place"]["lsn"], row["place"]["snapshot"]): row["ordinal"] for row in found}
     for number, line in enumerate(made):
         given_numbers = [numbers[number, event.lsn, event.snapshot] for event in line]
         assert given_numbers == sorted(set(given_numbers)), line
@@ -67,7 +70,7 @@ def test_two_places_compare_as_they_do_in_a_line(spark: SparkSession, seed: int)
         for i, one in enumerate(line)
         for j, other in enumerate(line)
     ]
-    frame = spark.createDataFrame(pairs, f"one {PLACE_TYPE}, other {PLACE_TYPE}, is_later BOOLEAN")
+    frame = spark.createDataFrame(pairs, f"one {_PLACE}, other {_PLACE}, is_later BOOLEAN")
     wrong = frame.filter(is_later(sf.col("one"), sf.col("other")) != sf.col("is_later"))
     assert wrong.collect() == []
 
@@ -76,12 +79,12 @@ def test_places_that_a_row_remembers_stand_in_the_line_of_its_key(spark: SparkSe
     """A row at 120 has a value of the snapshot at 100; an event at 90 comes late, of a transaction that was open."""
     snapshot, late, row = (100, None, 5_000, True), (90, 105, 5_000, False), (120, 110, 6_000, False)
     rows = [
-        ((1,), "h", "", 120, row, (snapshot, {"note": snapshot, "n": (95, 105, 5_000, False)}), None),
+        ((1,), "row", "", 120, row, (snapshot, {"note": snapshot, "n": (95, 105, 5_000, False)}), None),
         ((1,), "u", "", 90, late, None, None),
         ((2,), "d", "", 120, row, None, snapshot),
         ((2,), "u", "", 90, late, None, None),
     ]
-    found = in_lines(spark.createDataFrame(rows, _EVENTS)).orderBy("key", "second").collect()
-    assert [row["second"] for row in found] == [90, 120, 90, 120]
-    assert (found[1]["line"]["since"], found[1]["line"]["older"]) == (89, {"note": 89, "n": 95})
-    assert found[3]["known"] == 89
+    found = with_ordinals(spark.createDataFrame(rows, _EVENTS), TYPES).orderBy("key", "ordinal").collect()
+    assert [row["ordinal"] for row in found] == [90, 120, 90, 120]
+    assert (found[1]["row_ordinals"]["since"], found[1]["row_ordinals"]["older"]) == (89, {"note": 89, "n": 95})
+    assert found[3]["values_up_to"] == 89

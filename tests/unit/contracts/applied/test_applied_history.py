@@ -50,7 +50,7 @@ class World:
         self.truth[id_], self.rows[id_], self.head = self.head, held + added, id_
 
     def step(self, name: str) -> None:
-        line = [int(commit.id) for commit in self.history().line]
+        line = [int(commit.id) for commit in self.history().ancestors]
         if name in ("ours", "theirs"):
             self.commit(2, ours=name == "ours")
         elif name == "empty" and self.head is not None:
@@ -98,7 +98,7 @@ def test_a_position_whose_commit_main_has_counts_and_one_that_it_surely_lacks_ne
     if told.is_replaced:
         assert not world.has_applied()
         assert world.replacements, "a table that nobody replaced was taken for a replaced one"
-    if history.first is not None or not history.line:
+    if history.first is not None or not history.ancestors:
         erased_when_empty = "pyiceberg expires" in steps
         assert goes_on == world.has_applied() or (erased_when_empty and not goes_on)
     if world.has_applied() and "pyiceberg expires" not in steps:

@@ -10,12 +10,12 @@ from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChan
 entries = st.lists(
     st.builds(
         OpenKeyChange,
-        position=st.integers(0, 2**63 - 1),
+        ordinal=st.integers(0, 2**63 - 1),
         key_hash=st.integers(0, 2**64 - 1),
         snapshot=st.integers(1, 2**63 - 1).map(str),
     ),
     max_size=8,
-    unique_by=lambda entry: (entry.position, entry.key_hash),
+    unique_by=lambda entry: (entry.ordinal, entry.key_hash),
 )
 
 
@@ -25,8 +25,8 @@ def test_key_changes_are_read_from_the_property_as_they_were_written(
 ) -> None:
     known = OpenKeyChanges().add(old).add(new)
     assert OpenKeyChanges.read(known.to_property("shop"), "shop") == known
-    places = {(entry.position, entry.key_hash) for entry in known.entries}
-    assert {(entry.position, entry.key_hash) for entry in (*old, *new)} == places
+    places = {(entry.ordinal, entry.key_hash) for entry in known.entries}
+    assert {(entry.ordinal, entry.key_hash) for entry in (*old, *new)} == places
     assert OpenKeyChanges.read(known.to_property("shop"), "other") == OpenKeyChanges()
 
 
@@ -35,7 +35,7 @@ def test_the_oldest_key_changes_are_forgotten_when_a_property_is_full() -> None:
     for run in range(50):
         snapshot = str(2**62 + run)
         known = known.add(
-            OpenKeyChange(position=2**40 + 10 * run + n, key_hash=2**64 - n - 1, snapshot=snapshot) for n in range(5)
+            OpenKeyChange(ordinal=2**40 + 10 * run + n, key_hash=2**64 - n - 1, snapshot=snapshot) for n in range(5)
         )
     (text,) = known.to_property("shop").values()
     assert 3_400 < len(text) <= 3_500
@@ -45,6 +45,6 @@ def test_the_oldest_key_changes_are_forgotten_when_a_property_is_full() -> None:
 
 
 def test_a_delete_that_is_delivered_again_keeps_the_snapshot_that_has_its_row() -> None:
-    first = OpenKeyChange(position=7, key_hash=1, snapshot="10")
-    again = OpenKeyChange(position=7, key_hash=1, snapshot="11")
+    first = OpenKeyChange(ordinal=7, key_hash=1, snapshot="10")
+    again = OpenKeyChange(ordinal=7, key_hash=1, snapshot="11")
     assert OpenKeyChanges().add([first]).add([again]).at(7) == (first,)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark
-from airflow_lake_provider.contracts.applied.log_positions import LogPosition, PairPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.applied.log_positions import LogPosition, PostgresLogPosition, TuplePosition
 from airflow_lake_provider.contracts.applied.positions import (
     POSITIONS,
     Comparison,
@@ -64,6 +64,21 @@ class GtidSet(LogPosition):
 # [END gtid_set]
 
 
+@dataclass(frozen=True)
+class TransactionLogPosition(TuplePosition):
+    """Commit, change and number of the change, as SQL Server orders its changes."""
+
+    kind: ClassVar[str] = "transaction-log"
+    code: ClassVar[int] = 202
+    number_type: ClassVar[str] = "DECIMAL(38, 0)"
+    commit_lsn: int
+    change_lsn: int
+    serial: int
+
+
+LSN = 0x90000027 << 48
+
+
 def files(*names: str) -> FilesPosition:
     return FilesPosition(files=ConsumedFiles({name.encode().ljust(10): 1 for name in names}))
 
@@ -86,6 +101,9 @@ def files(*names: str) -> FilesPosition:
         (WatermarkPosition("id", 9), WatermarkPosition("id", "9"), Comparison.INCOMPARABLE),
         (PostgresLogPosition(9, 12), PostgresLogPosition(10, 11), Comparison.BEFORE),
         (PostgresLogPosition(10, 11), PostgresLogPosition(10, 11), Comparison.EQUAL),
+        (TransactionLogPosition(LSN, 9, 2), TransactionLogPosition(LSN, 10, 1), Comparison.BEFORE),
+        (TransactionLogPosition(LSN, 9, 2), TransactionLogPosition(LSN, 9, 1), Comparison.AFTER),
+        (TransactionLogPosition(LSN, 9, 2), TransactionLogPosition(LSN, 9, 2), Comparison.EQUAL),
         (GtidSet(((1, 5),)), GtidSet(((1, 5), (2, 1))), Comparison.BEFORE),
         (GtidSet(((1, 5),)), GtidSet(((2, 1),)), Comparison.INCOMPARABLE),
     ],
@@ -116,6 +134,16 @@ def test_a_position_that_nobody_writes_so_is_refused(kind: str, plain: Any) -> N
         POSITIONS[kind].from_plain(plain)
 
 
+def test_marks_of_three_long_numbers_are_merged_kept_and_read() -> None:
+    here, there = (Mark(position=TransactionLogPosition(LSN + 5, change, 1), ts_ms=7) for change in (LSN, LSN + 1))
+    nothing = Mark(position=TransactionLogPosition.before_all())
+    marks = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": here, "t-1": nothing})
+    marks = marks.merged(EventOrdering.PARTITION, {"t-0": there})
+    assert EventMarks.read(marks.to_text()) == marks
+    assert marks.floor("t-0") == there
+    assert TransactionLogPosition.from_plain(here.position.to_plain()) == here.position
+
+
 def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read() -> None:
     here, there = Mark(position=GtidSet(((1, 5),)), ts_ms=7, moved=True), Mark(position=GtidSet(((2, 3),)), ts_ms=9)
     marks = EventMarks(ordering=EventOrdering.STREAM)
@@ -132,4 +160,4 @@ def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read() -
 
 def test_two_logs_do_not_share_a_code() -> None:
     with pytest.raises(TypeError, match="Another and GtidSet have the code 200"):
-        type("Another", (PairPosition,), {"kind": "another", "code": 200})
+        type("Another", (TuplePosition,), {"kind": "another", "code": 200})

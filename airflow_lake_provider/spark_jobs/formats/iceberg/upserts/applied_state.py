@@ -69,7 +69,7 @@ def applied_state(table: IcebergTable, source_name: str, branch: str | None) -> 
             run_keys=_run_keys_in_summaries(table, branch),
             position=SourcePosition(generation=of_main.generation),
             keys=IcebergKeyHistory(table=table),
-            commits=table.history(table.origin_of(branch)).line,
+            commits=table.history(table.origin_of(branch)).ancestors,
         )
     applied, history = _applied(table, source_name), table.history()
     open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
@@ -84,14 +84,14 @@ def applied_state(table: IcebergTable, source_name: str, branch: str | None) -> 
             epoch=applied.epoch,
         ),
         is_replaced=applied.is_replaced,
-        commits=history.line,
+        commits=history.ancestors,
     )
 
 
 def changeable_state(table: IcebergTable) -> AppliedState:
     """Return head and run keys of main, as they were read last."""
     recent, history = RecentRunKeys.read(table.properties()), table.history()
-    return AppliedState(base=table.base_of(None), run_keys=history.run_keys(recent), commits=history.line)
+    return AppliedState(base=table.base_of(None), run_keys=history.run_keys(recent), commits=history.ancestors)
 
 
 def other_positions(table: IcebergTable, source_name: str) -> Mapping[str, SourcePosition]:

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
-from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
+from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete, position_of
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
@@ -59,9 +60,8 @@ def read_events(
     :param source: its options go to Spark's text reader (``lineSep``).
     :param keys: key columns.
     :param names: what the name of each file tells.
-    :return: ``events.EVENT_COLUMNS``. ``first`` and ``second`` are those of ``source.sequence``; ``first`` is the
-        event's own where the sequence has a null there, as before the first commit. ``ts_ms`` is of the source's clock.
-        ``types`` is a text per distinct connect schema.
+    :return: ``events.event_columns``. The place has the two LSNs of ``source.sequence``, see ``PostgresLogPosition``.
+        ``ts_ms`` is of the source's clock. ``types`` is a text per distinct connect schema.
     """
     kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
     rows = _row_columns(source, keys)
@@ -185,16 +185,16 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
 def _places() -> list[Column | str]:
     """Return the place of the event in the source, and that of its record in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
-    second = try_cast(sf.get(sequence, sf.lit(1)), "bigint")
+    lsn = try_cast(sf.get(sequence, sf.lit(1)), "bigint")
     last_commit = try_cast(sf.get(sequence, sf.lit(0)), "bigint")
     # Before the first commit there is none to name: what a snapshot reads stands at its own place.
-    first = sf.when(sf.get(sequence, sf.lit(0)).isNull(), second)
+    own_lsn = sf.when(sf.get(sequence, sf.lit(0)).isNull(), lsn)
     offset = try_cast(sf.col("offset"), "bigint")
     # An incremental snapshot has the connector's clock, which may be long after the place in the log.
     of_server = sf.coalesce(sf.col("snapshot") != "incremental", sf.lit(True))
     return [
-        sf.coalesce(first, last_commit).alias("first"),
-        second.alias("second"),
+        position_of(PostgresLogPosition, last_commit_lsn=sf.coalesce(own_lsn, last_commit), lsn=lsn).alias("position"),
+        lsn.alias("ordinal"),
         last_commit.alias("last_commit"),
         sf.when(of_server, try_cast(sf.col("ts_ms"), "bigint")).alias("ts_ms"),
         "partition",

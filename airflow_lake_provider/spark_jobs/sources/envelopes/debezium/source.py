@@ -8,7 +8,7 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.applied.log_positions import PairPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition, TuplePosition
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns
@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import 
 class DebeziumEnvelope(Envelope):
     """Lines of Debezium in every form that Kafka sinks write, of the PostgreSQL connector."""
 
-    log: ClassVar[type[PairPosition]] = PostgresLogPosition
+    log: ClassVar[type[TuplePosition]] = PostgresLogPosition
     words: ClassVar[EnvelopeWords] = EnvelopeWords(
         events="Debezium change events, which are JSON with op and source.table",
         operations="c, r, u, d, m and t",
