@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 
-MODES = ("net", "upserts")
+MODES = ("net", "upserts", "changelog")
 
 
 def read_changes(
@@ -43,7 +43,8 @@ def read_changes(
     :param table: ``namespace.table``, Iceberg format version 3.
     :param from_snapshot: exclusive start, as text; None for everything live at ``to_snapshot``, as upserts.
     :param to_snapshot: inclusive end, as text; None for the head of main.
-    :param mode: ``net`` for upserts and deletes, ``upserts`` to leave deletes out.
+    :param mode: ``net`` for upserts and deletes, ``upserts`` to leave deletes out, ``changelog`` for every step, all
+        columns, of a format that keeps one.
     :param keys: columns that identify a row to the reader; None for the table's identifier fields.
     :param columns: columns to return beside the keys; None for all.
     :param where: predicate over the table's columns and constants. The changes are then those of the rows that satisfy
@@ -56,17 +57,7 @@ def read_changes(
     :raises MissingTableError: no such table.
     :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
     """
-    needs = ("read-changes", "changelog") if mode == "changelog" else ("read-changes",)
-    capabilities = declared_format(table_format)
-    capabilities.refuse_lacking(table, needs)
-    if mode not in MODES:
-        raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
-    for role, given in {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot}.items():
-        # An int would be one that lost digits on its way through JSON.
-        if given is not None and (not capabilities.is_snapshot_id(str(given)) or isinstance(given, int)):
-            raise InvalidSpecError(
-                f"{role} must be a snapshot id as text, such as '3821550127947089009', got {given!r}"
-            )
+    _refuse_arguments(table, table_format, mode, {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot})
     catalog = catalog or spark.catalog.currentCatalog()
     source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
     if not source.exists():
@@ -75,4 +66,20 @@ def read_changes(
     wanted = ChangeFilter(
         deletes=mode == "net", keys=tuple(keys or ()), columns=chosen, where=where, allow_sql=allow_sql
     )
+    if mode == "changelog":
+        return source.changelog(from_snapshot, to_snapshot)
     return source.changes(from_snapshot, to_snapshot, wanted)
+
+
+def _refuse_arguments(table: str, table_format: str, mode: str, snapshots: Mapping[str, object]) -> None:
+    """Refuse a mode that there is not, or that the format lacks, and ids that no snapshot of the format has."""
+    capabilities = declared_format(table_format)
+    capabilities.refuse_lacking(table, ("read-changes", "changelog") if mode == "changelog" else ("read-changes",))
+    if mode not in MODES:
+        raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
+    for role, given in snapshots.items():
+        # An int would be one that lost digits on its way through JSON.
+        if given is not None and (not capabilities.is_snapshot_id(str(given)) or isinstance(given, int)):
+            raise InvalidSpecError(
+                f"{role} must be a snapshot id as text, such as '3821550127947089009', got {given!r}"
+            )

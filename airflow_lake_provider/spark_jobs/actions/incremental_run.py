@@ -18,12 +18,12 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised_run
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
-from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
+from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE, ChangeFilter, KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_query

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
@@ -25,7 +26,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
@@ -34,6 +35,8 @@ from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import (
+    CHANGE_ORDINAL,
+    CHANGE_TYPE,
     AppliedCommit,
     ChangeFilter,
     KeyedCommit,
@@ -42,6 +45,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RowMatch,
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +215,25 @@ class FormatTable(ABC):
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``; from the beginning when ``start`` is None.
 
+        A format with a changelog of its own gets the net of it; another one brings its own.
+
         :param end: None for the head of main.
         :raises RangeUnavailableError: a snapshot is gone.
         """
+        if self.capabilities.gap("changelog") is None:
+            return net_of_changelog(self.changelog(start, end), wanted)
         raise self._lacking("read-changes")
+
+    def changelog(self, start: str | None, end: str | None) -> DataFrame:
+        """Every step between two snapshots: all columns, ``_change_type`` and ``_change_ordinal``.
+
+        The type is ``insert``, ``update`` or ``delete``, with the values after the step, or before a delete. The
+        ordinal grows from step to step of a key.
+
+        :param start: None for the beginning; ``end``: None for the head of main.
+        :raises RangeUnavailableError: a snapshot is gone.
+        """
+        raise self._lacking("changelog")
 
     def pin(self, consumer: str, snapshot: str) -> None:
         """Keep a snapshot from expiry while it is read."""
@@ -245,6 +264,35 @@ class FormatTable(ABC):
         return UnsupportedError(
             f"table format {self.capabilities.name!r} lacks {name!r}: {type(self).__name__} has no method for it"
         )
+
+
+def net_of_changelog(steps: DataFrame, wanted: ChangeFilter) -> DataFrame:
+    """Return the net changes of steps, as :meth:`FormatTable.changes` has them.
+
+    :param steps: of :meth:`FormatTable.changelog`.
+    :raises InvalidSpecError: no keys are given, or a predicate is, which steps alone do not answer.
+    """
+    if not wanted.keys or wanted.where is not None:
+        raise InvalidSpecError(
+            "the changes are read of the format's changelog; give the keys, and filter the result in place of where"
+        )
+    key = Window.partitionBy(*wanted.keys)
+    in_order, kind = key.orderBy(CHANGE_ORDINAL), sf.col(CHANGE_TYPE)
+    numbered = steps.withColumns(
+        {
+            "_first_type": sf.first(CHANGE_TYPE).over(in_order),
+            "_last_ordinal": sf.max(CHANGE_ORDINAL).over(key),
+        }
+    )
+    last = numbered.filter(sf.col(CHANGE_ORDINAL) == sf.col("_last_ordinal"))
+    is_delete = kind == "delete"
+    # A row born and deleted between the two is no change.
+    gone = is_delete & ((sf.col("_first_type") == "insert") | sf.lit(not wanted.deletes))
+    names = [name for name in steps.columns if name not in (CHANGE_TYPE, CHANGE_ORDINAL)]
+    if wanted.columns is not None:
+        names = list(dict.fromkeys((*wanted.keys, *wanted.columns)))
+    typed = sf.when(is_delete, "delete").otherwise("upsert").alias(CHANGE_TYPE)
+    return last.filter(~gone).select(*map(quoted, names), typed)
 
 
 class TableFormat(Protocol):
