@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.reports.failure_causes import (
     FailureCause,
     cause_in,
 )
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import FAILED_TASKS_EXIT_CODE, JobFailure, JobReport
 
 if TYPE_CHECKING:
     pass
@@ -50,6 +50,15 @@ class DriverEnd:
         """Remember a line of its log."""
         self.lines.append(line)
 
+    @property
+    def is_in_order(self) -> bool:
+        """True where the driver reported a failure and its JVM then ended as it was told to."""
+        return self._codes == [FAILED_TASKS_EXIT_CODE]
+
+    @property
+    def _codes(self) -> list[int]:
+        return [int(code) for code in _EXIT_CODE.findall(self.error) if code != "0"]
+
     def explained(
         self, report: JobReport | JobFailure | None, table: str, lost: str
     ) -> JobReport | JobFailure | JobFailedError:
@@ -69,7 +78,7 @@ class DriverEnd:
         return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
 
     def _why(self) -> str | None:
-        codes = [int(code) for code in _EXIT_CODE.findall(self.error) if code != "0"]
+        codes = self._codes
         # Where there is a code, the rest is the command line.
         cause = cause_in([*([] if codes else [self.error]), *reversed(self.lines)])
         for code in codes:

@@ -118,7 +118,7 @@ class DriverStart:
     def accept(self, *, is_whole: bool) -> None:
         """Keep the archive that the driver has made, if this one was to make it.
 
-        :param is_whole: whether ``spark-submit`` ended well.
+        :param is_whole: whether the JVM ended as the job did; one that fails after that has failed over the archive.
         """
         if self.archive is not None:
             try:

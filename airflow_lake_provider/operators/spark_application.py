@@ -315,9 +315,10 @@ class SparkApplicationOperator(
             ended_well = True
 
         reports = self._wait(run, attempt.report_path)
-        if all(isinstance(answer, JobReport) for answer in reports.values()):
-            # A JVM that fails after a job that did not has failed over the archive.
-            self._driver.accept(is_whole=ended_well)
+        is_heard = not any(isinstance(answer, JobFailedError) for answer in reports.values())
+        # Where no task ended well, few of the classes were loaded.
+        if is_heard and any(isinstance(answer, JobReport) for answer in reports.values()):
+            self._driver.accept(is_whole=ended_well or self._end.is_in_order)
         return reports
 
     def _wait(self, run: Callable[[], None], report_path: str) -> dict[str, TaskResult]:

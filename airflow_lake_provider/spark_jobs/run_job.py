@@ -19,7 +19,13 @@ if __name__ == "__main__":
     # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
-from airflow_lake_provider.contracts.reports.job import EVERY_TASK, JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.reports.job import (
+    EVERY_TASK,
+    FAILED_TASKS_EXIT_CODE,
+    JobFailure,
+    JobReport,
+    reports_to_json,
+)
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
@@ -34,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one job.
 
     :param arguments: command line; None takes the process's own.
-    :return: 0 when each task has a report, 1 when one has a failure.
+    :return: 0 when each task has a report, ``FAILED_TASKS_EXIT_CODE`` when one has a failure.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="path of the spec, or its name when shipped with --files")
@@ -61,7 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
         with suppress(Exception):
             spark.stop()
         say_what_the_jvm_still_does()
-    return 1 if any(isinstance(report, JobFailure) for report in reports.values()) else 0
+    has_failed = any(isinstance(report, JobFailure) for report in reports.values())
+    return FAILED_TASKS_EXIT_CODE if has_failed else 0
 
 
 def _reports(spark: SparkSession, options: argparse.Namespace, progress: Progress, overruled: list[str]) -> Reports:

@@ -79,6 +79,7 @@ class ClassArchive:
 
         :param attempt: text of letters and digits that no other attempt has.
         """
+        self._remove_leftovers()
         file = self.file
         if file is not None:
             # Its age is that of its last use.
@@ -123,8 +124,6 @@ class ClassArchive:
 
     def _take_turn(self, attempt: str) -> bool:
         """Let one driver make the archive; writing it takes seconds of all the cores."""
-        if self._turn.exists() and _age(self._turn) > _MAKING_SECONDS:
-            self._turn.unlink(missing_ok=True)
         try:
             self._turn.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
@@ -137,6 +136,13 @@ class ClassArchive:
             return read_own_file(self._turn, 1024) == attempt.encode()
         except FileNotFoundError:
             return False
+
+    def _remove_leftovers(self) -> None:
+        """Remove what killed attempts have left of any Java: their turns, and archives that are not finished."""
+        for pattern in ("*.turn", "*.new"):
+            for path in self.folder.glob(f"{_PREFIX}{pattern}"):
+                if _age(path) > _MAKING_SECONDS:
+                    path.unlink(missing_ok=True)
 
     def _remove_unused(self) -> None:
         for path in self.folder.glob(f"{_PREFIX}*"):

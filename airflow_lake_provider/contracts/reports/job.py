@@ -271,6 +271,8 @@ REPORTS: dict[str, type[JobReport]] = {
 
 # Name under which a driver reports what ended it before its first task.
 EVERY_TASK = "*"
+# Of a driver that has ended in order and reports a failure. No JVM and no shell ends with it of its own.
+FAILED_TASKS_EXIT_CODE = 65
 
 
 @dataclass(frozen=True, kw_only=True)

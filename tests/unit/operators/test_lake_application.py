@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.job import (
+    FAILED_TASKS_EXIT_CODE,
     CompactionReport,
     JobFailure,
     JobReport,
@@ -26,13 +28,14 @@ from airflow_lake_provider.contracts.reports.job import (
 )
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
+from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.lake_application import (
     LakeApplicationOperator,
 )
+from airflow_lake_provider.submission.class_archive import ClassArchive
+from airflow_lake_provider.submission.private_folder import private_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from airflow.sdk import Context
 
 pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_connection")
@@ -395,3 +398,43 @@ def test_a_report_that_the_metadata_gives_starts_no_driver(
     (found,) = application({**COMPACT, "level": "auto"}).execute(context)
     assert found["outcome"] == CompactionReport(table="t", outcome=Outcome.NOTHING_DUE, reason="").outcome.value
     assert jobs == []
+
+
+GOOD, BAD = applied(), JobFailure.of(InvalidSpecError("no such column"))
+CODE = FAILED_TASKS_EXIT_CODE
+ENDS: dict[str, tuple[dict[str, JobReport | JobFailure], int, bytes | None]] = {
+    "every task ended well": ({"t 1": GOOD, "t 2": GOOD}, 0, b"classes"),
+    "a task failed": ({"t 1": GOOD, "t 2": BAD}, CODE, b"classes"),
+    "a task failed, and then the JVM over the archive": ({"t 1": GOOD, "t 2": BAD}, 1, b""),
+    "the JVM failed over the archive": ({"t 1": GOOD, "t 2": GOOD}, 1, b""),
+    "no task ended well, so few classes were loaded": ({"t 1": BAD, "t 2": BAD}, CODE, None),
+    "the driver was killed between two tasks": ({"t 1": GOOD}, -9, None),
+}
+
+
+@pytest.mark.parametrize(("answers", "code", "kept"), ENDS.values(), ids=ENDS)
+def test_the_archive_of_classes_is_kept_where_the_driver_ended_in_order(
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    answers: dict[str, JobReport | JobFailure],
+    code: int,
+    kept: bytes | None,
+) -> None:
+    archive = ClassArchive(folder=private_folder(tmp_path / "archives"), digest="0" * 16)
+    start = DriverStart(archive=archive, attempt="a", options=archive.options("a"))
+
+    def execute(operator: LakeApplicationOperator, _: Context) -> None:
+        assert operator._attempt is not None
+        operator._before_submit()
+        operator._driver = start
+        keys = list(job_from_plain(json.loads(operator._attempt.files.spec.read_text())).tasks)
+        operator._attempt.files.report.write_text(reports_to_json(dict(zip(keys, answers.values(), strict=False))))
+        Path(start.options.split()[0].partition("=")[2]).write_bytes(b"classes")
+        if code:
+            raise RuntimeError(f"Cannot execute: spark-submit. Error code is: {code}.")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    application(UPSERT, {**UPSERT, "table": "shop.customers"}).execute(context)
+    left = [path.read_bytes() for path in archive.folder.glob("*.jsa")]
+    assert left == ([] if kept is None else [kept])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,22 @@ def test_a_driver_that_failed_or_was_killed_leaves_its_turn_to_the_next(
     archive.accept("a", is_whole=True)
     assert archive.file is None
     assert "ArchiveClassesAtExit" in archive.options("c")
+
+
+def test_what_killed_attempts_leave_is_removed_when_nobody_can_still_be_at_it(
+    folder: Path, java: Path, spark_home: Path
+) -> None:
+    archive, other = (replace(ClassArchive.of(folder, java, spark_home, [], {}), digest=name) for name in "ab")
+    for killed in (archive, other):
+        assert killed.options("killed")
+        (folder / f"spark-classes-{killed.digest}.killed.new").write_bytes(b"half")
+    left = sorted(folder.iterdir())
+    assert archive.options("b") == ""
+    assert sorted(folder.iterdir()) == left, "their drivers may still run"
+    for path in left:
+        os.utime(path, (time.time() - 7_200,) * 2)
+    made(archive, "c")
+    assert [path.name for path in folder.iterdir()] == ["spark-classes-a-7.jsa"]
 
 
 def test_a_java_that_makes_no_archive_is_asked_once(folder: Path, java: Path, spark_home: Path) -> None:
