@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -62,8 +62,13 @@ def postgresql_server(password: str | None = None) -> Iterator[PostgresqlServer]
 
     :param password: of the user; by default one with characters that a URI must escape.
     """
+    # Whatever fails, the folder goes.
+    with TemporaryDirectory(prefix="lake-postgresql-") as folder:
+        yield from _served(Path(folder), password)
+
+
+def _served(folder: Path, password: str | None) -> Iterator[PostgresqlServer]:
     binaries = _binaries()
-    folder = Path(mkdtemp(prefix="lake-postgresql-"))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     with socket.socket() as free:
@@ -86,4 +91,3 @@ def postgresql_server(password: str | None = None) -> Iterator[PostgresqlServer]
         yield server
     finally:
         server.stop()
-        shutil.rmtree(folder)

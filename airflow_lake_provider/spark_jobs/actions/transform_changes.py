@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import StorageLevel
+from pyspark import SparkFiles, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
@@ -19,10 +19,9 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-
-CHANGE_TYPE = "_change_type"
 
 
 def apply_transform(
@@ -98,7 +97,9 @@ def _ship(spark: SparkSession, code: str, module_name: str) -> str:
     digest = hashlib.sha256(code.encode()).hexdigest()[:16]
     shipped_name = f"lake_transform_{module_name.rpartition('.')[2]}_{digest}"
     if shipped_name not in sys.modules:
-        path = Path(tempfile.mkdtemp(prefix="lake_transform_")) / f"{shipped_name}.py"
+        # Spark removes this folder when the application ends, however many executors have fetched the file by then.
+        root = SparkFiles.getRootDirectory()
+        path = Path(tempfile.mkdtemp(prefix="lake_transform_", dir=root)) / f"{shipped_name}.py"
         path.write_text(code, encoding="utf-8")
         spark.sparkContext.addPyFile(str(path))
         importlib.invalidate_caches()

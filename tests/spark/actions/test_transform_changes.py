@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
@@ -91,6 +94,17 @@ def test_a_function_of_two_arguments_gets_the_source_and_without_a_change_type_a
 def test_shipped_code_reaches_the_executors(spark: SparkSession, changes: DataFrame, source: DataFrame) -> None:
     shipped = spec(transform="words:shouted", transform_code=IN_WORKERS)
     assert [row[1] for row in transformed(spark, shipped, changes, source)] == ["MON", "TUE", "MON"]
+
+
+def test_shipped_code_is_in_a_folder_that_ends_with_the_application(
+    spark: SparkSession, changes: DataFrame, source: DataFrame, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shipped = spec(transform="temporary:double", transform_code=DOUBLE.replace("* 2", "* 5"))
+    assert [row[2] for row in transformed(spark, shipped, changes, source)] == [50, 100, 150]
+    assert list(tmp_path.iterdir()) == []
+    module = sys.modules[next(name for name in sys.modules if name.startswith("lake_transform_temporary_"))]
+    assert str(module.__file__).startswith(SparkFiles.getRootDirectory())
 
 
 def test_two_versions_of_a_module_in_one_session_are_kept_apart(
