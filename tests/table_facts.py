@@ -7,10 +7,11 @@ from typing import Any
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, TableShape
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 
-def facts(table: Table) -> TableFacts:
+def facts(table: Table) -> IcebergFacts:
     return LoadedIcebergTable(table).facts
 
 

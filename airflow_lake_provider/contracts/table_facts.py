@@ -52,7 +52,6 @@ class Snapshot:
     :param at: of the commit, in epoch milliseconds.
     :param sequence_number: 0 in format version 1.
     :param summary: all of it as text, ``operation`` included; empty where the writer wrote none.
-    :param first_row_id: None of a snapshot without row lineage.
     """
 
     id: str
@@ -61,8 +60,6 @@ class Snapshot:
     sequence_number: int = 0
     summary: Mapping[str, str] = field(default_factory=dict)
     schema_id: int | None = None
-    first_row_id: int | None = None
-    manifest_list: str | None = None
 
     @property
     def committed_at(self) -> datetime:
@@ -291,13 +288,11 @@ class TableState:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """One version of a table's metadata.
+    """One version of a table's metadata; a format may have more of it.
 
     :param snapshots: by id, those of other branches and of none as well.
     :param references: branches and tags by name.
     :param main_log: when main came to be at which snapshot, oldest first: epoch milliseconds and id.
-    :param metadata_log: when which earlier metadata file was written, oldest first.
-    :param statistics: snapshot and path of each statistics file.
     :param read_shape: works out schemas and partitions, which few ask for.
     """
 
@@ -309,8 +304,6 @@ class TableFacts:
     snapshots: Mapping[str, Snapshot]
     references: Mapping[str, Reference]
     main_log: Sequence[tuple[int, str]] = ()
-    metadata_log: Sequence[tuple[int, str]] = ()
-    statistics: Sequence[tuple[str, str]] = ()
     read_shape: Callable[[], TableShape] = field(repr=False, compare=False)
 
     @cached_property

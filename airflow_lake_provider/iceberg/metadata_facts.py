@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -15,7 +16,36 @@ _SCALARS = frozenset((str, int, float, bool))
 _OF_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
-def read_facts(name: str, metadata: bytes | object) -> TableFacts:
+@dataclass(frozen=True, kw_only=True)
+class IcebergSnapshot(Snapshot):
+    """A snapshot with what only Iceberg has of one.
+
+    :param first_row_id: None of a snapshot without row lineage.
+    """
+
+    first_row_id: int | None = None
+    manifest_list: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergFacts(TableFacts):
+    """Facts with what only Iceberg has of a table.
+
+    :param metadata_log: when which earlier metadata file was written, oldest first.
+    :param statistics: snapshot and path of each statistics file.
+    """
+
+    snapshots: Mapping[str, IcebergSnapshot]
+    metadata_log: Sequence[tuple[int, str]] = ()
+    statistics: Sequence[tuple[str, str]] = ()
+
+    def newest(self, branch: str = MAIN) -> IcebergSnapshot | None:
+        """Return the snapshot at the head of a branch; None where there is none."""
+        head = self.head(branch)
+        return None if head is None else self.snapshots.get(head)
+
+
+def read_facts(name: str, metadata: bytes | object) -> IcebergFacts:
     """Return what metadata says that anybody may have written.
 
     The error shows nothing of it: a catalog may name any file of this machine.
@@ -35,7 +65,7 @@ def read_facts(name: str, metadata: bytes | object) -> TableFacts:
         ) from None
 
 
-def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
+def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
     """Return what a table's metadata says.
 
     :param name: of the table.
@@ -60,7 +90,7 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
     snapshots = [_snapshot(each) for each in given]
     shape = _shape(metadata)
     statistics = (*(metadata.get("statistics") or ()), *(metadata.get("partition-statistics") or ()))
-    return TableFacts(
+    return IcebergFacts(
         name=name,
         uuid=str(metadata.get("table-uuid", "")),
         location=str(metadata["location"]),
@@ -94,9 +124,9 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _snapshot(given: Mapping[str, Any]) -> Snapshot:
+def _snapshot(given: Mapping[str, Any]) -> IcebergSnapshot:
     parent = given.get("parent-snapshot-id")
-    return Snapshot(
+    return IcebergSnapshot(
         id=str(_number(given["snapshot-id"])),
         parent=None if parent is None else str(_number(parent)),
         at=_number(given["timestamp-ms"]),

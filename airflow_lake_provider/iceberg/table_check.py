@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.applied.applied_history import broken_posit
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
-from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.iceberg.flink_jobs import (
     kept_for_flink,
     named,
@@ -21,6 +21,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_expiry_of_version_3,
     without_upgrade_to_version_3,
 )
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.iceberg.table_obstacles import (
     choosing_code,
@@ -37,7 +38,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 
 
-def check_table(table: TableFacts, keys: Sequence[str] = ()) -> list[Verdict]:
+def check_table(table: IcebergFacts, keys: Sequence[str] = ()) -> list[Verdict]:
     """Return what each operator can do with a table.
 
     :param table: loaded now.
@@ -59,11 +60,11 @@ def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "")
     return Verdict(operator=operator, use=use, possible=obstacle is None, reason=obstacle or otherwise)
 
 
-def _spark_obstacle(table: TableFacts) -> str | None:
+def _spark_obstacle(table: IcebergFacts) -> str | None:
     return without_spark(table.shape.columns)
 
 
-def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
+def _upserts(table: IcebergFacts, keys: Sequence[str]) -> Iterator[Verdict]:
     operator, table_obstacle = (
         "LakeUpsertOperator",
         _spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys),
@@ -76,7 +77,7 @@ def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
         yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
 
 
-def _automatic(table: TableFacts, keys: Sequence[str], table_obstacle: str | None) -> Verdict:
+def _automatic(table: IcebergFacts, keys: Sequence[str], table_obstacle: str | None) -> Verdict:
     """Return which strategy ``auto`` takes, as ``choose_strategy`` does."""
     by_files = next(strategy_obstacles(table.shape, UpsertStrategy.COPY_ON_WRITE, keys), None)
     by_merge = by_files and next(strategy_obstacles(table.shape, UpsertStrategy.MERGE, keys), None)
@@ -89,7 +90,7 @@ def _automatic(table: TableFacts, keys: Sequence[str], table_obstacle: str | Non
     return _verdict("LakeUpsertOperator", "strategy='auto'", table_obstacle or none_left, taken)
 
 
-def _unfit_keys(table: TableFacts, keys: Sequence[str]) -> str | None:
+def _unfit_keys(table: IcebergFacts, keys: Sequence[str]) -> str | None:
     if not keys:
         return NO_KEYS
     columns = table.shape.names
@@ -99,7 +100,7 @@ def _unfit_keys(table: TableFacts, keys: Sequence[str]) -> str | None:
     return None
 
 
-def _row_changes(table: TableFacts) -> Iterator[Verdict]:
+def _row_changes(table: IcebergFacts) -> Iterator[Verdict]:
     obstacle = _spark_obstacle(table) or without_row_changes(table.format_version, table.properties)
     yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
     identifiers = table.shape.identifiers
@@ -107,7 +108,7 @@ def _row_changes(table: TableFacts) -> Iterator[Verdict]:
     yield _verdict("LakeUpdateRowsOperator", "where, assignments", obstacle, kept)
 
 
-def _source_of_changes(table: TableFacts, keys: Sequence[str]) -> Verdict:
+def _source_of_changes(table: IcebergFacts, keys: Sequence[str]) -> Verdict:
     why = _spark_obstacle(table) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
     head = table.newest()
     # Of a table that was upgraded, and written by nobody since.
@@ -121,7 +122,7 @@ def _source_of_changes(table: TableFacts, keys: Sequence[str]) -> Verdict:
     )
 
 
-def _maintenance(table: TableFacts) -> Iterator[Verdict]:
+def _maintenance(table: IcebergFacts) -> Iterator[Verdict]:
     operator = "LakeCompactionOperator"
     equality = table.total("total-equality-deletes")
     positions = table.total("total-position-deletes")
@@ -144,7 +145,7 @@ def _maintenance(table: TableFacts) -> Iterator[Verdict]:
     yield _expiry(table)
 
 
-def _expiry(table: TableFacts) -> Verdict:
+def _expiry(table: IcebergFacts) -> Verdict:
     histories, since = table.branch_histories(), recent(FLINK_JOB_AGE)
     # What an expiry of all but the heads would do.
     old = {fact.id for history in histories for fact in history[1:]} - kept_for_flink(histories, since).keys()
@@ -156,7 +157,7 @@ def _expiry(table: TableFacts) -> Verdict:
     return _verdict("LakeSnapshotExpiryOperator", "older_than", obstacle, kept)
 
 
-def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
+def _metadata_changes(table: IcebergFacts) -> Iterator[Verdict]:
     reached = f"the table has format version {table.format_version} already" if table.format_version >= 3 else None
     yield _verdict(
         "LakeTableUpgradeOperator",
@@ -178,7 +179,7 @@ def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
     yield _verdict("LakeCreateTagOperator", "tag", None if lineage else "main has no snapshot to tag")
 
 
-def _publication(table: TableFacts, branch: str, main: Sequence[Snapshot]) -> Verdict:
+def _publication(table: IcebergFacts, branch: str, main: Sequence[Snapshot]) -> Verdict:
     ahead = list(table.ancestors(branch))
     obstacle = None
     ids, of_main = {snapshot.id for snapshot in ahead}, {snapshot.id for snapshot in main}

@@ -25,7 +25,6 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.planning.early_refusals import (
     refuse_compaction,
     refuse_incremental,
@@ -162,7 +161,7 @@ class Worker:
         return outcome
 
     def _check(self) -> str:
-        check_table(LakeCatalogHook(self.lake_conn_id).loaded(self.table).facts, ["id"])
+        LakeCatalogHook(self.lake_conn_id).loaded(self.table).check(["id"])
         return DONE
 
     def _plan(self) -> str:

@@ -31,6 +31,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_upgrade_to_version_3,
 )
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
 from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
@@ -69,7 +70,7 @@ class LoadedIcebergTable(LoadedTable):
         self._name = ".".join(table.name())
 
     @cached_property
-    def facts(self) -> TableFacts:
+    def facts(self) -> IcebergFacts:
         """Facts of the version that was loaded."""
         return facts_of(self._name, self._table.metadata)
 
@@ -235,7 +236,7 @@ class UnparsedIcebergTable(LoadedIcebergTable):
     :param parse: loads the table from what was read.
     """
 
-    def __init__(self, facts: TableFacts, metadata_bytes: int, parse: Callable[[], Table]) -> None:
+    def __init__(self, facts: IcebergFacts, metadata_bytes: int, parse: Callable[[], Table]) -> None:
         self.facts, self.metadata_bytes = facts, metadata_bytes
         self._parse, self._name = parse, facts.name
 
@@ -246,12 +247,12 @@ class UnparsedIcebergTable(LoadedIcebergTable):
         return table
 
 
-def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
+def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
     """Return what PyIceberg has read of a table's metadata.
 
     :param name: of the table.
     """
-    return TableFacts(
+    return IcebergFacts(
         name=name,
         uuid=str(metadata.table_uuid),
         location=metadata.location,
@@ -279,9 +280,9 @@ def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
     )
 
 
-def _snapshot(given: pyiceberg_snapshots.Snapshot) -> Snapshot:
+def _snapshot(given: pyiceberg_snapshots.Snapshot) -> IcebergSnapshot:
     summary = given.summary
-    return Snapshot(
+    return IcebergSnapshot(
         id=str(given.snapshot_id),
         parent=None if given.parent_snapshot_id is None else str(given.parent_snapshot_id),
         at=given.timestamp_ms,

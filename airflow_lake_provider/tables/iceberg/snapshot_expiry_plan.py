@@ -9,9 +9,10 @@ from typing import Protocol
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
@@ -21,7 +22,7 @@ class _Table(Protocol):
     """Table as the plan asks it, such as :class:`.LoadedIcebergTable`."""
 
     @property
-    def facts(self) -> TableFacts: ...
+    def facts(self) -> IcebergFacts: ...
     @property
     def warehouse(self) -> str | None: ...
     def state(self) -> TableState: ...
@@ -59,7 +60,7 @@ def plan_expiry(table: _Table, spec: SnapshotExpirySpec) -> ExpiryReport:
 
 
 def _refuse_foreign_metadata_files(
-    facts: TableFacts, warehouse: str | None, spec: SnapshotExpirySpec, expired: Collection[str]
+    facts: IcebergFacts, warehouse: str | None, spec: SnapshotExpirySpec, expired: Collection[str]
 ) -> None:
     """Refuse manifest lists and statistics of expired snapshots that lie outside of the table's locations.
 
@@ -82,7 +83,7 @@ def _refuse_foreign_metadata_files(
         )
 
 
-def _metadata_files(facts: TableFacts, expired: Collection[str]) -> Iterator[tuple[str, str]]:
+def _metadata_files(facts: IcebergFacts, expired: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield what to say of each file, and its location."""
     for snapshot in facts.snapshots.values():
         if snapshot.id in expired and snapshot.manifest_list:

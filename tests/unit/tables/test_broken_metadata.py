@@ -76,7 +76,6 @@ PASSED: dict[str, Callable[[dict[str, Any]], object]] = {
 def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
     from airflow_lake_provider.contracts.applied.applied_history import applied_runs
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.iceberg.table_check import check_table
     from airflow_lake_provider.triggers.poll_threads import PollThreads
 
     hook, looks = LakeCatalogHook(conn_id), PollThreads(conn_id)
@@ -84,7 +83,7 @@ def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
         "look of a watcher": lambda: looks.look("shop.orders", ("main",), None),
         "sensor": lambda: decide(TableHead.of(hook.loaded("shop.orders").facts), Since(consumer="c")),
         "start of an upsert": lambda: applied_runs(hook.loaded("shop.orders").facts, "ffffffff"),
-        "airflow lake check": lambda: check_table(hook.loaded("shop.orders").facts, ("id",)),
+        "airflow lake check": lambda: hook.loaded("shop.orders").check(("id",)),
         "report of a change": lambda: hook.loaded("shop.orders").state(),
     }
 

@@ -14,7 +14,8 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
-from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.iceberg.metadata_facts import IcebergSnapshot
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
@@ -40,7 +41,7 @@ def having(table: LoadedIcebergTable, facts: TableFacts) -> LoadedIcebergTable:
     return table
 
 
-def newest_of(table: LoadedIcebergTable) -> Snapshot:
+def newest_of(table: LoadedIcebergTable) -> IcebergSnapshot:
     newest = table.facts.newest()
     assert newest is not None
     return newest

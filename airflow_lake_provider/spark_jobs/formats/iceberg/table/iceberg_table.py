@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.applied_history import MainHistory
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, TableState
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.iceberg.metadata_facts import facts_of
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
@@ -40,7 +40,7 @@ class IcebergTable:
     catalog: str
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
-    _facts: tuple[str | None, TableFacts] | None = field(default=None, init=False, repr=False)
+    _facts: tuple[str | None, IcebergFacts] | None = field(default=None, init=False, repr=False)
     _spark_schema: tuple[str | None, StructType] = field(default=(None, StructType()), init=False, repr=False)
 
     @property
@@ -147,7 +147,7 @@ class IcebergTable:
         return [location for _, location in self.facts.metadata_log]
 
     @property
-    def facts(self) -> TableFacts:
+    def facts(self) -> IcebergFacts:
         """Facts of the metadata, read once for each version of it.
 
         Asked one by one through the gateway, each property and each entry of a summary is a round trip.
