@@ -150,7 +150,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 # Powers of 1,024, as Spark, Hadoop and Iceberg's documentation count: 128MB is 134217728.
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,19})\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 # Iceberg keeps it in a Java long.
 _LARGEST = 2**63 - 1
 

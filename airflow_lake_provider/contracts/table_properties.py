@@ -21,6 +21,7 @@ EVENTS_PREFIX = "lake.events."
 TRANSFORM_PREFIX = "lake.transform."
 UNFINISHED_EXPIRY = "lake.expiry-unfinished"
 CONSUMER_PREFIX = "lake.consumer."
+MAINTENANCE_PREFIX = "lake.maintenance."
 STAGE_BRANCH_PREFIX = "lake_stage_"
 AUDIT_BRANCH_PREFIX = "lake_audit_"
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
@@ -106,6 +107,10 @@ class LoadedTable(ABC):
         """Return what readers and writers should know of an upgrade to a version, sentences."""
         return []
 
+    def owner_policy(self) -> Iterator[NamedValue]:
+        """Yield the settings of a maintenance policy that the format has in properties of its own."""
+        return iter(())
+
     @property
     def target_bytes(self) -> int:
         """Bytes that a data file should have."""
@@ -191,6 +196,20 @@ class ListedTable:
         return ".".join(self.levels)
 
 
+@dataclass(frozen=True)
+class CatalogPolicy:
+    """A policy that a catalog keeps for a table.
+
+    :param kind: its type, such as ``system.snapshot-expiry``.
+    :param name: as the catalog has it.
+    :param content: its text.
+    """
+
+    kind: str
+    name: str
+    content: str
+
+
 class WorkerCatalog(Protocol):
     """A catalog as a table format reads it without Spark: what ``FormatCapabilities.worker`` names.
 
@@ -215,6 +234,12 @@ class WorkerCatalog(Protocol):
 
         :param within: namespace; empty for the whole catalog.
         """
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Return the properties of a namespace; none where it does not exist, or where the catalog keeps none."""
+
+    def maintenance_policies(self, table: ListedTable) -> list[CatalogPolicy]:
+        """Return the catalog's own policies for the maintenance of a table; none where it has no such policies."""
 
     def load_listed(self, table: ListedTable) -> LoadedTable:
         """Load a table for its facts; what reads more of it is worked out when it is asked.

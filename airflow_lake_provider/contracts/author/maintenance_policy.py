@@ -1,31 +1,46 @@
 """What a table's maintenance may do, when, and from which debt on.
 
-A policy is what an author gives, or a layer of it: YAML, properties of a namespace, properties of a table. How layers
-are merged is in ``maintenance/policy.py``.
+Each field is a setting: its kind says how it is read, its bound what a property of a table or a namespace may make of
+it. How the layers of a policy are merged is in ``maintenance/policy.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import (
-    Reader,
-    choice_of,
-    flag,
-    names,
-    number,
-    optional,
-    share,
-    size,
-    text,
-)
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
-from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.setting_kinds import (
+    COLUMNS,
+    FEWER_HOURS,
+    FLAG,
+    HOURS,
+    LONGER,
+    LOWER,
+    NEVER,
+    ONLY_FALSE,
+    ONLY_TRUE,
+    RATIO,
+    SHARE,
+    SIZE,
+    TEXT,
+    Hours,
+    before_in,
+    one_of,
+    setting,
+    span,
+    whole,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+
+# Files of a writer that has not committed yet are as good as orphans; nobody writes for a day.
+_SAFE_AGE = timedelta(days=1)
+_MOST_TAGS = 1_000
+_PRIORITIES = 1_000_000
 
 
 class OrphanMode(str, Enum):
@@ -36,36 +51,24 @@ class OrphanMode(str, Enum):
     DELETE = "delete"
 
 
-def _at_least(read: Reader, least: float) -> Reader:
-    def checked(value: object, name: str) -> object:
-        given = read(value, name)
-        if given < least:
-            raise InvalidSpecError(f"{name} must be at least {least}, got {given}")
-        return given
-
-    return checked
+_NO_MORE_WORK = before_in(CompactionLevel.MINOR, CompactionLevel.AUTO, CompactionLevel.MAJOR, CompactionLevel.FULL)
+_NO_MORE_DELETED = before_in(OrphanMode.OFF, OrphanMode.DRY_RUN, OrphanMode.DELETE)
 
 
-def _fraction(value: object, name: str) -> float:
-    given = share(value, name)
-    if not 0 < given <= 1:
-        raise InvalidSpecError(f"{name} is a share in (0, 1], got {given}")
-    return given
+def _group(cls: type[AuthorObject]) -> Mapping[str, Any]:
+    """Return the metadata of a field whose settings are those of an object."""
+    return {**reads(_reader_of(cls)), "group": cls}
 
 
-def _policy_of(cls: type[AuthorObject]) -> Callable[[object, str], AuthorObject]:
+def _reader_of(cls: type[AuthorObject]) -> Callable[[object, str], AuthorObject]:
     def read(value: object, name: str) -> AuthorObject:
         if isinstance(value, cls):
             return value
-        if not isinstance(value, dict):
+        if not isinstance(value, Mapping):
             raise InvalidSpecError(f"{name} must be a mapping or a {cls.__name__}, got {value!r}")
         return cls.from_mapping(value, name)
 
     return read
-
-
-_count = _at_least(number, 1)
-_from_zero = _at_least(number, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,26 +81,35 @@ class CompactionPolicy(AuthorObject):
     :param min_input_files: fewer are not merged for their size.
     :param deleted_share: deleted rows over all rows, of a table or of a partition.
     :param delete_files_per_data_file: delete files over data files.
-    :param target_file_size: None takes the table's own.
+    :param target_file_size: size that a data file should have.
     :param strategy: ``binpack``, ``sort``, ``zorder``, ``hilbert``.
     :param sort_by: of a sort or a curve; a sort without it takes the table's own order.
     :param sorted_share: a sort is due where a smaller share of the files lies in order.
     :param hot_within: partitions that were changed so recently are left alone.
     """
 
-    enabled: bool = field(default=True, metadata=reads(flag))
-    level: CompactionLevel = field(default=CompactionLevel.AUTO, metadata=reads(choice_of(CompactionLevel)))
-    small_file_share: float = field(default=0.2, metadata=reads(_fraction))
-    min_input_files: int = field(default=5, metadata=reads(_count))
-    deleted_share: float = field(default=0.1, metadata=reads(_fraction))
-    delete_files_per_data_file: float = field(default=1.0, metadata=reads(_at_least(share, 0)))
-    target_file_size: int | None = field(default=None, metadata=reads(optional(size)))
-    strategy: CompactionStrategy = field(
-        default=CompactionStrategy.BINPACK, metadata=reads(choice_of(CompactionStrategy))
+    enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
+    level: CompactionLevel = field(
+        default=CompactionLevel.AUTO, metadata=setting(one_of(CompactionLevel), _NO_MORE_WORK)
     )
-    sort_by: Sequence[str] = field(default=(), metadata=reads(names))
-    sorted_share: float = field(default=0.5, metadata=reads(_fraction))
-    hot_within: timedelta = field(default=timedelta(hours=1), metadata=reads(duration))
+    small_file_share: float = field(default=0.2, metadata=setting(SHARE))
+    min_input_files: int = field(default=5, metadata=setting(whole(1)))
+    deleted_share: float = field(default=0.1, metadata=setting(SHARE))
+    delete_files_per_data_file: float = field(default=1.0, metadata=setting(RATIO))
+    target_file_size: int | None = field(default=None, metadata=setting(SIZE.or_none("the table's own")))
+    strategy: CompactionStrategy = field(
+        default=CompactionStrategy.BINPACK, metadata=setting(one_of(CompactionStrategy))
+    )
+    sort_by: Sequence[str] = field(default=(), metadata=setting(COLUMNS))
+    sorted_share: float = field(default=0.5, metadata=setting(SHARE))
+    hot_within: timedelta = field(default=timedelta(hours=1), metadata=setting(span()))
+
+    def complete(self) -> None:
+        """Refuse a curve through no columns. Columns of another layer do not count where nothing is sorted."""
+        if self.strategy.is_by_curve and not self.sort_by:
+            raise InvalidSpecError(f"compaction.strategy {self.strategy.value!r} needs compaction.sort_by, got none")
+        if self.strategy is CompactionStrategy.BINPACK:
+            object.__setattr__(self, "sort_by", ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +117,15 @@ class ExpiryPolicy(AuthorObject):
     """Snapshots that go.
 
     :param enabled: False keeps all.
-    :param older_than: None takes the table's own age.
-    :param retain_last: None takes the table's own number.
+    :param older_than: age from which on a snapshot may go.
+    :param retain_last: number of snapshots that stay in any case.
     :param min_snapshots: an expiry is due where so many would go.
     """
 
-    enabled: bool = field(default=True, metadata=reads(flag))
-    older_than: timedelta | None = field(default=None, metadata=reads(optional(duration)))
-    retain_last: int | None = field(default=None, metadata=reads(optional(_count)))
-    min_snapshots: int = field(default=20, metadata=reads(_count))
+    enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
+    older_than: timedelta | None = field(default=None, metadata=setting(span().or_none("the table's own age")))
+    retain_last: int | None = field(default=None, metadata=setting(whole(1).or_none("the table's own number")))
+    min_snapshots: int = field(default=20, metadata=setting(whole(1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +137,9 @@ class ManifestPolicy(AuthorObject):
     :param overlap: share of pairs of manifests with partitions in common from which on they are sorted.
     """
 
-    enabled: bool = field(default=True, metadata=reads(flag))
-    mergeable: int = field(default=20, metadata=reads(_count))
-    overlap: float = field(default=0.5, metadata=reads(_fraction))
+    enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
+    mergeable: int = field(default=20, metadata=setting(whole(1)))
+    overlap: float = field(default=0.5, metadata=setting(SHARE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,32 +152,33 @@ class OrphanPolicy(AuthorObject):
     :param max_share: of a table's files; more are refused.
     """
 
-    mode: OrphanMode = field(default=OrphanMode.DRY_RUN, metadata=reads(choice_of(OrphanMode)))
-    older_than: timedelta = field(default=timedelta(days=3), metadata=reads(duration))
-    every: timedelta = field(default=timedelta(days=7), metadata=reads(duration))
-    max_share: float = field(default=0.2, metadata=reads(_fraction))
-
-    def complete(self) -> None:
-        """Refuse an age below which a writer may still be about to commit its files."""
-        if self.older_than < timedelta(days=1):
-            raise InvalidSpecError(f"orphans.older_than must be at least P1D, got {self.older_than}")
+    mode: OrphanMode = field(default=OrphanMode.DRY_RUN, metadata=setting(one_of(OrphanMode), _NO_MORE_DELETED))
+    older_than: timedelta = field(default=timedelta(days=3), metadata=setting(span(_SAFE_AGE), LONGER))
+    every: timedelta = field(default=timedelta(days=7), metadata=setting(span(), LONGER))
+    max_share: float = field(default=0.2, metadata=setting(SHARE, LOWER))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowExpiryPolicy(AuthorObject):
-    """Rows that go by their age; off until both are given.
+    """Rows that go by their age; off until column and age are given.
 
+    :param enabled: False keeps all; column and age are None then.
     :param column: date or timestamp of a row.
     :param keep: rows older than this before the last commit of rows go.
     """
 
-    column: str | None = field(default=None, metadata=reads(optional(text)))
-    keep: timedelta | None = field(default=None, metadata=reads(optional(duration)))
+    enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
+    column: str | None = field(default=None, metadata=setting(TEXT.or_none("no row goes"), NEVER))
+    keep: timedelta | None = field(default=None, metadata=setting(span().or_none("no row goes"), LONGER))
 
     def complete(self) -> None:
-        """Refuse one without the other."""
-        if (self.column is None) != (self.keep is None):
-            raise InvalidSpecError(f"row_expiry needs column and keep, got column={self.column!r}, keep={self.keep}")
+        """Refuse a column without an age; an age alone is for tables whose column comes from elsewhere."""
+        if not self.enabled:
+            # So nobody who asks for one of them alone expires rows.
+            object.__setattr__(self, "column", None)
+            object.__setattr__(self, "keep", None)
+        if self.column is not None and self.keep is None:
+            raise InvalidSpecError(f"row_expiry needs keep beside column, got column={self.column!r} and no keep")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,18 +186,18 @@ class TagPolicy(AuthorObject):
     """Tags by the calendar, each with its age; 0 makes none of its kind.
 
     :param daily: days for which a tag of each day is kept.
-    :param weekly: weeks.
-    :param monthly: months.
+    :param weekly: weeks for which a tag of each week is kept.
+    :param monthly: months for which a tag of each month is kept.
     """
 
-    daily: int = field(default=0, metadata=reads(_from_zero))
-    weekly: int = field(default=0, metadata=reads(_from_zero))
-    monthly: int = field(default=0, metadata=reads(_from_zero))
+    daily: int = field(default=0, metadata=setting(whole(0, _MOST_TAGS)))
+    weekly: int = field(default=0, metadata=setting(whole(0, _MOST_TAGS)))
+    monthly: int = field(default=0, metadata=setting(whole(0, _MOST_TAGS)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenancePolicy(AuthorObject):
-    """Policy of one table.
+    """Policy of one table, all layers merged.
 
     :param paused: True lets nothing be done.
     :param compaction: of data and delete files.
@@ -195,22 +208,22 @@ class MaintenancePolicy(AuthorObject):
     :param tags: by the calendar.
     :param fresh_within: age of the last commit of rows above which the table is stale.
     :param consumed_within: how far a consumer may be behind.
-    :param major_hours: UTC hours in which major and full work may begin, ``"22-6"``; None for all.
+    :param major_hours: UTC hours in which major and full work may begin, ``"22-6"``.
     :param pool: Airflow pool of the cluster.
     :param priority: tables of a higher one come first.
     :param owner: who is told when it fails.
     """
 
-    paused: bool = field(default=False, metadata=reads(flag))
-    compaction: CompactionPolicy = field(default_factory=CompactionPolicy, metadata=reads(_policy_of(CompactionPolicy)))
-    expiry: ExpiryPolicy = field(default_factory=ExpiryPolicy, metadata=reads(_policy_of(ExpiryPolicy)))
-    manifests: ManifestPolicy = field(default_factory=ManifestPolicy, metadata=reads(_policy_of(ManifestPolicy)))
-    orphans: OrphanPolicy = field(default_factory=OrphanPolicy, metadata=reads(_policy_of(OrphanPolicy)))
-    row_expiry: RowExpiryPolicy = field(default_factory=RowExpiryPolicy, metadata=reads(_policy_of(RowExpiryPolicy)))
-    tags: TagPolicy = field(default_factory=TagPolicy, metadata=reads(_policy_of(TagPolicy)))
-    fresh_within: timedelta | None = field(default=None, metadata=reads(optional(duration)))
-    consumed_within: timedelta = field(default=timedelta(days=3), metadata=reads(duration))
-    major_hours: str | None = field(default=None, metadata=reads(optional(text)))
-    pool: str | None = field(default=None, metadata=reads(optional(text)))
-    priority: int = field(default=0, metadata=reads(number))
-    owner: str | None = field(default=None, metadata=reads(optional(text)))
+    paused: bool = field(default=False, metadata=setting(FLAG, ONLY_TRUE))
+    compaction: CompactionPolicy = field(default_factory=CompactionPolicy, metadata=_group(CompactionPolicy))
+    expiry: ExpiryPolicy = field(default_factory=ExpiryPolicy, metadata=_group(ExpiryPolicy))
+    manifests: ManifestPolicy = field(default_factory=ManifestPolicy, metadata=_group(ManifestPolicy))
+    orphans: OrphanPolicy = field(default_factory=OrphanPolicy, metadata=_group(OrphanPolicy))
+    row_expiry: RowExpiryPolicy = field(default_factory=RowExpiryPolicy, metadata=_group(RowExpiryPolicy))
+    tags: TagPolicy = field(default_factory=TagPolicy, metadata=_group(TagPolicy))
+    fresh_within: timedelta | None = field(default=None, metadata=setting(span().or_none("no limit")))
+    consumed_within: timedelta = field(default=timedelta(days=3), metadata=setting(span()))
+    major_hours: Hours | None = field(default=None, metadata=setting(HOURS.or_none("all hours"), FEWER_HOURS))
+    pool: str | None = field(default=None, metadata=setting(TEXT.or_none("that of the task"), NEVER))
+    priority: int = field(default=0, metadata=setting(whole(-_PRIORITIES, _PRIORITIES), LOWER))
+    owner: str | None = field(default=None, metadata=setting(TEXT.or_none("that of the DAG"), NEVER))

@@ -17,6 +17,7 @@ from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
@@ -32,6 +33,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
 )
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
+from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
@@ -143,6 +145,10 @@ class LoadedIcebergTable(LoadedTable):
             if manifest.partition_spec_id == self._table.metadata.default_spec_id:
                 sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
         return list(sizes.values())
+
+    def owner_policy(self) -> Iterator[NamedValue]:
+        """Yield what the owner has set by Iceberg's own properties."""
+        return owner_policy(self.facts.properties)
 
     @property
     def target_bytes(self) -> int:

@@ -1,0 +1,250 @@
+"""Merge the layers of a table's policy, key by key, and keep for each value where it comes from.
+
+Whoever may alter a table or a namespace chooses its properties, and whoever serves a catalog its policies. So these
+layers are bound: they may restrict what deletes for good, and never allow it. Decision 36 has the reasons.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.author_object import AuthorObject
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.policy_settings import GROUPS, SETTINGS, NamedValue, read_named, read_properties
+from airflow_lake_provider.contracts.property_values import shown
+from airflow_lake_provider.maintenance.score import HealthLimits
+
+# What a report shows of a value.
+_LONGEST_SHOWN = 300
+
+
+class Layer(str, Enum):
+    """Where a value comes from; a later layer goes before an earlier one."""
+
+    DEFAULTS = "defaults"
+    FILE = "file"
+    CATALOG = "catalog"
+    NAMESPACE = "namespace"
+    TABLE = "table"
+    DAG = "dag"
+
+    @property
+    def is_bound(self) -> bool:
+        """True for layers that strangers may write."""
+        return self in (Layer.CATALOG, Layer.NAMESPACE, Layer.TABLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveValue:
+    """Value of one setting, and where it comes from.
+
+    :param key: such as ``orphans.mode``.
+    :param value: as JSON has it.
+    :param layer: the last that named it.
+    :param origin: file and line, or property; empty for a default.
+    """
+
+    key: str
+    value: Any
+    layer: Layer = Layer.DEFAULTS
+    origin: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IgnoredValue:
+    """Value that does not hold, though a layer names it.
+
+    :param key: such as ``orphans.mode``.
+    :param value: as a text, cut where it is long.
+    :param layer: that names it.
+    :param origin: property or policy of the catalog.
+    :param reason: a sentence.
+    """
+
+    key: str
+    value: str
+    layer: Layer
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePolicy:
+    """Policy of one table, with the origin of each value.
+
+    :param table: whole name.
+    :param policy: that holds. A setting that the format itself reads from the table is None in it. None where it could
+        not be read, and then the table must not be maintained.
+    :param values: one for each setting.
+    :param ignored: values that do not hold.
+    :param error: why the policy could not be read.
+    """
+
+    table: str
+    policy: MaintenancePolicy | None = None
+    values: tuple[EffectiveValue, ...] = ()
+    ignored: tuple[IgnoredValue, ...] = ()
+    error: str | None = None
+
+    @property
+    def limits(self) -> HealthLimits:
+        """Limits that the table's health is judged by."""
+        declared = self.policy or MaintenancePolicy()
+        return HealthLimits(fresh_within=declared.fresh_within, consumed_within=declared.consumed_within)
+
+    def value_of(self, key: str) -> EffectiveValue:
+        """Return the value of a setting.
+
+        :raises KeyError: there is none of that key.
+        """
+        return {each.key: each for each in self.values}[key]
+
+
+@dataclass(frozen=True)
+class LayerValues:
+    """What one layer names, in the order in which it holds.
+
+    :param layer: which.
+    :param named: later ones go before earlier ones.
+    :param ignored: keys that it names in a way that no setting has, with reasons.
+    """
+
+    layer: Layer
+    named: Sequence[NamedValue] = ()
+    ignored: Sequence[IgnoredValue] = ()
+
+
+def dag_layer(given: Mapping[str, Any] | None) -> LayerValues:
+    """Return what a DAG names itself.
+
+    :param given: settings as YAML has them; one that is left out is not named.
+    :raises InvalidSpecError: a key is not known, or a value is none of its setting.
+    """
+    return LayerValues(Layer.DAG, read_named(given, "policy of the DAG") if given else ())
+
+
+def property_layer(
+    layer: Layer, properties: Mapping[str, str], of: str, formats: Iterable[NamedValue] = ()
+) -> LayerValues:
+    """Return what properties name.
+
+    :param of: whose they are, such as ``table shop.orders``.
+    :param formats: settings that the table format itself has in other properties; ours go before them.
+    :raises InvalidSpecError: one of ours is no setting, or its text is none of the setting.
+    """
+    return LayerValues(layer, (*formats, *read_properties(properties, of)))
+
+
+@dataclass
+class _Merge:
+    """Values by key as the layers come, each with its layer."""
+
+    named: dict[str, tuple[NamedValue, Layer]] = field(default_factory=dict)
+    ignored: list[IgnoredValue] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, layers: Iterable[LayerValues]) -> _Merge:
+        merged, order = cls(), list(Layer)
+        for layer in sorted(layers, key=lambda each: order.index(each.layer)):
+            merged.add(layer)
+        return merged
+
+    def add(self, values: LayerValues) -> None:
+        self.ignored += values.ignored
+        for each in values.named:
+            permits = SETTINGS[each.key].bound.permits
+            if permits is None or not values.layer.is_bound or permits(self.value(each.key), each.value):
+                self.named[each.key] = each, values.layer
+            else:
+                self.ignored.append(_ignored(each, values.layer, self.objection(each.key)))
+
+    def value(self, key: str) -> Any:
+        return self.named[key][0].value if key in self.named else SETTINGS[key].default
+
+    def objection(self, key: str) -> str:
+        given, layer = self.named.get(key, (None, Layer.DEFAULTS))
+        origin = f" of {given.origin}" if given else ""
+        words = SETTINGS[key].bound.words
+        return f"the layer may set {words} here; {_text(self.value(key))} holds, of the layer {layer.value}{origin}"
+
+    def group(self, name: str) -> AuthorObject:
+        given = {key: value for key, value in self.settings() if key.startswith(f"{name}.")}
+        return GROUPS[name](**{key.partition(".")[2]: value for key, value in given.items()})
+
+    def settings(self) -> Iterator[tuple[str, Any]]:
+        """Yield what is named, but for what the format reads itself."""
+        return ((key, each.value) for key, (each, _) in self.named.items() if not each.is_formats)
+
+    def unfit_groups(self) -> dict[str, str]:
+        """Return why the settings of a group do not go together, by its name."""
+        reasons = {}
+        for name in GROUPS:
+            try:
+                self.group(name)
+            except InvalidSpecError as error:
+                reasons[name] = str(error)
+        return reasons
+
+    def policy(self) -> MaintenancePolicy:
+        own = {key: value for key, value in self.settings() if "." not in key}
+        groups: dict[str, Any] = {name: self.group(name) for name in GROUPS}
+        return MaintenancePolicy(**own, **groups)
+
+    def effective(self, key: str) -> EffectiveValue:
+        if key not in self.named:
+            return EffectiveValue(key=key, value=to_plain(SETTINGS[key].default))
+        each, layer = self.named[key]
+        return EffectiveValue(key=key, value=to_plain(each.value), layer=layer, origin=each.origin)
+
+    def origins(self, group: str) -> str:
+        return "; ".join(f"{key} of {each.origin}" for key, (each, _) in self.named.items() if key.startswith(group))
+
+
+def merge(table: str, layers: Sequence[LayerValues]) -> TablePolicy:
+    """Return the policy of a table.
+
+    :param table: whole name.
+    :param layers: in any order, each at most once; the defaults are below all of them.
+    :raises InvalidSpecError: settings of file and DAG do not go together.
+    """
+    merged = _Merge.of(layers)
+    if unfit := merged.unfit_groups():
+        # A stranger's settings may not go together with the others, and then those of that group do not hold.
+        merged = _Merge.of(_without(layer, unfit) for layer in layers)
+        for group, why in merged.unfit_groups().items():
+            raise InvalidSpecError(f"{table}: {why}; {merged.origins(f'{group}.')}")
+    return TablePolicy(
+        table=table,
+        policy=merged.policy(),
+        values=tuple(map(merged.effective, SETTINGS)),
+        ignored=tuple(merged.ignored),
+    )
+
+
+def _without(layer: LayerValues, unfit: Mapping[str, str]) -> LayerValues:
+    """Return a stranger's layer without settings of groups, but for those that restrict."""
+    if not layer.layer.is_bound:
+        return layer
+    left_out = [
+        each
+        for each in layer.named
+        if each.key.partition(".")[0] in unfit and SETTINGS[each.key].bound.permits is None and not each.is_formats
+    ]
+    ignored = [_ignored(each, layer.layer, unfit[each.key.partition(".")[0]]) for each in left_out]
+    named = [each for each in layer.named if each not in left_out]
+    return LayerValues(layer.layer, named, [*layer.ignored, *ignored])
+
+
+def _ignored(each: NamedValue, layer: Layer, reason: str) -> IgnoredValue:
+    return IgnoredValue(key=each.key, value=_text(each.value), layer=layer, origin=each.origin, reason=reason)
+
+
+def _text(value: Any) -> str:
+    plain = to_plain(value)
+    return shown(plain) if isinstance(plain, str) else json.dumps(plain)[:_LONGEST_SHOWN]
