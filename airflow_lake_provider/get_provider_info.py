@@ -54,6 +54,11 @@ def _options() -> dict[str, dict[str, Any]]:
         "watch_overdue_intervals": _option(
             "Poll intervals without an answered look after which a table raises the alarm.", kind="float", default="2"
         ),
+        "policy_file": _option(
+            "YAML file with maintenance policies of tables, relative to the folder of DAGs. Empty: "
+            "'lake_policy.yaml' there, where it exists.",
+            example="policies/lake.yaml",
+        ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
             "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "

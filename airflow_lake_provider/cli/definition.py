@@ -17,9 +17,11 @@ from airflow.cli.cli_config import (
 
 def lake_commands() -> list[CLICommand]:
     """Return the group ``airflow lake``; the provider info names this function."""
-    return [
-        GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _health(), _plan(), _warm_up()))
-    ]
+    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=_commands())]
+
+
+def _commands() -> tuple[ActionCommand, ...]:
+    return _check(), _health(), _plan(), _policy(), _policy_schema(), _warm_up()
 
 
 def _check() -> ActionCommand:
@@ -79,6 +81,36 @@ def _plan() -> ActionCommand:
 def _patterns() -> Arg:
     text = "Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)"
     return _argument("tables", nargs="*", help=text, default=())
+
+
+def _policy() -> ActionCommand:
+    return ActionCommand(
+        name="policy",
+        help="Say what maintenance may do with tables, and where each value comes from",
+        description=(
+            "Merges defaults, the file beside the DAGs, policies of the catalog, and properties of namespaces and "
+            "tables. Reads metadata only, and changes nothing. Exits with 1 where a policy cannot be read."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.table_policy.policy"),
+        args=(
+            _patterns(),
+            _lake_connection(),
+            _argument("--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)"),
+            _argument("--changed", help="Leave out values that are defaults", action="store_true"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    )
+
+
+def _policy_schema() -> ActionCommand:
+    return ActionCommand(
+        name="policy-schema",
+        help="Print the JSON schema of the file of policies, for editors",
+        description="Save it beside the file, and name it in the file's first line.",
+        func=lazy_load_command("airflow_lake_provider.cli.table_policy.policy_schema"),
+        args=(),
+    )
 
 
 def _warm_up() -> ActionCommand:

@@ -11,10 +11,13 @@ from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
+from airflow_lake_provider.cli.terminal_text import printable, unstyled
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
+from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.score import HealthLimits
 
@@ -34,7 +37,12 @@ def health(args: Namespace) -> None:
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:
         fresh = duration(args.fresh_within, "--fresh-within") if args.fresh_within else None
-        tables = table_health(args.tables or "*", lake_conn_id=args.conn_id, limits=HealthLimits(fresh_within=fresh))
+        tables = table_health(
+            args.tables or "*",
+            lake_conn_id=args.conn_id,
+            limits=HealthLimits(fresh_within=fresh) if fresh else None,
+            policies=PolicyReader(LakeCatalogHook(args.conn_id)),
+        )
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not tables:
@@ -56,9 +64,9 @@ def show(tables: Sequence[Any], output: str, row: Callable[[Any, Callable[[str],
         console.print_as_yaml([to_plain(each) for each in tables])  # type: ignore[arg-type]  # likewise
     else:
         # Names and errors may have what rich takes for a style.
-        as_text = _unstyled if output == "table" else str
+        as_text = unstyled if output == "table" else str
         console.print_as(
-            data=list(tables), output=output, mapper=lambda each: row(each, lambda text: as_text(_printable(text)))
+            data=list(tables), output=output, mapper=lambda each: row(each, lambda text: as_text(printable(text)))
         )
 
 
@@ -75,12 +83,3 @@ def _row(table: TableHealth, shown: Callable[[str], str]) -> dict[str, Any]:
 
 def _findings(table: TableHealth) -> str:
     return " ".join(f"-{part.lost} {part.reason}" for part in table.findings) or _WELL
-
-
-def _unstyled(text: str) -> str:
-    return text.replace("[", r"\[")
-
-
-def _printable(text: str) -> str:
-    """Return a text without what a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in text)

@@ -68,6 +68,11 @@ SETTINGS: Mapping[str, Setting] = {each.key: each for each in _declared(Maintena
 GROUPS: Mapping[str, type[AuthorObject]] = {
     each.name: each.metadata["group"] for each in fields(MaintenancePolicy) if "group" in each.metadata
 }
+# Of a group; those of the policy itself, with the groups, are below the empty name.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "": tuple(each.name for each in fields(MaintenancePolicy)),
+    **{group: tuple(each.name for each in fields(cls)) for group, cls in GROUPS.items()},
+}
 BY_PROPERTY: Mapping[str, Setting] = {each.property_name: each for each in SETTINGS.values()}
 
 
@@ -138,13 +143,13 @@ def refuse_unknown(key: object, name: str, group: str = "") -> None:
     :param group: below which it is written; empty for the policy itself.
     :raises InvalidSpecError: with the nearest one.
     """
-    start = f"{group}." if group else ""
-    names = [each.removeprefix(start).split(".")[0] for each in SETTINGS if each.startswith(start)]
+    names = _NAMES[group]
     if not isinstance(key, str) or key not in names:
         of = f"{group} of a policy" if group else "a policy"
         text = key if isinstance(key, str) else repr(key)
-        known = ", ".join(dict.fromkeys(names))
-        raise InvalidSpecError(f"{name}: {of} has no {shown(text)}{nearest(text[:100], names)}; it has {known}")
+        raise InvalidSpecError(
+            f"{name}: {of} has no {shown(text)}{nearest(text[:100], names)}; it has {', '.join(names)}"
+        )
 
 
 def read_properties(properties: Mapping[str, str], of: str) -> list[NamedValue]:

@@ -16,6 +16,7 @@ from airflow.sdk.log import mask_secret
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import hide_secrets
+from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -27,7 +28,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
@@ -48,7 +49,13 @@ if TYPE_CHECKING:
     from airflow_lake_provider.contracts.capabilities import FormatCapabilities
     from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
     from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
-    from airflow_lake_provider.tables.base import ListedTable, LoadedTable, MetadataVersion, WorkerCatalog
+    from airflow_lake_provider.tables.base import (
+        CatalogPolicy,
+        ListedTable,
+        LoadedTable,
+        MetadataVersion,
+        WorkerCatalog,
+    )
 
 T = TypeVar("T")
 _CATALOG = "the catalog"
@@ -186,6 +193,37 @@ class LakeCatalogHook(BaseHook):
                 return opened.list_tables(within)
         except MissingTableError:
             return []
+
+    def tables_matching(self, patterns: TablePatterns) -> list[ListedTable]:
+        """Return the tables that patterns mean.
+
+        :raises MissingTableError: one that is named without ``*`` and ``?`` does not exist.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        listed = {str(table): table for within in sorted(patterns.namespaces()) for table in self.list_tables(within)}
+        if missing := patterns.missing(listed):
+            raise MissingTableError(
+                f"connection {self.lake_conn_id!r}: table {missing[0]} does not exist{nearest(missing[0], listed)}"
+            )
+        return [table for name, table in listed.items() if patterns.matches(name)]
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Return the properties of a namespace; none where it does not exist.
+
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        opened = self.opened
+        with self._translated_errors(f"namespace {'.'.join(namespace)}"):
+            return opened.namespace_properties(namespace)
+
+    def maintenance_policies(self, table: ListedTable) -> list[CatalogPolicy]:
+        """Return the catalog's own policies for the maintenance of a table; none where it keeps none.
+
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        opened = self.opened
+        with self._translated_errors(f"policies of table {table}"):
+            return opened.maintenance_policies(table)
 
     def look_at(self, table: ListedTable, look: Callable[[LoadedTable], T]) -> T:
         """Load a listed table for its facts, look at it, and end both within the limits of one call.

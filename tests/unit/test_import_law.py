@@ -41,8 +41,8 @@ FORMAT_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
 # Reports of drivers lie where fsspec reaches.
 AIRFLOW_LIBRARIES = {"airflow", "fsspec"}
 # SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name. PyIceberg's REST
-# catalog sends with requests, which is on urllib3, and reads answers with pydantic.
-OPENING_LIBRARIES = {"airflow", "pyiceberg", "sqlalchemy", "requests", "urllib3", "pydantic"}
+# catalog sends with requests, which is on urllib3, and reads answers with pydantic. A file of policies is YAML.
+OPENING_LIBRARIES = {"airflow", "pyiceberg", "sqlalchemy", "requests", "urllib3", "pydantic", "yaml"}
 
 
 # A library of an extra: one module may import it, where it is called, so that all others work without it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
     from airflow_lake_provider.contracts.table_name import TableName
     from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
-    from airflow_lake_provider.tables.base import ListedTable, MetadataVersion
+    from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable, MetadataVersion
 
 
 class IcebergCatalog:
@@ -54,6 +54,21 @@ class IcebergCatalog:
     def list_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
         """Return the tables of a namespace, and of those below it."""
         return self._trusted.listed_tables(within)
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Return the properties of a namespace."""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            properties = self.catalog.load_namespace_properties(namespace)
+        except (NoSuchNamespaceError, NotImplementedError):
+            # Dropped meanwhile, or the parent of one in a catalog that knows only whole names.
+            return {}
+        return {str(name): str(value) for name, value in properties.items()}
+
+    def maintenance_policies(self, table: ListedTable) -> list[CatalogPolicy]:
+        """Return the catalog's own policies for the maintenance of a table."""
+        return self._trusted.policies_for(table)
 
     def load_listed(self, table: ListedTable) -> LoadedIcebergTable:
         """Load a table for its facts."""

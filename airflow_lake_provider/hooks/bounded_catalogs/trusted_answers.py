@@ -41,6 +41,9 @@ class TrustedAnswers(TrustedTables, RestCatalog):
     for files alone.
     """
 
+    # Those that the server's configuration names, such as ``GET /v1/{prefix}/namespaces``.
+    endpoints: frozenset[str] = frozenset()
+
     def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
         """Load a table without PyIceberg's parsing of the answer."""
         self._of_thread.takes_answer = True
@@ -100,6 +103,8 @@ class TrustedAnswers(TrustedTables, RestCatalog):
                 return  # PyIceberg reads it next, and says so
             parts = answer if isinstance(answer, dict) else {}
             self._config = {name: parts.get(name) or {} for name in ("defaults", "overrides")}
+            endpoints = parts.get("endpoints")
+            self.endpoints = frozenset(map(str, endpoints if isinstance(endpoints, list) else ()))
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         config = {name: str(value) for name, value in table_response.config.items()}

@@ -17,7 +17,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
-from airflow_lake_provider.tables.base import ListedTable
+from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,10 @@ class TrustedTables(Catalog):
                 with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
                     left += self.list_namespaces(namespace)
         return tables
+
+    def policies_for(self, table: ListedTable) -> list[CatalogPolicy]:  # noqa: ARG002  of catalogs that have some
+        """Return the catalog's own policies for the maintenance of a table."""
+        return []
 
     def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
         """Load a table of which few will be asked more than its facts."""

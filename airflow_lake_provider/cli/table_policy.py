@@ -1,0 +1,87 @@
+"""``airflow lake policy``: what maintenance may do with tables, and where each value comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from airflow.cli.simple_table import AirflowConsole
+from airflow.utils.cli import suppress_logs_and_warning
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+
+from airflow_lake_provider.cli.terminal_text import printable, unstyled
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
+from airflow_lake_provider.hooks.table_policy import table_policies
+from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
+
+
+@suppress_logs_and_warning
+@providers_configuration_loaded
+def policy(args: Namespace) -> None:
+    """Print one line for each value, or each table's policy as JSON or YAML.
+
+    :param args: ``tables``, ``conn_id``, ``policy_file``, ``changed`` and ``output``.
+    :raises SystemExit: with a message where the catalog or the file cannot be read, or no table matches. With 1 where
+        the policy of a table could not be read.
+    """
+    # Connections may be in Airflow's own database, as for Airflow's own commands.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        tables = table_policies(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
+    except LakeProviderError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+    if not tables:
+        raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+    console = AirflowConsole()
+    if args.output == "json":
+        console.print_as_json([_plain(each, args.changed) for each in tables])  # type: ignore[arg-type]  # as print_as
+    elif args.output == "yaml":
+        console.print_as_yaml([_plain(each, args.changed) for each in tables])  # type: ignore[arg-type]  # likewise
+    else:
+        styled = args.output == "table"
+        rows = [row for each in tables for row in _rows(each, args.changed)]
+        console.print_as(data=rows, output=args.output, mapper=lambda row: _shown(row, styled=styled))
+    if any(each.error for each in tables):
+        raise SystemExit(1)
+
+
+def policy_schema(_: Namespace) -> None:
+    """Print the JSON schema of the file of policies."""
+    print(json.dumps(schema_of_policy_file(), indent=2))
+
+
+def _plain(table: TablePolicy, only_changed: bool) -> dict[str, Any]:
+    """Return values, what is ignored, and the error; the policy itself is what the values say."""
+    values = [each for each in table.values if not only_changed or each.layer is not Layer.DEFAULTS]
+    return {"table": table.table, **{name: to_plain(part) for name, part in _parts(table, values)}}
+
+
+def _parts(table: TablePolicy, values: list[Any]) -> Iterator[tuple[str, Any]]:
+    yield "values", values
+    yield "ignored", table.ignored
+    yield "error", table.error
+
+
+def _rows(table: TablePolicy, only_changed: bool) -> Iterator[dict[str, str]]:
+    if table.error:
+        yield {"table": table.table, "setting": "-", "value": "-", "layer": "-", "origin": table.error}
+    for each in table.values:
+        if not only_changed or each.layer is not Layer.DEFAULTS:
+            value = each.value if isinstance(each.value, str) else json.dumps(each.value)
+            yield _row(table, each.key, value, each.layer, each.origin)
+    for ignored in table.ignored:
+        origin = f"{ignored.origin}: {ignored.reason}"
+        yield _row(table, ignored.key, f"ignored: {ignored.value}", ignored.layer, origin)
+
+
+def _row(table: TablePolicy, key: str, value: str, layer: Layer, origin: str) -> dict[str, str]:
+    return {"table": table.table, "setting": key, "value": value, "layer": layer.value, "origin": origin}
+
+
+def _shown(row: dict[str, str], *, styled: bool) -> dict[str, Any]:
+    return {name: unstyled(printable(text)) if styled else printable(text) for name, text in row.items()}

@@ -1,0 +1,91 @@
+"""Read the maintenance policies that Apache Polaris keeps, by the schemas of 2025-02-03, as a layer of ours.
+
+They are written by whoever may attach policies in the catalog, so the layer is bound like properties.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.policy_settings import NamedValue, read_value
+from airflow_lake_provider.contracts.property_values import shown
+from airflow_lake_provider.maintenance.policy import IgnoredValue, Layer, LayerValues
+from airflow_lake_provider.tables.base import CatalogPolicy
+
+# Polaris' own examples have 200 characters.
+_LONGEST_CONTENT = 20_000
+_Named = Iterator[tuple[str, object]]
+
+
+def catalog_layer(policies: Sequence[CatalogPolicy]) -> LayerValues:
+    """Return what policies of a catalog name; what cannot be read of them is ignored, with the reason.
+
+    :param policies: later ones go before earlier ones. Types that are not of maintenance are left out.
+    """
+    named, ignored = list[NamedValue](), list[IgnoredValue]()
+    for policy in policies:
+        if policy.kind not in _KINDS:
+            continue
+        origin = f"policy {shown(policy.name)} of the catalog, {policy.kind}"
+        try:
+            content = _content(policy.content)
+            for key, value in _KINDS[policy.kind](content):
+                named.append(NamedValue(key=key, value=read_value(key, value, origin), origin=origin))
+        except InvalidSpecError:
+            why = "its content is not what the type of the policy asks for"
+            text = shown(policy.content)
+            ignored.append(IgnoredValue(key="", value=text, layer=Layer.CATALOG, origin=origin, reason=why))
+    return LayerValues(Layer.CATALOG, named, ignored)
+
+
+def _content(text: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(text) if len(text) <= _LONGEST_CONTENT else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("enable"), bool):
+        raise InvalidSpecError("content needs enable")
+    return content
+
+
+def _config(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    config = content.get("config")
+    return config if isinstance(config, dict) else {}
+
+
+def _compaction(content: Mapping[str, Any]) -> _Named:
+    yield "compaction.enabled", content["enable"]
+    # The schema has it at the top, and a guide of Polaris in config.
+    size = content.get("target_file_size_bytes", _config(content).get("target_file_size_bytes"))
+    if size is not None:
+        # JSON's numbers have no kind.
+        yield "compaction.target_file_size", int(size) if isinstance(size, float) and size.is_integer() else size
+
+
+def _manifests(content: Mapping[str, Any]) -> _Named:
+    yield "manifests.enabled", content["enable"]
+
+
+def _orphans(content: Mapping[str, Any]) -> _Named:
+    # Its older_than is a moment and no age, and a location other than the table's is not looked at.
+    yield "orphans.mode", "delete" if content["enable"] else "off"
+
+
+def _expiry(content: Mapping[str, Any]) -> _Named:
+    yield "expiry.enabled", content["enable"]
+    config = _config(content)
+    if (days := config.get("max_snapshot_age_days")) is not None:
+        yield "expiry.older_than", f"P{days}D" if isinstance(days, int) else days
+    if (number := config.get("min_snapshot_to_keep")) is not None:
+        yield "expiry.retain_last", number
+
+
+_KINDS: Mapping[str, Callable[[Mapping[str, Any]], _Named]] = {
+    "system.data-compaction": _compaction,
+    "system.metadata-compaction": _manifests,
+    "system.orphan-file-removal": _orphans,
+    "system.snapshot-expiry": _expiry,
+}

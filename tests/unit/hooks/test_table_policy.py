@@ -1,0 +1,178 @@
+"""Policies of tables of real catalogs: properties of namespaces and tables, the file, and what stops nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidSpecError,
+    MissingTableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.table_health import table_health
+from airflow_lake_provider.hooks.table_policy import PolicyReader, table_policies
+from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
+from tests.made_tables import register
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture(autouse=True)
+def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(folder))
+    return folder
+
+
+def by_name(policies: list[TablePolicy]) -> dict[str, TablePolicy]:
+    return {each.table: each for each in policies}
+
+
+def test_all_layers_of_a_real_catalog_are_merged(lake_catalog: SqlCatalog, orders: Table, dags: Path) -> None:
+    (dags / "lake_policy.yaml").write_text("tables:\n  shop.*:\n    orphans: {mode: delete}\n    priority: 5\n")
+    lake_catalog.update_namespace_properties(
+        "shop", updates={"lake.maintenance.orphans.mode": "dry-run", "lake.maintenance.fresh-within": "PT6H"}
+    )
+    with orders.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "lake.maintenance.compaction.deleted-share": "0.3",
+                "lake.maintenance.orphans.mode": "delete",
+                "history.expire.max-snapshot-age-ms": "86400000",
+            }
+        )
+    (policy,) = table_policies("shop.orders", policy={"compaction": {"level": "full"}})
+    named = {each.key: (each.value, each.layer) for each in policy.values if each.layer is not Layer.DEFAULTS}
+    assert named == {
+        "orphans.mode": ("dry-run", Layer.NAMESPACE),
+        "fresh_within": ("P0DT21600S", Layer.NAMESPACE),
+        "priority": (5, Layer.FILE),
+        "compaction.deleted_share": (0.3, Layer.TABLE),
+        "compaction.level": ("full", Layer.DAG),
+        "expiry.older_than": ("P1D", Layer.TABLE),
+    }
+    assert [(each.key, each.layer) for each in policy.ignored] == [("orphans.mode", Layer.TABLE)]
+    assert policy.policy is not None
+    assert policy.policy.orphans.mode is OrphanMode.DRY_RUN
+
+
+def test_properties_of_outer_namespaces_come_first_and_bind_inner_ones(lake_catalog: SqlCatalog) -> None:
+    lake_catalog.create_namespace("eu", {"lake.maintenance.orphans.mode": "off", "lake.maintenance.priority": "-3"})
+    inner = {"lake.maintenance.orphans.mode": "dry-run", "lake.maintenance.priority": "-4"}
+    lake_catalog.create_namespace("eu.shop", inner)
+    lake_catalog.create_table("eu.shop.orders", SCHEMA)
+    (policy,) = table_policies("eu.*")
+    assert policy.value_of("orphans.mode").origin == "property 'lake.maintenance.orphans.mode' of namespace eu"
+    assert policy.value_of("priority").origin == "property 'lake.maintenance.priority' of namespace eu.shop"
+    assert [each.origin for each in policy.ignored] == ["property 'lake.maintenance.orphans.mode' of namespace eu.shop"]
+
+
+def test_a_property_that_is_no_setting_stops_its_own_table_and_no_other(
+    lake_catalog: SqlCatalog, orders: Table, tmp_path: Path
+) -> None:
+    lake_catalog.create_table("shop.typo", SCHEMA, properties={"lake.maintenance.orphans.mod": "off"})
+    lake_catalog.create_table("shop.vast", SCHEMA, properties={"lake.maintenance.owner": "\x1b[2J" + "x" * 100_000})
+    lake_catalog.create_namespace("bad", {"lake.maintenance.paused": "perhaps"})
+    lake_catalog.create_table("bad.table", SCHEMA)
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": f"file://{tmp_path}/gone.metadata.json"})
+    policies = by_name(table_policies())
+    errors = {name: each.error or "" for name, each in policies.items()}
+    assert errors["shop.orders"] == ""
+    assert errors["shop.typo"].startswith(
+        "BrokenMetadataError: table shop.typo: the property 'lake.maintenance.orphans.mod' is no setting; did you mean "
+        "'lake.maintenance.orphans.mode'?"
+    )
+    assert errors["bad.table"].startswith(
+        "BrokenMetadataError: namespace bad: the property 'lake.maintenance.paused' is"
+    )
+    assert "BrokenMetadataError" in errors["shop.gone"]
+    assert errors["shop.vast"].isprintable()
+    assert max(map(len, errors.values())) < 600
+    # Nothing may be done with them.
+    assert {name for name, each in policies.items() if each.policy is None} == errors.keys() - {"shop.orders"}
+
+
+def test_each_namespace_is_asked_once_even_where_it_does_not_answer(
+    lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        lake_catalog.create_table(f"shop.t{number}", SCHEMA)
+    asked = []
+
+    def unanswered(_: LakeCatalogHook, namespace: tuple[str, ...]) -> dict[str, str]:
+        asked.append(namespace)
+        raise CatalogUnavailableError("no answer")
+
+    monkeypatch.setattr(LakeCatalogHook, "namespace_properties", unanswered)
+    policies = table_policies("shop.*")
+    # What it forbids is not known.
+    assert {each.error for each in policies} == {"CatalogUnavailableError: no answer"}
+    assert asked == [("shop",)]
+
+
+def test_a_fault_of_file_or_dag_is_said_before_a_catalog_is_asked(
+    dags: Path, monkeypatch: pytest.MonkeyPatch, lake_connection: str
+) -> None:
+    def asked(_: LakeCatalogHook) -> Any:
+        raise AssertionError("the catalog was asked")
+
+    monkeypatch.setattr(LakeCatalogHook, "connection", property(asked))
+    with pytest.raises(InvalidSpecError, match="policy of the DAG: paused must be true or false, got 'maybe'"):
+        table_policies(policy={"paused": "maybe"})
+    (dags / "lake_policy.yaml").write_text("tables:\n  shop.*: {pausd: true}")
+    with pytest.raises(InvalidSpecError, match=r"lake_policy\.yaml:2: a policy has no 'pausd'; did you mean 'paused'"):
+        table_policies()
+    with pytest.raises(InvalidSpecError, match=r"absent\.yaml: there is no such file of policies"):
+        table_policies(policy_file="absent.yaml")
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_table_that_is_named_has_to_exist() -> None:
+    with pytest.raises(MissingTableError, match=r"table shop\.order does not exist; did you mean 'shop\.orders'"):
+        table_policies("shop.order")
+    assert table_policies("none.*") == []
+
+
+def test_a_format_without_a_list_of_tables_is_refused_by_name(
+    lake_connection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow_lake_provider.contracts.capabilities import FORMATS
+    from tests.tiny_format import TINY
+
+    monkeypatch.setitem(FORMATS, TINY.name, TINY)
+    extra = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/x.db",
+        "warehouse": f"file://{tmp_path}",
+        "table_format": "tiny",
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+    with pytest.raises(UnsupportedError, match="table format 'tiny' lacks 'health'"):
+        table_policies()
+
+
+def test_health_is_judged_by_the_limits_of_each_tables_policy(
+    orders: Table, append: Callable[..., int], dags: Path
+) -> None:
+    append(orders, 1)
+    (dags / "lake_policy.yaml").write_text("tables: {shop.orders: {fresh_within: PT0.000001S}}")
+    (found,) = table_health("shop.*", policies=PolicyReader(LakeCatalogHook()))
+    assert "freshness" in [each.name for each in found.findings]
+    with orders.transaction() as transaction:
+        transaction.set_properties({"lake.maintenance.fresh-within": "P9D"})
+    (found,) = table_health("shop.*", policies=PolicyReader(LakeCatalogHook()))
+    assert found.findings == ()
+    assert table_policies("shop.*")[0].limits.fresh_within == timedelta(days=9)
