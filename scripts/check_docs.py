@@ -23,13 +23,17 @@ from pathlib import Path
 
 from scripts.capabilities_page import capabilities_page
 from scripts.markdown_pages import REPOSITORY, Page, documents
+from scripts.policy_page import policy_page
 
 INCLUDE = re.compile(
     r"^<!-- include: (?P<what>\S+) -->\n(?P<open>```\w*\n)(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 MARKER = re.compile(r"^<!-- include: (\S+) -->", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-MADE: Mapping[str, Callable[[], str]] = {"docs/reference/capabilities.md": capabilities_page}
+MADE: Mapping[str, Callable[[], str]] = {
+    "docs/reference/capabilities.md": capabilities_page,
+    "docs/reference/policy.md": policy_page,
+}
 TAG = re.compile(r"^ *# \[(?:START|END) \w+\]\n", re.MULTILINE)
 
 

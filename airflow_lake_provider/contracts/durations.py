@@ -54,6 +54,14 @@ def to_iso(value: timedelta) -> str:
     return f"P{value.days}D{time}"
 
 
+def short_iso(value: timedelta) -> str:
+    """Return the text as a person writes it, such as ``PT6H``, where the duration has whole hours or minutes."""
+    for unit, seconds in (("H", 3600), ("M", 60)):
+        if timedelta(0) < value < timedelta(days=1) and not value % timedelta(seconds=seconds):
+            return f"PT{value // timedelta(seconds=seconds)}{unit}"
+    return to_iso(value)
+
+
 def span_millis(span: timedelta) -> int:
     """Return the whole milliseconds of a duration."""
     return span // timedelta(milliseconds=1)

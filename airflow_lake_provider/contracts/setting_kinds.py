@@ -1,7 +1,7 @@
 """Kinds of values that a setting of a policy takes, and what a stranger's property may make of it.
 
-A kind says once how a value is read, in a DAG, in YAML and as the text of a property, and how an editor's schema and
-the reference describe it.
+A kind says once how a value is read, in a DAG, in YAML and as the text of a property. It also says how an editor's
+schema and the reference describe it.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.author_object import AuthorObject
+from airflow_lake_provider.contracts.durations import short_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.policy_settings import GROUPS, SETTINGS, NamedValue, read_named, read_properties
@@ -198,9 +200,9 @@ class _Merge:
 
     def effective(self, key: str) -> EffectiveValue:
         if key not in self.named:
-            return EffectiveValue(key=key, value=to_plain(SETTINGS[key].default))
+            return EffectiveValue(key=key, value=_plain(SETTINGS[key].default))
         each, layer = self.named[key]
-        return EffectiveValue(key=key, value=to_plain(each.value), layer=layer, origin=each.origin)
+        return EffectiveValue(key=key, value=_plain(each.value), layer=layer, origin=each.origin)
 
     def origins(self, group: str) -> str:
         return "; ".join(f"{key} of {each.origin}" for key, (each, _) in self.named.items() if key.startswith(group))
@@ -245,6 +247,10 @@ def _ignored(each: NamedValue, layer: Layer, reason: str) -> IgnoredValue:
     return IgnoredValue(key=each.key, value=_text(each.value), layer=layer, origin=each.origin, reason=reason)
 
 
+def _plain(value: Any) -> Any:
+    return short_iso(value) if isinstance(value, timedelta) else to_plain(value)
+
+
 def _text(value: Any) -> str:
-    plain = to_plain(value)
+    plain = _plain(value)
     return shown(plain) if isinstance(plain, str) else json.dumps(plain)[:_LONGEST_SHOWN]

@@ -1,6 +1,6 @@
 """What a table's maintenance may do, when, and from which debt on.
 
-Each field is a setting: its kind says how it is read, its bound what a property of a table or a namespace may make of
+Each field is a setting. Its kind says how it is read; its bound, what a property of a table or a namespace may make of
 it. How the layers of a policy are merged is in ``maintenance/policy.py``.
 """
 

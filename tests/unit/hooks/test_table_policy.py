@@ -58,7 +58,7 @@ def test_all_layers_of_a_real_catalog_are_merged(lake_catalog: SqlCatalog, order
     named = {each.key: (each.value, each.layer) for each in policy.values if each.layer is not Layer.DEFAULTS}
     assert named == {
         "orphans.mode": ("dry-run", Layer.NAMESPACE),
-        "fresh_within": ("P0DT21600S", Layer.NAMESPACE),
+        "fresh_within": ("PT6H", Layer.NAMESPACE),
         "priority": (5, Layer.FILE),
         "compaction.deleted_share": (0.3, Layer.TABLE),
         "compaction.level": ("full", Layer.DAG),

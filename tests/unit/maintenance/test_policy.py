@@ -171,7 +171,7 @@ def test_the_owners_own_settings_are_shown_and_left_to_the_format() -> None:
     assert (policy.policy.expiry.older_than, policy.policy.expiry.retain_last) == (None, None)
     assert policy.policy.compaction.target_file_size is None
     age = policy.value_of("expiry.older_than")
-    assert (age.value, age.layer) == ("P0DT3600S", Layer.TABLE)
+    assert (age.value, age.layer) == ("PT1H", Layer.TABLE)
     assert age.origin == "property 'history.expire.max-snapshot-age-ms' of the table"
     named = merged(lower, owned, dag_layer({"expiry": {"older_than": "P2D"}}))
     assert (named.expiry.older_than, named.expiry.retain_last) == (timedelta(days=2), None)
