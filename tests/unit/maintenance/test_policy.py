@@ -209,7 +209,13 @@ def test_settings_of_a_table_that_do_not_go_together_are_ignored_and_its_restric
     assert (compaction.level.value, policy.policy.priority) == ("minor", -1)
     (ignored,) = policy.ignored
     assert (ignored.key, ignored.value) == ("compaction.strategy", "'zorder'")
-    assert "needs the columns in compaction.sort_by" in ignored.reason
+    assert "needs compaction.sort_by" in ignored.reason
+
+
+def test_columns_of_another_layer_do_not_count_where_nothing_is_sorted() -> None:
+    columns = file_layer({"compaction": {"sort_by": ["day"], "strategy": "hilbert"}})
+    policy = merged(columns, dag_layer({"compaction": {"strategy": "binpack"}}))
+    assert (policy.compaction.strategy, policy.compaction.sort_by) == (CompactionStrategy.BINPACK, ())
 
 
 def test_limits_of_health_come_from_the_policy() -> None:
@@ -228,28 +234,28 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "orphans.every": SPANS,
     "orphans.max_share": SHARES,
     "row_expiry.enabled": st.booleans(),
-    "row_expiry.column": st.sampled_from([None, "at", "day"]),
-    "row_expiry.keep": st.none() | SPANS,
+    "row_expiry.column": st.sampled_from(["at", "day"]),
+    "row_expiry.keep": SPANS,
     "compaction.strategy": st.sampled_from(list(CompactionStrategy)),
     "compaction.sort_by": st.sampled_from([(), ("a",)]),
     "compaction.enabled": st.booleans(),
     "major_hours": st.none() | st.sampled_from([Hours("22-6"), Hours("0-12"), Hours("1-3")]),
 }
-NAMED = st.lists(st.sampled_from(list(VALUES)).flatmap(lambda key: st.tuples(st.just(key), VALUES[key])), max_size=8)
+NAMED = st.fixed_dictionaries({}, optional=VALUES)
 MODES = list(OrphanMode)
 
 
-def layer_of(layer: Layer, named: list[tuple[str, Any]]) -> LayerValues:
-    return LayerValues(layer, [NamedValue(key=key, value=value, origin=layer.value) for key, value in named])
+def layer_of(layer: Layer, named: dict[str, Any]) -> LayerValues:
+    return LayerValues(layer, [NamedValue(key=key, value=value, origin=layer.value) for key, value in named.items()])
 
 
 @given(NAMED, NAMED, NAMED, NAMED, NAMED)
 def test_what_strangers_say_never_loosens_what_deletes_for_good(
-    file: list[tuple[str, Any]],
-    catalog: list[tuple[str, Any]],
-    namespace: list[tuple[str, Any]],
-    table: list[tuple[str, Any]],
-    dag: list[tuple[str, Any]],
+    file: dict[str, Any],
+    catalog: dict[str, Any],
+    namespace: dict[str, Any],
+    table: dict[str, Any],
+    dag: dict[str, Any],
 ) -> None:
     trusted = [layer_of(Layer.FILE, file), layer_of(Layer.DAG, dag)]
     strangers = [
@@ -274,4 +280,4 @@ def test_what_strangers_say_never_loosens_what_deletes_for_good(
         assert without.row_expiry.keep is not None
         assert rows.keep >= without.row_expiry.keep
     assert policy.paused >= without.paused
-    assert (policy.compaction.strategy is not CompactionStrategy.ZORDER) or policy.compaction.sort_by
+    assert not policy.compaction.strategy.is_by_curve or policy.compaction.sort_by
