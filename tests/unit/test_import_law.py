@@ -264,10 +264,11 @@ CONTRACT_FLOORS = (
         "table_properties",
         "untrusted_properties",
     },
-    {"json_codec", "reserved_columns", "table_facts"},
+    {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
     {"applied", "reports"},
     {"author"},
-    {"specs"},
+    {"policy_settings", "specs"},
+    {"policy_schema"},
 )
 ORDERED = {
     PACKAGE: WORKER_FLOORS,

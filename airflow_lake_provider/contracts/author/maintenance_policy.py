@@ -35,12 +35,34 @@ from airflow_lake_provider.contracts.setting_kinds import (
     span,
     whole,
 )
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 
 # Files of a writer that has not committed yet are as good as orphans; nobody writes for a day.
 _SAFE_AGE = timedelta(days=1)
 _MOST_TAGS = 1_000
 _PRIORITIES = 1_000_000
+
+
+class CompactionLevel(str, Enum):
+    """Amount that a compaction rewrites."""
+
+    AUTO = "auto"
+    MINOR = "minor"
+    MAJOR = "major"
+    FULL = "full"
+
+
+class CompactionStrategy(str, Enum):
+    """Order of the rows in rewritten files."""
+
+    BINPACK = "binpack"
+    SORT = "sort"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
+
+    @property
+    def is_by_curve(self) -> bool:
+        """True where rows follow a curve through several columns."""
+        return self in (CompactionStrategy.ZORDER, CompactionStrategy.HILBERT)
 
 
 class OrphanMode(str, Enum):

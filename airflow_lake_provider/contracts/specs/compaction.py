@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import (
@@ -16,33 +15,13 @@ from airflow_lake_provider.contracts.argument_validation import (
     size,
     text,
 )
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
-
-class CompactionLevel(str, Enum):
-    """Amount that a compaction rewrites."""
-
-    AUTO = "auto"
-    MINOR = "minor"
-    MAJOR = "major"
-    FULL = "full"
-
-
-class CompactionStrategy(str, Enum):
-    """Order of the rows in rewritten files."""
-
-    BINPACK = "binpack"
-    SORT = "sort"
-    ZORDER = "zorder"
-    HILBERT = "hilbert"
-
-    @property
-    def is_by_curve(self) -> bool:
-        """True where rows follow a curve through several columns."""
-        return self in (CompactionStrategy.ZORDER, CompactionStrategy.HILBERT)
+__all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy"]
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:

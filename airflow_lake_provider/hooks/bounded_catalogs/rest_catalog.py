@@ -33,8 +33,8 @@ class LakeRestCatalog(TrustedAnswers):
         """
         if _POLICIES not in self.endpoints:
             return []
-        found = [_applicable(each) for page in self._policy_pages(table) for each in page]
-        return [policy for _, policy in sorted(found, key=lambda each: not each[0])]
+        policies = [_applicable(each) for page in self._policy_pages(table) for each in page]
+        return [policy for _, policy in sorted(policies, key=lambda each: not each[0])]
 
     def _policy_pages(self, table: ListedTable) -> Iterator[list[Any]]:
         *namespace, name = table.levels

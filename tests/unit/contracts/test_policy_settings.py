@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
     MaintenancePolicy,
     OrphanMode,
     OrphanPolicy,
@@ -25,7 +26,6 @@ from airflow_lake_provider.contracts.policy_settings import (
     read_value,
 )
 from airflow_lake_provider.contracts.setting_kinds import Hours
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 
 # Key: text of a property, what YAML and DAGs have, and what both are read as.
 VALUES: dict[str, tuple[str, Any, Any]] = {

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy, MaintenancePolicy, OrphanMode
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.policy_settings import SETTINGS, NamedValue, read_named
 from airflow_lake_provider.contracts.setting_kinds import Hours
-from airflow_lake_provider.contracts.specs.compaction import CompactionStrategy
 from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.maintenance.policy import (
     Layer,
