@@ -76,7 +76,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a property of a table or a namespace may make of a setting.
+    """Bound of what a property of a table or a namespace may make of a setting.
 
     :param permits: takes the value that holds without it, and its own; None permits all.
     :param words: say what it may do.

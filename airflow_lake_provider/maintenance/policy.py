@@ -27,7 +27,7 @@ _LONGEST_SHOWN = 300
 
 
 class Layer(str, Enum):
-    """Where a value comes from; a later layer goes before an earlier one."""
+    """Layers of a policy, from the lowest: a later one goes before an earlier one."""
 
     DEFAULTS = "defaults"
     FILE = "file"
@@ -110,7 +110,7 @@ class TablePolicy:
 
 @dataclass(frozen=True)
 class LayerValues:
-    """What one layer names, in the order in which it holds.
+    """Settings that one layer names, in the order in which they hold.
 
     :param layer: which.
     :param named: later ones go before earlier ones.

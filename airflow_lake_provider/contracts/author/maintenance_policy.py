@@ -1,4 +1,4 @@
-"""What a table's maintenance may do, when, and from which debt on.
+"""Policies of authors: what a table's maintenance may do, when, and from which debt on.
 
 Each field is a setting. Its kind says how it is read; its bound, what a property of a table or a namespace may make of
 it. How the layers of a policy are merged is in ``maintenance/policy.py``.
@@ -66,7 +66,7 @@ class CompactionStrategy(str, Enum):
 
 
 class OrphanMode(str, Enum):
-    """What is done with files that no metadata names."""
+    """Treatment of files that no metadata names."""
 
     OFF = "off"
     DRY_RUN = "dry-run"
