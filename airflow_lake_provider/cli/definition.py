@@ -74,8 +74,12 @@ def _plan() -> ActionCommand:
             "read, whatever is due."
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_plans.plan"),
-        args=(_patterns(), _lake_connection(), ARG_OUTPUT, ARG_VERBOSE),
+        args=(_patterns(), _lake_connection(), _policy_file(), ARG_OUTPUT, ARG_VERBOSE),
     )
+
+
+def _policy_file() -> Arg:
+    return _argument("--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)")
 
 
 def _patterns() -> Arg:
@@ -95,7 +99,7 @@ def _policy() -> ActionCommand:
         args=(
             _patterns(),
             _lake_connection(),
-            _argument("--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)"),
+            _policy_file(),
             _argument("--changed", help="Leave out values that are defaults", action="store_true"),
             ARG_OUTPUT,
             ARG_VERBOSE,

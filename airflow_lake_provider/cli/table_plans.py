@@ -24,14 +24,14 @@ _OFTEN = ("compaction", "snapshot-expiry")
 def plan(args: Namespace) -> None:
     """Print one line for each table, or all of each plan as JSON or YAML.
 
-    :param args: ``tables``, ``conn_id`` and ``output``.
+    :param args: ``tables``, ``conn_id``, ``policy_file`` and ``output``.
     :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
         With 1 where a table could not be read.
     """
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:
-        plans = table_plans(args.tables or "*", lake_conn_id=args.conn_id)
+        plans = table_plans(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not plans:

@@ -36,6 +36,11 @@ class Hours(str):
     __slots__ = ()
 
     @property
+    def begin(self) -> int:
+        """The first of them, from 0 to 23."""
+        return int(self.partition("-")[0]) % 24
+
+    @property
     def numbers(self) -> frozenset[int]:
         """Hours that are among them, from 0 to 23."""
         begin, end = map(int, self.split("-"))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.maintenance.health import TableHealth, broken_table, health_of
 
 log = logging.getLogger(__name__)
@@ -53,37 +51,8 @@ def table_health(
             declared = policies.policy_of(listed, loaded).limits
         return health_of(loaded, moment, declared)
 
-    judged_tables = look_at_tables(tables, lake_conn_id, judged, lambda name, error: broken_table(name, moment, error))
-    return sorted(judged_tables, key=lambda each: each.order)
+    def broken(name: str, error: str) -> TableHealth:
+        return broken_table(name, moment, error)
 
-
-def look_at_tables(
-    tables: str | Sequence[str],
-    lake_conn_id: str,
-    look: Callable[[ListedTable, LoadedTable], Looked],
-    broken: Callable[[str, str], Looked],
-) -> list[Looked]:
-    """Return what is made of each table that patterns mean, several being read at a time.
-
-    :param look: makes it of a table, as the catalog lists it and as it was loaded.
-    :param broken: makes it of the name of a table that cannot be read, and of the error.
-    :raises LakeProviderError: as :func:`table_health`.
-    """
-    patterns = TablePatterns.parse(tables)
-    hook = LakeCatalogHook(lake_conn_id)
-    hook.table_format.refuse_lacking(f"connection {lake_conn_id!r}", ["health"])
-    listed = hook.tables_matching(patterns)
-
-    def at(table: ListedTable) -> Looked:
-        name = str(table)
-        try:
-            return hook.look_at(table, lambda loaded: look(table, loaded))
-        except LakeProviderError as error:
-            return broken(name, f"{type(error).__name__}: {error}")
-        # Nothing that a stranger's table does may stop the look at the others.
-        except Exception as error:
-            log.exception("table %s cannot be judged", name)
-            return broken(name, f"table {name} cannot be judged: {type(error).__name__}: {error}")
-
-    with ThreadPoolExecutor(hook.opened.most_readers(), "table-health") as readers:
-        return list(readers.map(at, listed))
+    looked = look_at_tables(tables, LakeCatalogHook(lake_conn_id), judged, broken)
+    return sorted(looked, key=lambda each: each.order)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, LakeProviderError
-from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.policy_file import PolicyFile, read_policy_file
 from airflow_lake_provider.maintenance.catalog_policies import catalog_layer
 from airflow_lake_provider.maintenance.policy import (
@@ -21,8 +19,6 @@ from airflow_lake_provider.maintenance.policy import (
     merge,
     property_layer,
 )
-
-log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
@@ -117,20 +113,10 @@ def table_policies(
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    patterns, hook = TablePatterns.parse(tables), LakeCatalogHook(lake_conn_id)
+    hook = LakeCatalogHook(lake_conn_id)
     reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
-    hook.table_format.refuse_lacking(f"connection {lake_conn_id!r}", ["health"])
-    listed = hook.tables_matching(patterns)
 
-    def look(table: ListedTable) -> TablePolicy:
-        try:
-            return hook.look_at(table, lambda loaded: reader.policy_of(table, loaded))
-        except LakeProviderError as error:
-            return TablePolicy(table=str(table), error=f"{type(error).__name__}: {error}")
-        # Nothing that a stranger's table does may stop the look at the others.
-        except Exception as error:
-            log.exception("the policy of table %s cannot be read", table)
-            return TablePolicy(table=str(table), error=f"its policy cannot be read: {type(error).__name__}: {error}")
+    def broken(name: str, error: str) -> TablePolicy:
+        return TablePolicy(table=name, error=error)
 
-    with ThreadPoolExecutor(hook.opened.most_readers(), "table-policy") as readers:
-        return sorted(readers.map(look, listed), key=lambda each: each.table)
+    return sorted(look_at_tables(tables, hook, reader.policy_of, broken), key=lambda each: each.table)

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
+from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.maintenance.costs import (
     compaction_effect,
@@ -26,7 +26,6 @@ from airflow_lake_provider.maintenance.score import age_text
 ACTION = "compaction"
 # A table that is always written to, and whose hot partitions no predicate leaves out, is compacted so often.
 LONGEST_WAIT = timedelta(days=1)
-_HOURS = re.compile(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*")
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
 
@@ -232,15 +231,9 @@ def _level(
     return wanted, (), _left_out(f"Level {wanted.value} is due, outside of its hours.", f"It {when}.")
 
 
-def _waits_until(hours: str | None, now: datetime) -> str | None:
+def _waits_until(hours: Hours | None, now: datetime) -> str | None:
     """Return when major work may begin, the end of a sentence; None where it may now."""
-    if hours is None:
-        return None
-    match = _HOURS.fullmatch(hours)
-    if match is None or max(first := int(match[1]), last := int(match[2])) > 24:
-        return f"may not begin: major_hours is {hours!r}, expected hours such as '22-6'"
-    is_within = first <= now.hour < last if first < last else not last <= now.hour < first
-    return None if is_within or first % 24 == last % 24 else f"may begin at {first % 24:02}:00 UTC"
+    return None if hours is None or hours.include(now) else f"may begin at {hours.begin:02}:00 UTC"
 
 
 def _waits_for_cold(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned | None:

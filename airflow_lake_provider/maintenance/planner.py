@@ -18,7 +18,6 @@ from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAc
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
     METADATA_BYTES,
-    HealthLimits,
     age_text,
     size_text,
 )
@@ -46,27 +45,10 @@ _MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
 
 
-def limits_of(policy: MaintenancePolicy) -> HealthLimits:
-    """Return the limits by which a table's health is read, so that a policy's thresholds find what they are about."""
-    compaction = policy.compaction
-    return HealthLimits(
-        fresh_within=policy.fresh_within,
-        consumed_within=policy.consumed_within,
-        older_than=policy.expiry.older_than,
-        retain_last=policy.expiry.retain_last,
-        target_bytes=compaction.target_file_size,
-        small_files=compaction.small_file_share,
-        fewest_merged=compaction.min_input_files,
-        deleted_rows=compaction.deleted_share,
-        delete_files=compaction.delete_files_per_data_file,
-        manifests=policy.manifests.mergeable,
-    )
-
-
 def plan_of(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> TablePlan:
     """Return the plan of a table.
 
-    :param health: read with :func:`limits_of` of the policy.
+    :param health: read with the limits of the policy, :func:`.limits_of`.
     :param now: with a zone; hours of the policy and ages count against it.
     """
     moment = now.astimezone(UTC)

@@ -97,8 +97,7 @@ class TablePolicy:
     @property
     def limits(self) -> HealthLimits:
         """Limits that the table's health is judged by."""
-        declared = self.policy or MaintenancePolicy()
-        return HealthLimits(fresh_within=declared.fresh_within, consumed_within=declared.consumed_within)
+        return limits_of(self.policy or MaintenancePolicy())
 
     def value_of(self, key: str) -> EffectiveValue:
         """Return the value of a setting.
@@ -106,6 +105,23 @@ class TablePolicy:
         :raises KeyError: there is none of that key.
         """
         return {each.key: each for each in self.values}[key]
+
+
+def limits_of(policy: MaintenancePolicy) -> HealthLimits:
+    """Return the limits by which a table's health is read, so that a policy's thresholds find what they are about."""
+    compaction = policy.compaction
+    return HealthLimits(
+        fresh_within=policy.fresh_within,
+        consumed_within=policy.consumed_within,
+        older_than=policy.expiry.older_than,
+        retain_last=policy.expiry.retain_last,
+        target_bytes=compaction.target_file_size,
+        small_files=compaction.small_file_share,
+        fewest_merged=compaction.min_input_files,
+        deleted_rows=compaction.deleted_share,
+        delete_files=compaction.delete_files_per_data_file,
+        manifests=policy.manifests.mergeable,
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +10,6 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
-from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.table_plans import table_plans
 from tests.made_tables import register
 
@@ -40,41 +38,42 @@ def test_tables_are_planned_by_the_default_policy_and_the_most_urgent_comes_firs
 
 
 @pytest.mark.usefixtures("three")
-def test_one_policy_may_be_that_of_all_tables() -> None:
-    lax = MaintenancePolicy(compaction=CompactionPolicy(min_input_files=50), owner="nobody")
-    plans = table_plans("shop.*", policy=lax)
+def test_what_the_dag_names_holds_for_all_tables() -> None:
+    plans = table_plans("shop.*", policy={"compaction": {"min_input_files": 50}, "owner": "nobody"})
     assert [each.tasks for each in plans] == [[], [], []]
-    assert {each.owner for each in plans} == {"nobody"}
+    assert {each.table: each.owner for each in plans} == {
+        "shop.orders": "nobody",
+        "shop.well": "nobody",
+        # Nobody knows what is in it.
+        "shop.gone": None,
+    }
 
 
 @pytest.mark.usefixtures("three")
-def test_a_policy_may_follow_from_a_tables_name_and_properties() -> None:
-    asked: dict[str, Mapping[str, str]] = {}
-
-    def policy(name: str, properties: Mapping[str, str]) -> MaintenancePolicy:
-        asked[name] = dict(properties)
-        return MaintenancePolicy(priority=5 if properties.get("maintenance") == "rare" else 0)
-
-    assert [each.table for each in table_plans("shop.*", policy=policy)] == ["shop.well", "shop.orders", "shop.gone"]
-    assert (asked["shop.well"], asked["shop.gone"]) == ({"maintenance": "rare"}, {})
+def test_a_table_is_planned_by_the_file_and_by_its_own_properties(lake_catalog: SqlCatalog, tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text("tables:\n  shop.well: {priority: 5}\n")
+    with lake_catalog.load_table("shop.orders").transaction() as change:
+        change.set_properties({"lake.maintenance.paused": "true"})
+    plans = table_plans("shop.*", policy_file=str(file))
+    assert [(each.table, each.tasks) for each in plans] == [("shop.well", []), ("shop.gone", []), ("shop.orders", [])]
+    assert {each.why for each in plans[2].not_planned} == {"The policy pauses the table."}
 
 
 @pytest.mark.usefixtures("three")
-def test_a_policy_that_is_broken_is_an_error_of_its_table_alone() -> None:
-    def policy(name: str, _: Mapping[str, str]) -> MaintenancePolicy:
-        if name != "shop.orders":
-            return MaintenancePolicy()
-        raise InvalidSpecError("shop.orders: lake.policy.expiry is no policy")
-
-    errors = {each.table: each.error for each in table_plans("shop.*", policy=policy)}
-    assert errors["shop.orders"] == "InvalidSpecError: shop.orders: lake.policy.expiry is no policy"
-    assert errors["shop.well"] is None
+def test_a_policy_that_is_broken_is_an_error_of_its_table_alone(lake_catalog: SqlCatalog) -> None:
+    with lake_catalog.load_table("shop.orders").transaction() as change:
+        change.set_properties({"lake.maintenance.orphans.mod": "off"})
+    plans = {each.table: each for each in table_plans("shop.*")}
+    assert "lake.maintenance.orphans.mod" in (plans["shop.orders"].error or "")
+    assert plans["shop.orders"].tasks == []
+    assert plans["shop.well"].error is None
 
 
 @pytest.mark.usefixtures("three")
 def test_ages_count_against_the_moment_that_is_given() -> None:
     later = datetime.now(UTC) + timedelta(days=9)
     expiry = {"expiry": {"min_snapshots": 7}}
-    (plan,) = table_plans("shop.orders", policy=MaintenancePolicy.from_mapping(expiry, "policy"), now=later)
+    (plan,) = table_plans("shop.orders", policy=expiry, now=later)
     assert [task["action"] for task in plan.tasks] == ["snapshot-expiry", "compaction"]
     assert plan.planned_at == later

@@ -15,7 +15,8 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import health_of
-from airflow_lake_provider.maintenance.planner import limits_of, plan_of
+from airflow_lake_provider.maintenance.planner import plan_of
+from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.made_tables import ILL, MadeTable, well_table
 

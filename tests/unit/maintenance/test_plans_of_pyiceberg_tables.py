@@ -34,7 +34,8 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Maintenanc
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.plan import TablePlan
-from airflow_lake_provider.maintenance.planner import limits_of, plan_of
+from airflow_lake_provider.maintenance.planner import plan_of
+from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.head_files import count_head
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles

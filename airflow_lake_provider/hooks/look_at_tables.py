@@ -1,0 +1,53 @@
+"""Look at many tables of a catalog at a time; one that cannot be read stops no other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.table_name import TablePatterns
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.tables.base import ListedTable, LoadedTable
+
+Looked = TypeVar("Looked")
+
+
+def look_at_tables(
+    tables: str | Sequence[str],
+    hook: LakeCatalogHook,
+    look: Callable[[ListedTable, LoadedTable], Looked],
+    broken: Callable[[str, str], Looked],
+) -> list[Looked]:
+    """Return what is made of each table that patterns mean, several being read at a time.
+
+    :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
+    :param look: makes it of a table, as the catalog lists it and as it was loaded.
+    :param broken: makes it of the name of a table that cannot be read, and of the error.
+    :raises InvalidSpecError: a pattern is none.
+    :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
+    :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
+    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
+    """
+    patterns = TablePatterns.parse(tables)
+    hook.table_format.refuse_lacking(f"connection {hook.lake_conn_id!r}", ["health"])
+    listed = hook.tables_matching(patterns)
+
+    def at(table: ListedTable) -> Looked:
+        try:
+            return hook.look_at(table, lambda loaded: look(table, loaded))
+        except LakeProviderError as error:
+            return broken(str(table), f"{type(error).__name__}: {error}")
+        # Nothing that a stranger's table does may stop the look at the others.
+        except Exception as error:
+            log.exception("table %s cannot be judged", table)
+            return broken(str(table), f"table {table} cannot be judged: {type(error).__name__}: {error}")
+
+    with ThreadPoolExecutor(hook.opened.most_readers(), "look-at-tables") as readers:
+        return list(readers.map(at, listed))
