@@ -138,12 +138,13 @@ class ExpiredFiles:
 
 @contextmanager
 def expired_files(
-    table: IcebergTable, owners: FileOwners, foreign: ForeignFiles, before: Any, after: Any
+    table: IcebergTable, owners: FileOwners, foreign: ForeignFiles, before: Any, after: Any, *, was_begun: bool = False
 ) -> Iterator[ExpiredFiles]:
     """Find the files that ``before`` names and ``after`` does not.
 
     :param before: ``org.apache.iceberg.TableMetadata`` of the table.
     :param after: the same without the expired snapshots, not committed yet.
+    :param was_begun: an earlier expiry may have deleted part of them.
     :raises UnsupportedError: a file of the metadata is missing.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
@@ -152,17 +153,62 @@ def expired_files(
             for kind, location in _unreachable(table, before, after):
                 expired.note(kind, location)
         except SPARK_ERRORS as error:
-            # An executor's error has its cause as text alone.
-            names = java_names(error)
-            if not any(name in names or name in str(error) for name in _MISSING | _BROKEN):
-                raise
-            raise UnsupportedError(
-                f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files "
-                f"only expired snapshots reach; nothing was changed: {messages_with_path(error)}. Bring the file back "
-                "from a copy. Where there is none, Iceberg's expire_snapshots forgets the snapshot, and "
-                "remove_orphan_files finds what it leaves"
-            ) from error
+            left = _left_of(table, before, after) if was_begun and _is_missing(error) else None
+            if left is None:
+                raise _untold(table, error) from error
+            noted.truncate(0)
+            expired = ExpiredFiles(table, owners, foreign, noted)
+            for kind, location in left:
+                expired.note(kind, location)
         yield expired
+
+
+def _is_missing(error: Exception, kinds: frozenset[str] = _MISSING) -> bool:
+    # An executor's error has its cause as text alone.
+    names = java_names(error)
+    return any(name in names or name in str(error) for name in kinds)
+
+
+def _untold(table: IcebergTable, error: Exception) -> Exception:
+    if not _is_missing(error, _MISSING | _BROKEN):
+        return error
+    return UnsupportedError(
+        f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files only "
+        f"expired snapshots reach; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "
+        "Where there is none, Iceberg's expire_snapshots forgets the snapshot, and remove_orphan_files finds what it "
+        "leaves"
+    )
+
+
+def _left_of(table: IcebergTable, before: Any, after: Any) -> list[tuple[str, str]] | None:
+    """Return the manifests and lists that an expiry has left which had begun to delete them.
+
+    It does so once all is deleted that they name. None where something of that is there: somebody else has taken them.
+    """
+    files: list[tuple[str, str]] = []
+    for snapshot in JavaItems(table.spark, _without(table, before, after).snapshots()):
+        if (listed := snapshot.manifestListLocation()) is not None and not _exists(table, str(listed)):
+            continue
+        files += [(MANIFEST_LIST, str(listed))] if listed is not None else []
+        for manifest in JavaItems(table.spark, snapshot.allManifests(table.java.io())):
+            if _exists(table, path := str(manifest.path())):
+                files += [(MANIFEST, path), *((DATA, each) for each in _paths_in(table, manifest, before))]
+    left = list(_unnamed(_frame_of(table, files), _named(table, before, after)))
+    if any(kind == DATA and _exists(table, location) for kind, location in left):
+        return None
+    return [(kind, location) for kind, location in left if kind != DATA]
+
+
+def _paths_in(table: IcebergTable, manifest: Any, before: Any) -> list[str]:
+    paths = table.iceberg.ManifestFiles.readPaths(manifest, table.java.io(), before.specsById())
+    try:
+        return [str(path) for path in JavaItems(table.spark, guava(table.spark).collect.Lists.newArrayList(paths))]
+    finally:
+        paths.close()
+
+
+def _exists(table: IcebergTable, location: str) -> bool:
+    return bool(table.java.io().newInputFile(location).exists())
 
 
 def _not_deleted(failed: Counter[str]) -> str:
@@ -176,12 +222,22 @@ def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple
     A location is one file, whatever names it and however it is spelled. So a statistics file that is named like a live
     data file is not yielded.
     """
+    gone = _static(table, _without(table, before, after), before.metadataFileLocation())
+    files = _content_files(table, gone).unionAll(_other_files(table, gone))
+    yield from _unnamed(files, _named(table, before, after))
+
+
+def _named(table: IcebergTable, before: Any, after: Any) -> DataFrame:
+    """Return kind and location of what ``after`` names, and of the metadata files."""
     location = before.metadataFileLocation()
     left = _static(table, after, location)
-    gone = _static(table, _without(table, before, after), location)
-    named = _content_files(table, left).unionAll(_other_files(table, left, [location, *table.metadata_log()]))
-    files = _content_files(table, gone).unionAll(_other_files(table, gone)).withColumn("file", _file())
-    for row in files.join(named.select(_file().alias("file")), "file", "left_anti").distinct().toLocalIterator():
+    return _content_files(table, left).unionAll(_other_files(table, left, [location, *table.metadata_log()]))
+
+
+def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield kind and location of the files that are not named."""
+    unnamed = files.withColumn("file", _file()).join(named.select(_file().alias("file")), "file", "left_anti")
+    for row in unnamed.distinct().toLocalIterator():
         yield row["kind"], row["location"]
 
 
@@ -195,7 +251,10 @@ def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[st
     reachable = table.iceberg.ReachableFileUtil
     files = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
     files += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
-    files += [("metadata file", each) for each in metadata_files]
+    return _frame_of(table, files + [("metadata file", each) for each in metadata_files])
+
+
+def _frame_of(table: IcebergTable, files: Collection[tuple[str, str]]) -> DataFrame:
     kinds, locations = [kind for kind, _ in files], [location for _, location in files]
     text = pa.string()
     return dataframe_of(table.spark, pa.table({"kind": pa.array(kinds, text), "location": pa.array(locations, text)}))

@@ -263,6 +263,6 @@ def _delete_left(
     before, after = table.iceberg.TableMetadataParser.read(io, location), table.java.operations().current()
     if str(before.uuid()) != table.uuid:
         raise UnsupportedError(f"{table.name}: {location} is metadata of another table")
-    with expired_files(table, owners, foreign, before, after) as files:
+    with expired_files(table, owners, foreign, before, after, was_begun=True) as files:
         # What may be another table's is kept, and said.
         return *files.delete(), files.warnings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -94,12 +95,14 @@ def test_an_expiry_finishes_the_one_before_and_does_its_own(spark: SparkSession)
     assert table.rows_read() == table.rows
 
 
-def without(suffix: str) -> Callable[[MaintainedTable], None]:
-    """Remove one left-over file, as a driver that was killed later had."""
+def without(*patterns: str) -> Callable[[MaintainedTable], None]:
+    """Remove left-over files, as a driver that was killed later had: of all patterns but the last all, of it one."""
 
     def remove(table: MaintainedTable) -> None:
-        gone = next(name for name in sorted(left_over(table)) if name.endswith(suffix))
-        next(folder(table).rglob(gone)).unlink()
+        for pattern in patterns:
+            gone = [name for name in sorted(left_over(table)) if fnmatch(name, pattern)]
+            for name in gone[:1] if pattern == patterns[-1] else gone:
+                next(folder(table).rglob(name)).unlink()
 
     return remove
 
@@ -116,8 +119,11 @@ def without_metadata(table: MaintainedTable) -> None:
 
 
 TELLING: dict[str, tuple[Callable[[MaintainedTable], None], str | None]] = {
-    "a data file was deleted already": (without(".parquet"), None),
-    "a manifest was deleted already": (without("-m0.avro"), "remove_orphan_files"),
+    "a data file was deleted already": (without("*.parquet"), None),
+    "a manifest was deleted already": (without("*.parquet", "*-m?.avro"), None),
+    "a manifest list was deleted already": (without("*.parquet", "*-m?.avro", "snap-*.avro"), None),
+    "somebody has deleted a manifest": (without("*-m?.avro"), "remove_orphan_files"),
+    "somebody has deleted a manifest list": (without("snap-*.avro"), "remove_orphan_files"),
     "the metadata of before is gone": (without_metadata, "is gone"),
     "the note names a foreign file": (noted(lambda _: "/etc/hostname"), "no metadata of the table"),
     "the note names nothing": (noted(lambda _: "x"), "no metadata of the table"),
