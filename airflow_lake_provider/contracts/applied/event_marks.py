@@ -231,7 +231,10 @@ def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bo
     """
     packed = iter(base64.b64decode(text))
     if (log := LOG_POSITIONS.get(code := next(packed))) is None:
-        raise ValueError(f"marks of change events in version {code} are not known; a newer version wrote the table")
+        raise ValueError(
+            f"marks of change events in version {code} are not known; a newer version wrote the table, or nothing has "
+            "imported the module of its envelope's log"
+        )
     ordering, has_table = next(packed), next(packed)
     table = _mark(packed, log) if has_table else None
     partitions = {}
