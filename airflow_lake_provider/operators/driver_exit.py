@@ -56,6 +56,11 @@ class DriverEnd:
         return self._codes == [FAILED_TASKS_EXIT_CODE]
 
     @property
+    def is_by_itself(self) -> bool:
+        """True where nothing ended the driver but its result, or its JVM over the archive of classes."""
+        return self._codes in ([], [1], [FAILED_TASKS_EXIT_CODE])
+
+    @property
     def _codes(self) -> list[int]:
         return [int(code) for code in _EXIT_CODE.findall(self.error) if code != "0"]
 

@@ -317,7 +317,7 @@ class SparkApplicationOperator(
         reports = self._wait(run, attempt.report_path)
         is_heard = not any(isinstance(answer, JobFailedError) for answer in reports.values())
         # Where no task ended well, few of the classes were loaded.
-        if is_heard and any(isinstance(answer, JobReport) for answer in reports.values()):
+        if is_heard and self._end.is_by_itself and any(isinstance(answer, JobReport) for answer in reports.values()):
             self._driver.accept(is_whole=ended_well or self._end.is_in_order)
         return reports
 

@@ -58,13 +58,19 @@ def read_changes(
     :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
     """
     _refuse_arguments(table, table_format, mode, {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot})
+    chosen = {"keys": keys, "columns": columns, "where": where}
+    if mode == "changelog" and (given := [name for name, value in chosen.items() if value is not None]):
+        raise InvalidSpecError(f"{table}: mode='changelog' gives whole steps and takes no {', '.join(given)}")
     catalog = catalog or spark.catalog.currentCatalog()
     source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
     if not source.exists():
         raise MissingTableError(f"{table}: no such table in catalog {catalog}")
-    chosen = None if columns is None else tuple(columns)
     wanted = ChangeFilter(
-        deletes=mode == "net", keys=tuple(keys or ()), columns=chosen, where=where, allow_sql=allow_sql
+        deletes=mode == "net",
+        keys=tuple(keys or ()),
+        columns=None if columns is None else tuple(columns),
+        where=where,
+        allow_sql=allow_sql,
     )
     if mode == "changelog":
         return source.changelog(from_snapshot, to_snapshot)

@@ -76,7 +76,8 @@ class _TaskThreads:
             thread = InheritableThread(target=self._run, args=(name, spec), name=name)
             thread.start()
         except Exception as error:  # noqa: BLE001
-            self._end(name, spec, failure("a thread of the Spark job", error))
+            with lines_of(name):
+                self._end(name, spec, failure("a thread of the Spark job", error))
             return None
         return thread
 

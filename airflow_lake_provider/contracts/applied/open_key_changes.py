@@ -24,7 +24,7 @@ _REMEDY = "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it"
 class OpenKeyChange:
     """One delete whose create has not come.
 
-    :param ordinal: of the event among those of its key, see ``events.EVENT_COLUMNS``; the create has it too.
+    :param ordinal: of the event among those of its key, see docs/explanation/envelopes.md; the create has it too.
     :param key_hash: of the old key, 64 bits unsigned: a property holds no value of a row.
     :param snapshot: id of one that has the old key's row.
     """

@@ -227,8 +227,8 @@ class FormatTable(ABC):
     def changelog(self, start: str | None, end: str | None) -> DataFrame:
         """Every step between two snapshots: all columns, ``_change_type`` and ``_change_ordinal``.
 
-        The type is ``insert``, ``update`` or ``delete``, with the values after the step, or before a delete. The
-        ordinal grows from step to step of a key.
+        The type is ``insert``, ``update`` or ``delete``, with the values after the step, or before a delete. A changed
+        key is a delete and an insert. The ordinal grows from step to step of a key, and no two of them share one.
 
         :param start: None for the beginning; ``end``: None for the head of main.
         :raises RangeUnavailableError: a snapshot is gone.

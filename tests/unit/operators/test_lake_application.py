@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE
 from airflow_lake_provider.contracts.reports.job import (
     FAILED_TASKS_EXIT_CODE,
     CompactionReport,
@@ -402,6 +403,7 @@ def test_a_report_that_the_metadata_gives_starts_no_driver(
 
 GOOD, BAD = applied(), JobFailure.of(InvalidSpecError("no such column"))
 CODE = FAILED_TASKS_EXIT_CODE
+GONE = JobFailure.of(JobFailedError(f"shop.orders: {JVM_GONE.name}"))
 ENDS: dict[str, tuple[dict[str, JobReport | JobFailure], int, bytes | None]] = {
     "every task ended well": ({"t 1": GOOD, "t 2": GOOD}, 0, b"classes"),
     "a task failed": ({"t 1": GOOD, "t 2": BAD}, CODE, b"classes"),
@@ -409,6 +411,8 @@ ENDS: dict[str, tuple[dict[str, JobReport | JobFailure], int, bytes | None]] = {
     "the JVM failed over the archive": ({"t 1": GOOD, "t 2": GOOD}, 1, b""),
     "no task ended well, so few classes were loaded": ({"t 1": BAD, "t 2": BAD}, CODE, None),
     "the driver was killed between two tasks": ({"t 1": GOOD}, -9, None),
+    "the heap of the JVM was full amid a task": ({"t 1": GOOD, "t 2": GONE}, 52, None),
+    "the JVM was killed amid a task": ({"t 1": GOOD, "t 2": GONE}, 137, None),
 }
 
 

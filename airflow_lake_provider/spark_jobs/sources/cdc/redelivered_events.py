@@ -51,7 +51,8 @@ def refuse_other_log(marks: EventMarks | None, log: type[TuplePosition], table: 
         raise BadInputError(
             f"what was applied of {table} has places of the log {applied.kind}, and these events have places "
             f"of the log {log.kind}. Nothing orders the ones among the others. Give the source a new name, and the new "
-            "files only, by another path or folder. Nothing was applied"
+            "files only, by another path or folder; a table whose rows keep positions (ordering='key') is made anew. "
+            "Nothing was applied"
         )
 
 

@@ -46,6 +46,8 @@ _AROUND = re.compile(r"/\.{1,2}/")
 # Files of one command, and of one request where a store takes several.
 _BATCH = 1_000
 _NAMED = 3
+# Files of a manifest that are looked for: an expiry has deleted all of them, or none yet.
+_LOOKED_AT = 100
 _MISSING = frozenset({"NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException"})
 _BROKEN = frozenset({"InvalidAvroMagicException", "AvroRuntimeException", "EOFException"})
 
@@ -57,6 +59,7 @@ class ExpiredFiles:
     :param counts: by kind, of those to delete.
     :param foreign_counts: by kind and owner, of those that are not the table's.
     :param examples: locations of some of them.
+    :param had_gone: manifests or their lists were gone already.
     """
 
     table: IcebergTable
@@ -66,6 +69,7 @@ class ExpiredFiles:
     counts: Counter[str] = field(default_factory=Counter)
     foreign_counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    had_gone: bool = False
 
     def note(self, kind: str, location: str) -> None:
         """Take a file for one to delete, or count it as foreign.
@@ -100,11 +104,16 @@ class ExpiredFiles:
             )
 
     def warnings(self) -> list[str]:
-        """Say which files were kept."""
-        return [
+        """Say which files were kept, and what could not be looked into."""
+        kept = [
             f"kept, though no snapshot reaches them: {self._foreign_in_words(whose)}"
             for whose in sorted(self.foreign_counts)
         ]
+        gone = (
+            "manifests of expired snapshots were gone already, as an expiry leaves them that is cut off; if none has "
+            "taken them, Iceberg's remove_orphan_files finds what they named"
+        )
+        return [*kept, gone] if self.had_gone else kept
 
     def delete(self, still_named: Collection[str] = ()) -> tuple[dict[str, int], list[str]]:
         """Delete the files: first those that manifests name, then manifests, then their lists.
@@ -156,8 +165,9 @@ def expired_files(
             left = _left_of(table, before, after) if was_begun and _is_missing(error) else None
             if left is None:
                 raise _untold(table, error) from error
-            noted.truncate(0)
-            expired = ExpiredFiles(table, owners, foreign, noted)
+            noted.seek(0)
+            noted.truncate()
+            expired = ExpiredFiles(table, owners, foreign, noted, had_gone=True)
             for kind, location in left:
                 expired.note(kind, location)
         yield expired
@@ -181,28 +191,52 @@ def _untold(table: IcebergTable, error: Exception) -> Exception:
 
 
 def _left_of(table: IcebergTable, before: Any, after: Any) -> list[tuple[str, str]] | None:
-    """Return the manifests and lists that an expiry has left which had begun to delete them.
+    """Return what an expiry has left that had begun to delete manifests; None where that cannot be told.
 
-    It does so once all is deleted that they name. None where something of that is there: somebody else has taken them.
+    It deletes them once all is deleted that they name. Where something of that is there, somebody else has taken them.
     """
-    files: list[tuple[str, str]] = []
-    for snapshot in JavaItems(table.spark, _without(table, before, after).snapshots()):
-        if (listed := snapshot.manifestListLocation()) is not None and not _exists(table, str(listed)):
-            continue
-        files += [(MANIFEST_LIST, str(listed))] if listed is not None else []
-        for manifest in JavaItems(table.spark, snapshot.allManifests(table.java.io())):
-            if _exists(table, path := str(manifest.path())):
-                files += [(MANIFEST, path), *((DATA, each) for each in _paths_in(table, manifest, before))]
-    left = list(_unnamed(_frame_of(table, files), _named(table, before, after)))
-    if any(kind == DATA and _exists(table, location) for kind, location in left):
+    try:
+        named = _named(table, before, after)
+        expired = _without(table, before, after)
+        static = _static(table, expired, before.metadataFileLocation())
+        manifests, files = _manifests_of(table, expired, static)
+        left = [each for each in _unnamed(_frame_of(table, files), named) if _exists(table, each[1])]
+        content = [
+            (DATA, path)
+            for kind, location in left
+            if kind == MANIFEST
+            for path in _first_paths(table, manifests[location], before)
+        ]
+        is_taken = any(_exists(table, location) for _, location in _unnamed(_frame_of(table, content), named))
+    except SPARK_ERRORS:
         return None
-    return [(kind, location) for kind, location in left if kind != DATA]
+    return None if is_taken else left
 
 
-def _paths_in(table: IcebergTable, manifest: Any, before: Any) -> list[str]:
+def _manifests_of(table: IcebergTable, expired: Any, static: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return manifests by location, and kind and location of them, of their lists and of statistics.
+
+    A list goes last, so of a snapshot without one nothing is left.
+    """
+    manifests: dict[str, Any] = {}
+    lists = []
+    for snapshot in JavaItems(table.spark, expired.snapshots()):
+        listed = snapshot.manifestListLocation()
+        if listed is None or _exists(table, str(listed)):
+            lists += [] if listed is None else [(MANIFEST_LIST, str(listed))]
+            found = JavaItems(table.spark, snapshot.allManifests(table.java.io()))
+            manifests.update((str(each.path()), each) for each in found)
+    statistics = table.iceberg.ReachableFileUtil.statisticsFilesLocations(static)
+    files = [*((MANIFEST, each) for each in manifests), *lists, *((STATISTICS, str(each)) for each in statistics)]
+    return manifests, files
+
+
+def _first_paths(table: IcebergTable, manifest: Any, before: Any) -> list[str]:
+    library = guava(table.spark).collect
     paths = table.iceberg.ManifestFiles.readPaths(manifest, table.java.io(), before.specsById())
     try:
-        return [str(path) for path in JavaItems(table.spark, guava(table.spark).collect.Lists.newArrayList(paths))]
+        some = library.Lists.newArrayList(library.Iterables.limit(paths, _LOOKED_AT))
+        return [str(path) for path in JavaItems(table.spark, some)]
     finally:
         paths.close()
 
