@@ -34,6 +34,8 @@ OTHERS = (
     *(f"contracts.author.maintenance_policy.{name}Policy" for name in ("Maintenance", "Compaction", "Expiry")),
     *(f"contracts.author.maintenance_policy.{name}Policy" for name in ("Manifest", "Orphan", "RowExpiry", "Tag")),
     "contracts.author.maintenance_policy.OrphanMode",
+    *(f"contracts.author.maintenance_policy.Compaction{name}" for name in ("Level", "Strategy")),
+    "contracts.setting_kinds.Hours",
     *(f"maintenance.health.{name}" for name in ("TableHealth", "FileSizes", "DeleteDebt", "PartitionDeletes")),
     *(f"maintenance.health.{name}" for name in ("ManifestSizes", "OrphanCount")),
     *(f"maintenance.history.{name}" for name in ("SnapshotAges", "CommitRate", "HotPartition", "MaintenanceRun")),
