@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.author_object import is_open, refuse_templa
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import CompactionAction
@@ -285,17 +286,19 @@ def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobS
     """Return the specs, with an error in place of each that does not go with another one of the job."""
     unnamed = Counter(spec.table for spec in written if isinstance(spec, UpsertSpec) and not _name_of_source(spec))
     batches = Counter(_batch(spec) for spec in written if isinstance(spec, UpsertSpec) and spec.batch_id)
-    sent: set[str] = set()
+    sent: dict[str, list[JobSpec]] = {}
     checked: list[JobSpec | InvalidSpecError] = []
     for spec in written:
         clash = None if isinstance(spec, InvalidSpecError) else _clash(spec, unnamed, batches, sent)
         checked.append(spec if clash is None else InvalidSpecError(clash))
         if isinstance(spec, JobSpec):
-            sent.add(spec.table)
+            sent.setdefault(spec.table, []).append(spec)
     return checked
 
 
-def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: set[str]) -> str | None:
+def _clash(
+    spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: Mapping[str, Sequence[JobSpec]]
+) -> str | None:
     if isinstance(spec, UpsertSpec) and not _name_of_source(spec) and unnamed[spec.table] > 1:
         return (
             f"{spec.table}: {unnamed[spec.table]} upserts have a source without a name, under which the table keeps "
@@ -303,13 +306,20 @@ def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...
         )
     if isinstance(spec, UpsertSpec) and spec.batch_id and batches[_batch(spec)] > 1:
         return f"{spec.table}: two upserts of the table have batch_id {spec.batch_id!r} and one source; they are one"
-    if spec.table in sent and _ACTIONS[type(spec)].is_answered_here(spec):
+    earlier = sent.get(spec.table, ())
+    if earlier and _ACTIONS[type(spec)].is_answered_here(spec) and not _are_different_tags([*earlier, spec]):
         what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
         return (
             f"{spec.table}: {what} is planned before the application starts, so it cannot stand behind another task of "
             "its table; give it first, or an operator of its own"
         )
     return None
+
+
+def _are_different_tags(specs: Sequence[JobSpec]) -> bool:
+    """Tell whether each makes a tag of its own, so that each is planned and committed whatever became of the others."""
+    names = [spec.tag for spec in specs if isinstance(spec, CreateTagSpec)]
+    return len(set(names)) == len(specs)
 
 
 def _name_of_source(spec: UpsertSpec) -> str | None:

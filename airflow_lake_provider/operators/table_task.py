@@ -192,11 +192,12 @@ def open_tasks(tasks: Iterable[TableTask]) -> list[TableTask]:
 def answer_without_spark(tasks: Iterable[TableTask]) -> None:
     """Answer tasks from the metadata, in their order.
 
-    What stands behind an open task of its table is to see the table after it, so it is left to the driver.
+    What stands behind an open task of its table is to see the table after it, so it is left to the driver. Tags are
+    planned here nevertheless: they stand behind other tags alone.
     """
     changing: set[str] = set()
     for task in open_tasks(tasks):
-        if task.table in changing:
+        if task.table in changing and not task.action.is_answered_here(task.known_spec):
             task.refuse_untrusted()
         else:
             task.answer_without_spark()
