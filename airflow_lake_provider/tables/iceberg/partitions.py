@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,17 @@ from airflow_lake_provider.contracts.table_facts import PartitionField, TableSha
 _PLAIN_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_. -]*")
 _NO_VALUE = "null"
-_NUMBER = re.compile(r"-?\d{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+# What strptime takes beside these: other scripts' digits, and a month of one digit.
+_TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){0,3}")
+# Words that Spark or PyIceberg takes for a value or a part of a predicate, and not for a column.
+_WORDS = frozenset(
+    "all and any array between by case cast current_date current_time current_timestamp current_user distinct else end "
+    "escape exists false from group having ilike in inf infinity interval is like limit map nan not null on or order "
+    "regexp rlike select session_user some struct then true union unknown user when where".split()
+)
+# What a name of a partition is read of, and a predicate may be made of.
+_LONGEST = 300
 _PATTERNS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 _MOMENTS = ("date", "timestamp", "timestamptz")
 # What a text or a number of a damaged manifest, or a column that the schema lacks now, ends in.
@@ -74,29 +85,51 @@ def rows_outside(shape: TableShape, partition: str) -> str | None:
     """Return a predicate on the rows that are not in a partition, as Spark and PyIceberg read it alike.
 
     :param partition: its path, ``region=eu/day=2026-11-26``.
-    :return: None where none is written: for buckets, truncated values, NULL and texts that would need quoting.
+    :return: None where none is written: for buckets, truncated values, NULL, texts and columns that would need quoting,
+        and names of more than 300 characters.
     """
     fields = {each.name: each for each in shape.partition_fields()} if shape.spec_id in shape.partition_specs else {}
     parts = [part.partition("=") for part in partition.split("/")]
-    if not fields or [name for name, _, _ in parts] != list(fields):
+    if not fields or [name for name, _, _ in parts] != list(fields) or len(partition) > _LONGEST:
+        return None
+    if not all(_is_plain_column(shape, field.source) for field in fields.values()):
         return None
     outside = [_outside(fields[name], shape.columns.get(fields[name].source, ""), value) for name, _, value in parts]
     return None if None in outside else f"({' OR '.join(map(str, outside))})"
 
 
+def _is_plain_column(shape: TableShape, column: str) -> bool:
+    """Tell whether a predicate can name a column as it is: a dot in a name is none between names to Spark."""
+    parts = column.split(".")
+    outer = [shape.columns.get(".".join(parts[:place]), "") for place in range(1, len(parts))]
+    if len(parts) > 1 and (column in shape.names or not all(kind.startswith("struct<") for kind in outer)):
+        return False
+    return _PLAIN_COLUMN.fullmatch(column) is not None and _WORDS.isdisjoint(column.lower().split("."))
+
+
 def _outside(field: PartitionField, kind: str, value: str) -> str | None:
     column = field.source
-    if _PLAIN_COLUMN.fullmatch(column) is None or value == _NO_VALUE:
+    if value == _NO_VALUE:
         return None
     if field.transform in _PATTERNS and kind in _MOMENTS:
         try:
-            start = datetime.strptime(value, _PATTERNS[field.transform])  # noqa: DTZ007  # in the zone of the column
+            start = _start(value, field.transform)
             low, high = _moment(start, kind), _moment(_end_of(field.transform, start), kind)
         except (ValueError, OverflowError):
             return None
         return f"{column} < '{low}' OR {column} >= '{high}' OR {column} IS NULL"
     literal = _literal(value, kind) if field.transform == "identity" else None
     return None if literal is None else f"{column} <> {literal} OR {column} IS NULL"
+
+
+def _start(value: str, unit: str) -> datetime:
+    """Return where a year, a month, a day or an hour begins, in the zone of its column.
+
+    :raises ValueError: the text is none.
+    """
+    if _TIME.fullmatch(value) is None:
+        raise ValueError(f"it is no {unit}")
+    return datetime.strptime(value, _PATTERNS[unit])  # noqa: DTZ007
 
 
 def _end_of(transform: str, start: datetime) -> datetime:
@@ -118,5 +151,7 @@ def _literal(value: str, kind: str) -> str | None:
     if kind in ("int", "long"):
         return value if _NUMBER.fullmatch(value) else None
     if kind == "date":
-        return f"'{value}'" if re.fullmatch(r"\d{4}-\d\d-\d\d", value) else None
+        with suppress(ValueError):
+            return f"'{_start(value, 'day').date().isoformat()}'"
+        return None
     return f"'{value}'" if kind == "string" and _PLAIN_VALUE.fullmatch(value) else None

@@ -28,7 +28,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestampType, TimestamptzType
+from pyiceberg.types import DateType, LongType, NestedField, StringType, StructType, TimestampType, TimestamptzType
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
@@ -153,6 +153,45 @@ def test_no_predicate_is_written_for_what_would_need_quoting_or_is_no_value(
     partition: str, catalog: SqlCatalog
 ) -> None:
     assert LoadedIcebergTable(partitioned(catalog, SPECS["text"])).rows_outside(partition) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "partition"),
+    [
+        ("number", "id=\u0661\u0662"),
+        ("date", "day=\u0662\u0660\u0662\u0666-11-26"),
+        ("date", "day=9999-99-99"),
+        ("date", "day=2026-02-30"),
+        ("date", "day=0000-01-01"),
+        ("day", "at_day=\u0662\u0660\u0662\u0666-11-26"),
+        ("day", "at_day=2026-11-2\u0666"),
+        ("day", "at_day=2026-1-2"),
+    ],
+    ids=ascii,
+)
+def test_no_predicate_is_written_for_other_digits_and_for_days_that_are_none(
+    kind: str, partition: str, catalog: SqlCatalog
+) -> None:
+    assert LoadedIcebergTable(partitioned(catalog, SPECS[kind])).rows_outside(partition) is None
+
+
+@pytest.mark.parametrize("name", ["null", "TRUE", "false", "not", "and", "between", "select", "current_date", "nan"])
+def test_no_predicate_is_written_for_a_column_whose_name_is_a_word_of_sql(name: str, catalog: SqlCatalog) -> None:
+    table = catalog.create_table("shop.words", Schema(NestedField(1, name, LongType())))
+    with table.update_spec() as update:
+        update.add_field(name, IdentityTransform(), "part")
+    assert LoadedIcebergTable(table.refresh()).rows_outside("part=1") is None
+
+
+@pytest.mark.parametrize("is_struct", [True, False], ids=["a field of a struct", "a dot in a name"])
+def test_a_predicate_is_written_for_a_nested_column_and_not_for_a_dot_in_a_name(
+    is_struct: bool, catalog: SqlCatalog
+) -> None:
+    inner = NestedField(2, "b", LongType())
+    schema = Schema(NestedField(1, "a", StructType(inner)) if is_struct else NestedField(2, "a.b", LongType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    where = LoadedIcebergTable(catalog.create_table("shop.dots", schema, partition_spec=spec)).rows_outside("part=1")
+    assert where == ("(a.b <> 1 OR a.b IS NULL)" if is_struct else None)
 
 
 @pytest.mark.parametrize("partition", ["at_day=soon", "at_day=2026-11", "at_day=9999-12-31", "at_day=20261126"])
