@@ -26,6 +26,8 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 # Iceberg's own, TableProperties of 1.12.
 _DEFAULT_LEAST = 1
 _DEFAULT_AGE = 5 * 24 * 60 * 60 * 1000
+# Of an expiry, unless the code of a DAG says otherwise.
+_MINIMUM_AGE = timedelta(days=1)
 # Jobs that a sentence has.
 _NAMED = 3
 
@@ -194,13 +196,14 @@ def expirable_snapshots(
 ) -> int:
     """Return how many snapshots an expiry would remove.
 
-    :param older_than: age from which on they go; None takes the table's own setting, or Iceberg's.
+    :param older_than: age from which on they go; None takes the table's own setting, or Iceberg's, and a day at least,
+        as an expiry does unless a DAG lowers its ``minimum_age``.
     :param retain_last: of each branch; None likewise.
     """
     if not facts.snapshots:
         return 0
     moment = epoch_millis(now)
-    own_age = number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE)
+    own_age = max(number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE), span_millis(_MINIMUM_AGE))
     before = max(0, moment - (own_age if older_than is None else span_millis(older_than)))
     has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
     if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:

@@ -269,7 +269,8 @@ def _planned(
         "level": level.value,
         "strategy": strategy.value,
         "min_input_files": policy.compaction.min_input_files,
-        "delete_ratio_threshold": policy.compaction.deleted_share,
+        # A level takes files past this share for their deletes; a minor one leaves all but those without a row.
+        "delete_ratio_threshold": 1.0 if level is _MINOR else policy.compaction.deleted_share,
         "rewrite_manifests": policy.manifests.enabled,
         **({"sort_by": list(policy.compaction.sort_by)} if is_sort else {}),
         **({"where": heat.where} if heat.where else {}),

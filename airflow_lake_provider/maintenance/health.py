@@ -144,6 +144,7 @@ class TableHealth:
     :param manifests_read: whether counts of files are exact; else they are what summaries say.
     :param format_version: of the table.
     :param snapshot: head of main; None of a table without one.
+    :param snapshot_at: moment of its commit.
     :param files: sizes of its data files.
     :param deletes: deletes that readers apply.
     :param manifests: its lists of files.
@@ -169,6 +170,7 @@ class TableHealth:
     manifests_read: bool = False
     format_version: int | None = None
     snapshot: str | None = None
+    snapshot_at: datetime | None = None
     files: FileSizes | None = None
     deletes: DeleteDebt | None = None
     manifests: ManifestSizes | None = None
@@ -235,6 +237,7 @@ def health_of(
         manifests_read=exact is not None and exact.are_counted,
         format_version=facts.format_version,
         snapshot=history[0].id if history else None,
+        snapshot_at=history[0].committed_at if history else None,
         files=_files(counts, exact),
         deletes=_deletes(counts, exact),
         manifests=_manifests(counts, exact),

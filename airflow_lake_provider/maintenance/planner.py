@@ -43,6 +43,8 @@ LACKING = {
 # Of an expiry, which only the code of a DAG may lower.
 _MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
+# Of the snapshots, which a large metadata.json shrinks by.
+_SHARE_GONE = 0.1
 
 
 def plan_of(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> TablePlan:
@@ -102,7 +104,8 @@ def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iter
         (policy.tags.weekly, f"weekly-{year}-W{week:02}", 7),
         (policy.tags.monthly, f"monthly-{now:%Y-%m}", 31),
     )
-    asked = [(name, min(count * days, _LONGEST_DAYS)) for count, name, days in kinds if count > 0]
+    asked = [(name, count * days) for count, name, days in kinds if count > 0]
+    old = _age_of_head(health, now)
     missing = [(name, days) for name, days in asked if name not in health.tags]
     if not asked:
         yield NotPlanned(
@@ -117,7 +120,7 @@ def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iter
             instead="The next one is due when a new day, week or month begins.",
         )
     for name, days in missing:
-        sentence = f"Tag {name} is missing; it is kept for {days} days."
+        sentence = f"Tag {name} is missing; it is kept for {min(days, _LONGEST_DAYS)} days."
         reason = Reason(name="tag", value=0, threshold=1, sentence=sentence)
         yield ranked_action(
             PlannedAction(
@@ -128,11 +131,18 @@ def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iter
                     "action": "create-tag",
                     "table": health.table,
                     "tag": name,
-                    "max_age": to_iso(timedelta(days=days)),
+                    # Iceberg counts it from the snapshot, and the head of a quiet table is old.
+                    "max_age": to_iso(min(old + timedelta(days=days), timedelta(days=_LONGEST_DAYS))),
                 },
             ),
             1.0,
         )
+
+
+def _age_of_head(health: TableHealth, now: datetime) -> timedelta:
+    """Return the age of main's head in whole hours, rounded up."""
+    age = timedelta(0) if health.snapshot_at is None else max(timedelta(0), now - health.snapshot_at)
+    return timedelta(hours=-(-age // timedelta(hours=1)))
 
 
 def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | NotPlanned:
@@ -180,13 +190,15 @@ def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]
             sentence=f"{count:,} snapshots are past their retention; the threshold is {least:,}.",
         )
     size = health.metadata_bytes or 0
-    if count > 0 and size >= METADATA_BYTES.first:
+    total = 0 if health.snapshots is None else health.snapshots.snapshots
+    # What else makes it large stays, such as a schema for each day, and an expiry of one snapshot a night starts Spark.
+    if count > 0 and count >= _SHARE_GONE * total and size >= METADATA_BYTES.first:
         yield Reason(
             name="metadata-size",
             value=size,
             threshold=METADATA_BYTES.first,
             sentence=f"metadata.json has {size_text(size)}, the threshold is {size_text(METADATA_BYTES.first)}, and "
-            f"{count:,} snapshots may go.",
+            f"{count:,} of {total:,} snapshots may go.",
         )
 
 

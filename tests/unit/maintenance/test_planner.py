@@ -152,7 +152,19 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("one fewer snapshot", {"snapshots": SnapshotAges(snapshots=50, expirable=19)}, {}, []),
     (
         "a large metadata.json",
-        {"metadata_bytes": 3 * MIB, "snapshots": SnapshotAges(snapshots=50, expirable=1)},
+        {"metadata_bytes": 3 * MIB, "snapshots": SnapshotAges(snapshots=10, expirable=1)},
+        {},
+        ["snapshot-expiry metadata-size"],
+    ),
+    (
+        "a large metadata.json, and few snapshots of many may go",
+        {"metadata_bytes": 3 * MIB, "snapshots": SnapshotAges(snapshots=50, expirable=4)},
+        {},
+        [],
+    ),
+    (
+        "a large metadata.json, and a tenth of the snapshots may go",
+        {"metadata_bytes": 3 * MIB, "snapshots": SnapshotAges(snapshots=50, expirable=5)},
         {},
         ["snapshot-expiry metadata-size"],
     ),
@@ -525,6 +537,28 @@ def test_tasks_have_the_arguments_that_the_policy_names() -> None:
         "rewrite_manifests": False,
         "target_file_size": 64 * MIB,
     }
+
+
+@pytest.mark.parametrize(
+    ("age", "max_age"),
+    [
+        (timedelta(0), "P7D"),
+        (timedelta(days=10), "P17D"),
+        (timedelta(days=10, minutes=61), "P17DT7200S"),
+        (timedelta(days=-1), "P7D"),
+        (timedelta(days=40_000), "P36500D"),
+    ],
+    ids=str,
+)
+def test_a_tag_of_an_old_head_is_kept_as_long_as_one_of_a_new_head(age: timedelta, max_age: str) -> None:
+    (task,) = plan(replace(WELL, snapshot_at=NOW - age), tags={"daily": 7}).tasks
+    assert task["max_age"] == max_age
+
+
+@pytest.mark.parametrize("given", [{"major_hours": "22-6"}, {"compaction": {"level": "minor"}}, {}], ids=str)
+def test_a_minor_compaction_rewrites_no_file_for_its_deletes(given: dict[str, Any]) -> None:
+    (task,) = plan(replace(WELL, files=SMALL, deletes=VECTORS if given else NO_DELETES), **given).tasks
+    assert (task["level"], task["delete_ratio_threshold"]) == ("minor", 1.0)
 
 
 def test_a_sort_is_asked_for_by_the_policys_columns() -> None:

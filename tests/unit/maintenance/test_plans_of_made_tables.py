@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from airflow_lake_provider.maintenance.health import health_of
 from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from tests.made_tables import ILL, MadeTable, well_table
+from tests.made_tables import ILL, MIB, MadeFile, MadeTable, well_table
 
 # Ways to be ill that an action mends, which the package has.
 MENDED = {
@@ -52,6 +52,21 @@ def test_what_is_planned_for_an_ill_table_is_due_by_a_dry_run(illness: str, tmp_
         else:
             assert isinstance(spec, SnapshotExpirySpec)
             assert loaded.plan_expiry(spec.asked(datetime.now(UTC))).outcome is Outcome.PLANNED
+
+
+@pytest.mark.parametrize(
+    ("settings", "expirable"),
+    [({}, 0), ({"history.expire.max-snapshot-age-ms": "3600000"}, 0), ({"history.expire.max-snapshot-age-ms": "9"}, 0)],
+    ids=str,
+)
+def test_snapshots_that_are_younger_than_a_day_are_none_to_expire(
+    settings: dict[str, str], expirable: int, tmp_path: Path
+) -> None:
+    ages = [timedelta(minutes=10 * number) for number in range(140, 0, -1)]
+    table = MadeTable(files=[MadeFile(512 * MIB)], ages=ages, properties=settings)
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(table.write(tmp_path / "t", now := datetime.now(UTC))))
+    assert loaded.expirable(now) == expirable
+    assert loaded.plan_expiry(SnapshotExpirySpec(table="shop.orders").asked(now)).outcome is Outcome.NOTHING_DUE
 
 
 @pytest.mark.parametrize("number", range(6))
