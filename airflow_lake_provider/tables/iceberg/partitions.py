@@ -24,10 +24,11 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 # What strptime takes beside these: other scripts' digits, and a month of one digit.
 _TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){0,3}")
 # Words that Spark or PyIceberg takes for a value or a part of a predicate, and not for a column.
-_WORDS = frozenset(
-    "all and any array between by case cast current_date current_time current_timestamp current_user distinct else end "
-    "escape exists false from group having ilike in inf infinity interval is like limit map nan not null on or order "
-    "regexp rlike select session_user some struct then true union unknown user when where".split()
+_WORD = re.compile(
+    r"(all|and|any|array|between|by|case|cast|current_(date|time|timestamp|user)|distinct|else|end|escape|exists|false|from"
+    r"|group|having|i?like|in|inf|infinity|interval|is|limit|map|nan|not|null|on|or|order|regexp|rlike|select|session_user"
+    r"|some|struct|then|true|union|unknown|user|when|where)",
+    re.IGNORECASE,
 )
 # What a name of a partition is read of, and a predicate may be made of.
 _LONGEST = 300
@@ -104,7 +105,7 @@ def _is_plain_column(shape: TableShape, column: str) -> bool:
     outer = [shape.columns.get(".".join(parts[:place]), "") for place in range(1, len(parts))]
     if len(parts) > 1 and (column in shape.names or not all(kind.startswith("struct<") for kind in outer)):
         return False
-    return _PLAIN_COLUMN.fullmatch(column) is not None and _WORDS.isdisjoint(column.lower().split("."))
+    return _PLAIN_COLUMN.fullmatch(column) is not None and not any(map(_WORD.fullmatch, parts))
 
 
 def _outside(field: PartitionField, kind: str, value: str) -> str | None:
