@@ -45,12 +45,14 @@ class MadeFile:
     """A data file.
 
     :param manifest: number of the manifest that lists it.
+    :param snapshot: that added it; the head where 0.
     """
 
     bytes: int
     rows: int = 1000
     day: int = 0
     manifest: int = 0
+    snapshot: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,15 @@ class MadeTable:
         of_data: dict[int, list[ManifestEntry]] = {}
         for path, file in zip(paths, self.files, strict=True):
             of_data.setdefault(file.manifest, []).append(
-                self._entry(snapshot, path, file.day, file.bytes, file.rows, DataFileContent.DATA, FileFormat.PARQUET)
+                self._entry(
+                    file.snapshot or snapshot,
+                    path,
+                    file.day,
+                    file.bytes,
+                    file.rows,
+                    DataFileContent.DATA,
+                    FileFormat.PARQUET,
+                )
             )
         of_deletes = [self._delete(snapshot, folder, number, paths) for number in range(len(self.deletes))]
         written = [

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
+from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.maintenance.costs import (
@@ -28,6 +29,8 @@ ACTION = "compaction"
 LONGEST_WAIT = timedelta(days=1)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
+_LONGEST_NAME = 60
+_UNCOUNTED = "nobody has counted the deletes in hot partitions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +40,20 @@ class _Heat:
     :param partitions: changed within the time of the policy.
     :param where: predicate on the rows of all others; None where none can be written, or nothing is hot.
     :param mergeable: files that a merge would spare in them.
+    :param deletes: delete files on them that somebody has counted, their keys, and rows that the others delete.
+    :param obstacle: why they are not left out, where they are not; the begin of a sentence.
     """
 
     partitions: tuple[HotPartition, ...] = ()
     where: str | None = None
     mergeable: int = 0
+    deletes: tuple[int, int, int] = (0, 0, 0)
+    obstacle: str = "No predicate leaves out the hot partitions"
 
     @property
     def names(self) -> str:
         """The partitions, for a sentence."""
-        named = ", ".join(each.partition for each in self.partitions[:_MOST_NAMED])
+        named = ", ".join(_cut(each.partition) for each in self.partitions[:_MOST_NAMED])
         rest = len(self.partitions) - _MOST_NAMED
         return f"{named} and {rest:,} more" if rest > 0 else named
 
@@ -54,6 +61,11 @@ class _Heat:
     def newest(self) -> datetime:
         """Moment of the newest change."""
         return max(each.newest for each in self.partitions)
+
+    @property
+    def has_uncounted_deletes(self) -> bool:
+        """True where deletes may lie on what is left out, and nobody knows how many."""
+        return self.where is not None and any(each.delete_files is None for each in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +99,21 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
             "The number of data files is not known.", "Nothing is due until a summary or the manifests count them."
         )
     heat = _heat(health, asked, now)
+    health = replace(health, deletes=_outside(health.deletes, heat))
     debt = _debt(health, health.files, asked, heat)
     if not (debt.small or debt.deletes or debt.order):
         return _nothing_due(health.files, asked, heat)
     level, notes, refusal = _level(debt, policy, now)
     if refusal is not None:
         return refusal
+    if level is _MAJOR and heat.has_uncounted_deletes:
+        if not _is_long_ago(health, now):
+            if not debt.small:
+                return _waits_for_counts(health, asked, heat, now)
+            level, notes = _MINOR, (*notes, f"Level major waits until a day after the last compaction: {_UNCOUNTED}.")
+        else:
+            obstacle = "Nobody has counted the deletes in the hot partitions"
+            heat = replace(heat, where=None, mergeable=0, obstacle=obstacle)
     if (waits := _waits_for_cold(health, asked, heat, now)) is not None:
         return waits
     return _planned(health, health.files, policy, level, debt, heat, notes)
@@ -105,12 +126,40 @@ def _left_out(why: str, instead: str) -> NotPlanned:
 def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
     hot = tuple(each for each in health.hot_partitions if now - each.newest < asked.hot_within)
     outside = [each.outside for each in hot]
-    is_expressible = bool(outside) and None not in outside
+    if not outside or None in outside:
+        return _Heat(partitions=hot)
     return _Heat(
         partitions=hot,
-        where=" AND ".join(filter(None, outside)) if is_expressible else None,
-        mergeable=sum(max(0, each.mergeable_files or 0) for each in hot) if is_expressible else 0,
+        where=" AND ".join(filter(None, outside)),
+        mergeable=sum(max(0, each.mergeable_files or 0) for each in hot),
+        deletes=(
+            sum(max(0, each.delete_files or 0) for each in hot),
+            sum(max(0, each.equality_deletes or 0) for each in hot),
+            sum(max(0, each.deleted_rows or 0) for each in hot),
+        ),
     )
+
+
+def _outside(deletes: DeleteDebt | None, heat: _Heat) -> DeleteDebt | None:
+    """Return the deletes that do not lie on hot partitions: a compaction that leaves these out pays no others."""
+    if deletes is None or heat.where is None:
+        return deletes
+    files, keys, rows = heat.deletes
+    before = max(0, deletes.deleted_rows or 0)
+    left, hot = max(0, before - rows), {each.partition for each in heat.partitions}
+    return replace(
+        deletes,
+        delete_files=max(0, (deletes.delete_files or 0) - files),
+        equality_deletes=max(0, (deletes.equality_deletes or 0) - keys),
+        deleted_rows=left,
+        deleted_share=(deletes.deleted_share or 0.0) * (left / before if before else 1.0),
+        partitions=tuple(each for each in deletes.partitions if each.partition not in hot),
+    )
+
+
+def _cut(partition: str) -> str:
+    """Return the name of a partition, which strangers choose, as a plan shows it."""
+    return partition if len(partition) <= _LONGEST_NAME and partition.isprintable() else shown(partition)
 
 
 def _mergeable(files: FileSizes, heat: _Heat) -> int:
@@ -156,7 +205,7 @@ def _deletes(deletes: DeleteDebt, files: FileSizes, asked: CompactionPolicy) -> 
         yield _share("deleted-rows", deletes.deleted_share or 0, asked.deleted_share, "the rows")
     worst = max(deletes.partitions, key=lambda each: each.deleted_share, default=None)
     if worst is not None and worst.deleted_share >= asked.deleted_share:
-        place = f"the rows of partition {worst.partition}"
+        place = f"the rows of partition {_cut(worst.partition)}"
         yield _share("partition-deletes", worst.deleted_share, asked.deleted_share, place)
     ratio = count / max(1, total)
     if count >= asked.min_input_files and ratio >= asked.delete_files_per_data_file:
@@ -199,9 +248,11 @@ def _nothing_due(files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> NotP
         f"{mergeable:,} of {total:,} data files would be gone by a merge; the threshold is "
         f"{asked.small_file_share:.0%}, and at least {asked.min_input_files:,}. Deletes are below theirs."
     )
-    if heat.mergeable:
+    more = f"{heat.mergeable:,} more" if heat.mergeable else ""
+    deletes = f"{heat.deletes[0]:,} delete files" if heat.deletes[0] else ""
+    if more or deletes:
         return _left_out(
-            f"{why} {heat.mergeable:,} more are in hot partitions: {heat.names}.",
+            f"{why} {' and '.join(filter(None, (more, deletes)))} are in hot partitions: {heat.names}.",
             f"They are merged {age_text(asked.hot_within)} after their last change.",
         )
     return _left_out(why, "Nothing is due.")
@@ -239,12 +290,25 @@ def _waits_until(hours: Hours | None, now: datetime) -> str | None:
 def _waits_for_cold(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned | None:
     if not heat.partitions or heat.where is not None:
         return None
-    last = health.last_maintenance.get(ACTION)
-    if last is None or now - last.at >= LONGEST_WAIT:
+    if _is_long_ago(health, now):
         return None
+    return _waits(health, asked, f"Partitions are hot and no predicate leaves them out: {heat.names}.", now)
+
+
+def _waits_for_counts(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned:
+    return _waits(health, asked, f"{_UNCOUNTED[0].upper()}{_UNCOUNTED[1:]}: {heat.names}.", now)
+
+
+def _is_long_ago(health: TableHealth, now: datetime) -> bool:
+    """Tell whether a compaction that waits for partitions to cool has waited long enough."""
+    last = health.last_maintenance.get(ACTION)
+    return last is None or now - last.at >= LONGEST_WAIT
+
+
+def _waits(health: TableHealth, asked: CompactionPolicy, why: str, now: datetime) -> NotPlanned:
+    ago = age_text(now - health.last_maintenance[ACTION].at)
     return _left_out(
-        f"Partitions are hot and no predicate leaves them out: {heat.names}. The last compaction was "
-        f"{age_text(now - last.at)} ago.",
+        f"{why} The last compaction was {ago} ago.",
         f"It comes {age_text(asked.hot_within)} after their last change, or a day after the last compaction.",
     )
 
@@ -291,7 +355,7 @@ def _notes(health: TableHealth, policy: MaintenancePolicy, debt: Debt, heat: _He
     if heat.where is not None:
         yield f"Hot partitions are left alone: {heat.names}."
     elif heat.partitions:
-        yield f"No predicate leaves out the hot partitions {heat.names}; a writer that comes first wins."
+        yield f"{heat.obstacle} {heat.names}; a writer that comes first wins."
     yield from debt.notes
     if policy.manifests.enabled and health.manifests is not None and health.manifests.mergeable:
         yield f"{health.manifests.mergeable:,} manifests and those of the new files are merged at its end."

@@ -15,6 +15,8 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _SHORTEST_SPAN = timedelta(hours=1)
 _MOST_HOT = 10
 _CHANGED_PARTITION = "partitions."
+# What manifests say of all files of a partition.
+_COUNTED = ("mergeable_files", "delete_files", "equality_deletes", "deleted_rows")
 # How names of tags begin that a policy makes.
 CALENDAR_TAGS = ("daily-", "weekly-", "monthly-")
 
@@ -56,6 +58,9 @@ class HotPartition:
     :param newest: moment of the newest of them.
     :param files: that these added and are live, where manifests were read.
     :param mergeable_files: of all of its files, those that a merge would spare; where manifests were read.
+    :param delete_files: that lie on its files; None where nobody has counted them.
+    :param equality_deletes: keys in them; likewise.
+    :param deleted_rows: that the others delete; likewise.
     :param outside: predicate of SQL on the rows of all others; None where none can be written.
     """
 
@@ -64,6 +69,9 @@ class HotPartition:
     newest: datetime
     files: int | None = None
     mergeable_files: int | None = None
+    delete_files: int | None = None
+    equality_deletes: int | None = None
+    deleted_rows: int | None = None
     outside: str | None = None
 
 
@@ -142,7 +150,7 @@ def hot_partitions(recent: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
 
 
 def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
-    """Return the partitions that live files of some snapshots are in, by the newest of these."""
+    """Return the partitions that live files and deletes of some snapshots are in, by the newest of these."""
     moments = {each.id: each.committed_at for each in history}
     return hottest(
         HotPartition(
@@ -162,10 +170,9 @@ def with_files(
 
     :param outside: returns the predicate on the rows of all others.
     """
-    counted = {each.partition: each.mergeable_files for each in added}
+    counted = {each.partition: {name: getattr(each, name) for name in _COUNTED} for each in added}
     return tuple(
-        replace(each, mergeable_files=counted.get(each.partition), outside=outside(each.partition))
-        for each in partitions
+        replace(each, **counted.get(each.partition, {}), outside=outside(each.partition)) for each in partitions
     )
 
 

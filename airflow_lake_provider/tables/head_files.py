@@ -30,16 +30,24 @@ def gone_by_merge(files: int, size: int, target: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class AddedFiles:
-    """Live files of a partition that some snapshots added.
+    """Live files of a partition to which some snapshots added data files or deletes.
 
-    :param mergeable_files: those that would be gone if all small files of the partition were merged, where these are
-        enough for a group.
+    :param snapshots: these.
+    :param files: data files that they added.
+    :param mergeable_files: of all of the partition, those that would be gone if its small files were merged, where
+        these are enough for a group.
+    :param delete_files: of all of the partition, those that lie on data files.
+    :param equality_deletes: keys in them.
+    :param deleted_rows: that the others delete.
     """
 
     partition: str
     snapshots: frozenset[str]
     files: int
     mergeable_files: int = 0
+    delete_files: int = 0
+    equality_deletes: int = 0
+    deleted_rows: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +61,7 @@ class HeadFiles:
     :param overlap: share of pairs of lists whose partition ranges meet; None without partitions.
     :param sorted_by: first column of the table's sort order, where files say its values.
     :param sorted_share: files whose values of it meet those of no other file of their partition, over all.
-    :param added: by the snapshots that were asked for.
+    :param added: by the snapshots that were asked for, by partition.
     """
 
     are_counted: bool

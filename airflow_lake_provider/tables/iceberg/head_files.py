@@ -68,7 +68,7 @@ def count_head(
 
     :param read: reads the files that they list, unless there are too many.
     :param named: returns the name of a partition, by its spec.
-    :param recent: snapshots whose files are counted by partition.
+    :param recent: snapshots whose files and deletes are counted by partition.
     :param target: bytes that a data file should have.
     :param manifest_target: bytes that a manifest should have.
     :param fewest: small files of a partition that are merged.
@@ -86,7 +86,7 @@ def count_head(
     small = [file for file in live.data if is_small(file.bytes, target)]
     spared = _spared_by_merges(small, target)
     in_groups = {place: gone for place, (files, size, gone) in spared.items() if files >= fewest or size >= target}
-    rows = _rows_deleted(live.deletes)
+    rows, dangling = _rows_deleted(live.deletes), _dangling(live)
     return HeadFiles(
         are_counted=True,
         data_files=len(live.data),
@@ -99,11 +99,11 @@ def count_head(
         squared_distance=sum(squared_distance(file.bytes, target) for file in live.data) / max(1, len(live.data)),
         delete_files=len(live.deletes),
         **rows,
-        dangling_files=len(_dangling(live)),
+        dangling_files=len(dangling),
         deleted_by_partition=_deleted_by_partition(named, live),
         sorted_by=sorted_by,
         sorted_share=_sorted_share(live.data) if sorted_by is not None and live.data else None,
-        added=_added(named, live.data, recent, in_groups),
+        added=_added(named, live, dangling, recent, in_groups),
         **of_manifests,
     )
 
@@ -172,22 +172,34 @@ def _deleted_by_partition(named: Callable[[int, Hashable], str], live: LiveFiles
 
 def _added(
     named: Callable[[int, Hashable], str],
-    files: Iterable[FileRecord],
+    live: LiveFiles,
+    dangling: Collection[str],
     recent: Collection[str],
     mergeable: Mapping[Partition, int],
 ) -> tuple[AddedFiles, ...]:
     added: dict[Partition, list[str]] = defaultdict(list)
-    for file in files:
+    deletes: dict[Partition, list[DeleteRecord]] = defaultdict(list)
+    changed: dict[Partition, set[str]] = defaultdict(set)
+    for file in live.data:
         if file.snapshot in recent and file.snapshot is not None and file.partition != ():
             added[file.spec_id, file.partition].append(file.snapshot)
+            changed[file.spec_id, file.partition].add(file.snapshot)
+    for delete in live.deletes:
+        if delete.partition and delete.snapshot in recent and delete.snapshot is not None:
+            changed[delete.spec_id, delete.partition].add(delete.snapshot)
+        if delete.partition and delete.id not in dangling:
+            deletes[delete.spec_id, delete.partition].append(delete)
     return tuple(
         AddedFiles(
             partition=named(*place),
             snapshots=frozenset(snapshots),
-            files=len(snapshots),
+            files=len(added.get(place, ())),
             mergeable_files=mergeable.get(place, 0),
+            delete_files=len(deletes.get(place, ())),
+            equality_deletes=sum(each.records for each in deletes.get(place, ()) if each.is_equality),
+            deleted_rows=sum(each.records for each in deletes.get(place, ()) if not each.is_equality),
         )
-        for place, snapshots in added.items()
+        for place, snapshots in changed.items()
     )
 
 

@@ -47,6 +47,7 @@ class DeleteRecord:
 
     :param id: path, for a deletion vector with its offset, as many share one file.
     :param target: the only data file it applies to; None when it applies to many.
+    :param snapshot: that added it; None where its manifest does not say.
     """
 
     id: str
@@ -58,6 +59,7 @@ class DeleteRecord:
     target: str | None
     is_equality: bool
     is_vector: bool
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +209,7 @@ def _delete_record(entry: ManifestEntry, manifest: ManifestFile) -> DeleteRecord
     file = entry.data_file
     target = _target(file)
     is_vector = file.file_format == FileFormat.PUFFIN
+    added_by = entry.snapshot_id if entry.snapshot_id is not None else manifest.added_snapshot_id
     sequence = entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number
     return DeleteRecord(
         id=f"{file.file_path}#{target}" if is_vector else file.file_path,
@@ -218,6 +221,7 @@ def _delete_record(entry: ManifestEntry, manifest: ManifestFile) -> DeleteRecord
         target=target,
         is_equality=file.content == DataFileContent.EQUALITY_DELETES,
         is_vector=is_vector,
+        snapshot=None if added_by is None else str(added_by),
     )
 
 

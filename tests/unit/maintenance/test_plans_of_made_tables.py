@@ -11,14 +11,14 @@ from pyiceberg.table import StaticTable
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import health_of
 from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from tests.made_tables import ILL, MIB, MadeFile, MadeTable, well_table
+from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, spread, well_table
 
 # Ways to be ill that an action mends, which the package has.
 MENDED = {
@@ -67,6 +67,26 @@ def test_snapshots_that_are_younger_than_a_day_are_none_to_expire(
     loaded = LoadedIcebergTable(StaticTable.from_metadata(table.write(tmp_path / "t", now := datetime.now(UTC))))
     assert loaded.expirable(now) == expirable
     assert loaded.plan_expiry(SnapshotExpirySpec(table="shop.orders").asked(now)).outcome is Outcome.NOTHING_DUE
+
+
+@pytest.mark.parametrize("kind", ["equality", "position"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["summaries name partitions", "they do not"])
+@pytest.mark.parametrize("size", [450 * MIB, MIB], ids=["large files", "small files"])
+def test_a_partition_that_is_hot_by_its_deletes_alone_is_owed_nothing(
+    kind: str, is_named: bool, size: int, tmp_path: Path
+) -> None:
+    named = {1: {"partitions.day=2": "added-delete-files=1"}} if is_named else {}
+    files = [*spread(14, 450 * MIB, snapshot=1, manifests=2), *(MadeFile(size, day=2, snapshot=1) for _ in range(6))]
+    table = MadeTable(
+        files=files,
+        deletes=[MadeDelete(kind, 900, day=2) for _ in range(4)],
+        ages=(timedelta(days=3), timedelta(hours=1)),
+        summaries=named,
+    )
+    loaded, actions = planned(table, tmp_path, compaction={"hot_within": "PT2H"})
+    assert actions == []
+    spec = CompactionSpec(table="shop.orders", level=CompactionLevel.MAJOR, where=loaded.rows_outside("day=2"))
+    assert loaded.plan_compaction(spec).outcome is Outcome.NOTHING_DUE
 
 
 @pytest.mark.parametrize("number", range(6))
