@@ -107,7 +107,7 @@ class CompactionPolicy(AuthorObject):
     :param strategy: ``binpack``, ``sort``, ``zorder``, ``hilbert``.
     :param sort_by: of a sort or a curve; a sort without it takes the table's own order.
     :param sorted_share: a sort is due where a smaller share of the files lies in order.
-    :param hot_within: partitions that were changed so recently are left alone.
+    :param hot_within: partitions that were changed so recently are left alone; at most a day counts.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
