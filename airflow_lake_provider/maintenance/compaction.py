@@ -231,6 +231,11 @@ def _order(files: FileSizes, asked: CompactionPolicy) -> tuple[tuple[Reason, ...
     if asked.strategy is not CompactionStrategy.SORT:
         return (), f"No {wanted}: the share of files in order is measured by one column, and a curve has several."
     by = asked.sort_by[0].split()[0].strip("`") if asked.sort_by and asked.sort_by[0].split() else files.sorted_by
+    if files.sorted_share is None and by is not None and by == files.sorted_by:
+        return (), (
+            f"No {wanted}: the order cannot be told. Some files have no lowest and highest values of {by}, or only "
+            "first characters that they have in common."
+        )
     if files.sorted_share is None or by != files.sorted_by:
         return (), (
             f"No {wanted}: nobody has measured the order. That takes a sort order of the table whose first column is "

@@ -27,6 +27,8 @@ MOST_FILES = 100_000
 # Pairs grow with the square.
 _MOST_COMPARED = 100
 _MOST_PARTITIONS = 5
+# Characters that are left of a bound: truncate(16), the metrics mode of Iceberg where a table names none.
+_FEWEST_LEFT = 16
 
 Partition = tuple[int, Hashable]
 
@@ -124,12 +126,29 @@ def _spared_by_merges(small: Iterable[FileRecord], target: int) -> dict[Partitio
     return {place: (len(each), sum(each), gone_by_merge(len(each), sum(each), target)) for place, each in sizes.items()}
 
 
-def _sorted_share(files: Sequence[FileRecord]) -> float:
+def _sorted_share(files: Sequence[FileRecord]) -> float | None:
+    """Return the share of files in order; None where their bounds are missing, or end where values begin to differ."""
     bounds: dict[Partition, list[tuple[Any, Any]]] = defaultdict(list)
     for file in files:
         if file.bounds is not None:
             bounds[file.spec_id, file.partition].append(file.bounds)
-    return round(sum(map(_apart, bounds.values())) / len(files), 4)
+        elif file.records:
+            return None
+    apart = sum(map(_apart, bounds.values()))
+    at_most = sum(_apart([(low, _least_high(low, high)) for low, high in each]) for each in bounds.values())
+    return round(apart / len(files), 4) if apart == at_most else None
+
+
+def _least_high(low: Any, high: Any) -> Any:
+    """Return what a highest value may have been before it was cut: Iceberg raises the last character that it leaves."""
+    if not isinstance(high, (str, bytes)) or len(high) < _FEWEST_LEFT:
+        return high
+    cut: str | bytes = high[:-1]
+    if isinstance(high, str) and ord(high[-1]):
+        cut = high[:-1] + chr(ord(high[-1]) - 1)
+    elif isinstance(high, bytes) and high[-1]:
+        cut = high[:-1] + bytes([high[-1] - 1])
+    return max(low, cut)
 
 
 def _apart(bounds: list[tuple[Any, Any]]) -> int:

@@ -306,6 +306,46 @@ def test_files_of_a_table_with_a_sort_order_are_in_order_where_their_values_do_n
     assert (action.level, action.task["strategy"]) == (("full", "sort") if share < 1 else ("minor", "binpack"))
 
 
+SORTED_BY_REGION = SortOrder(SortField(2, IdentityTransform(), SortDirection.ASC))
+
+
+@pytest.mark.parametrize(
+    ("regions", "properties", "share"),
+    [
+        ([("a", "c"), ("d", "f"), ("g", "i")], {}, 1.0),
+        ([("a", "z"), ("b", "y"), ("c", "x")], {}, 0.0),
+        ([("a", "z"), ("b", "y"), ("c", "x")], {"write.metadata.metrics.default": "none"}, None),
+        ([("a", "z"), ("b", "y"), ("c", "x")], {"write.metadata.metrics.default": "counts"}, None),
+        ([(f"{'p' * 20}{n}", f"{'p' * 20}{n + 1}") for n in (1, 3, 5)], {}, None),
+        ([(f"{'p' * 15}{n}x", f"{'p' * 15}{n + 1}y") for n in (1, 2, 3)], {}, None),
+        ([(f"{'p' * 15}{n}x", f"{'p' * 15}{n + 1}y") for n in (1, 3, 5)], {}, 1.0),
+        ([(f"a{'p' * 20}{n}", f"z{'p' * 20}{n}") for n in (1, 3, 5)], {}, 0.0),
+        (
+            [(f"{'p' * 20}{n}", f"{'p' * 20}{n + 1}") for n in (1, 3, 5)],
+            {"write.metadata.metrics.default": "full"},
+            1.0,
+        ),
+        ([("a", "c"), (None, None), ("d", "f")], {}, None),
+    ],
+    ids=range(10),
+)
+def test_an_order_that_the_bounds_do_not_show_is_not_known_and_no_sort_is_planned(
+    regions: list[tuple[str | None, str | None]], properties: dict[str, str], share: float | None, catalog: SqlCatalog
+) -> None:
+    table = catalog.create_table("shop.orders", SCHEMA, sort_order=SORTED_BY_REGION, properties=properties)
+    for low, high in regions:
+        table.append(rows(low, high))
+    later = datetime.now(UTC) + timedelta(hours=2)
+    settings = {"level": "full", "strategy": "sort", "min_input_files": 2}
+    files = health(table, MaintenancePolicy.from_mapping({"compaction": settings}, "policy"), later).files
+    assert files is not None
+    assert (files.sorted_by, files.sorted_share) == ("region", share)
+    (action,) = plan(table, later, compaction=settings).actions
+    assert action.level == ("full" if share == 0 else "minor")
+    if share is None:
+        assert "No sort: the order cannot be told." in " ".join(action.notes)
+
+
 ranges = st.tuples(st.integers(0, 20), st.integers(0, 5)).map(lambda given: (given[0], given[0] + given[1]))
 
 
