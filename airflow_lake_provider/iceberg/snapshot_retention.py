@@ -227,6 +227,16 @@ def _cutoff(spec: SnapshotExpirySpec, age: int) -> int:
     return max(0, asked - max(age, span_millis(spec.minimum_age)))
 
 
+def check_settings(table: str, properties: Mapping[str, str]) -> None:
+    """Read all that an expiry reads.
+
+    :param properties: of the table.
+    :raises BrokenMetadataError: a setting of the table is no number that Iceberg takes.
+    """
+    for name in (MIN_SNAPSHOTS, MAX_SNAPSHOT_AGE, MAX_REF_AGE):
+        _setting(table, properties, name)
+
+
 def _setting(table: str, properties: Mapping[str, str], name: str) -> int | None:
     value = number_property(table, properties, name)
     if value == 0:

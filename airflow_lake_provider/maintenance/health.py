@@ -263,7 +263,8 @@ def _exact(table: LoadedTable, recent: Sequence[Snapshot], counts: HeadCounts, l
 
 
 def _obstacles(table: LoadedTable, actions: Iterable[str]) -> dict[str, str]:
-    return {action: why for action in actions if (why := table.unfit_for(action)) is not None}
+    reasons = {action: table.unfit_for(action) or table.broken_setting(action) for action in actions}
+    return {action: why for action, why in reasons.items() if why is not None}
 
 
 def _measures(health: TableHealth, records: int) -> Measures:

@@ -107,6 +107,10 @@ class LoadedTable(ABC):
         """Return what readers and writers should know of an upgrade to a version, sentences."""
         return []
 
+    def broken_setting(self, action: str) -> str | None:
+        """Return which setting of the owner an action of maintenance refuses, and why; None where it refuses none."""
+        return None
+
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield the settings of a maintenance policy that the format has in properties of its own."""
         return iter(())

@@ -24,7 +24,13 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.compaction_rules import manifest_target_bytes
+from airflow_lake_provider.iceberg.compaction_rules import (
+    DELETE_TARGET_SIZE,
+    TARGET_SIZE,
+    manifest_target,
+    manifest_target_bytes,
+    table_size,
+)
 from airflow_lake_provider.iceberg.flink_jobs import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
@@ -34,7 +40,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
 from airflow_lake_provider.iceberg.owner_policy import owner_policy
-from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
+from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import LoadedTable
@@ -145,6 +151,19 @@ class LoadedIcebergTable(LoadedTable):
             if manifest.partition_spec_id == self._table.metadata.default_spec_id:
                 sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
         return list(sizes.values())
+
+    def broken_setting(self, action: str) -> str | None:
+        """Return which number of the owner an action of maintenance cannot read."""
+        try:
+            if action == "compaction":
+                manifest_target(self.facts)
+                for name in (TARGET_SIZE, DELETE_TARGET_SIZE):
+                    table_size(self._name, self.facts.properties, name)
+            elif action == "snapshot-expiry":
+                check_settings(self._name, self.facts.properties)
+        except BrokenMetadataError as error:
+            return str(error)
+        return None
 
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield what the owner has set by Iceberg's own properties."""

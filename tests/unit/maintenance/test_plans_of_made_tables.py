@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,28 @@ def test_a_partition_that_is_hot_by_its_deletes_alone_is_owed_nothing(
     assert actions == []
     spec = CompactionSpec(table="shop.orders", level=CompactionLevel.MAJOR, where=loaded.rows_outside("day=2"))
     assert loaded.plan_compaction(spec).outcome is Outcome.NOTHING_DUE
+
+
+@pytest.mark.parametrize(
+    ("action", "illness", "name"),
+    [
+        ("compaction", "small-files", "write.target-file-size-bytes"),
+        ("compaction", "small-files", "commit.manifest.target-size-bytes"),
+        ("snapshot-expiry", "snapshots", "history.expire.max-snapshot-age-ms"),
+        ("snapshot-expiry", "snapshots", "history.expire.min-snapshots-to-keep"),
+        ("snapshot-expiry", "snapshots", "history.expire.max-ref-age-ms"),
+    ],
+)
+def test_a_setting_of_the_table_that_the_operator_refuses_plans_nothing_and_is_named(
+    action: str, illness: str, name: str, tmp_path: Path
+) -> None:
+    table = replace(ILL[illness], properties={name: "128MB"})
+    now, policy = datetime.now(UTC), MaintenancePolicy()
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(table.write(tmp_path / "t", now)))
+    plan = plan_of(health_of(loaded, now, limits_of(policy)), policy, now)
+    assert action not in [each.action for each in plan.actions]
+    (why,) = [each.why for each in plan.not_planned if each.action == action]
+    assert f"property '{name}' is '128MB'" in why
 
 
 @pytest.mark.parametrize("number", range(6))
