@@ -196,8 +196,7 @@ def expirable_snapshots(
 ) -> int:
     """Return how many snapshots an expiry would remove.
 
-    :param older_than: age from which on they go; None takes the table's own setting, or Iceberg's, and a day at least,
-        as an expiry does unless a DAG lowers its ``minimum_age``.
+    :param older_than: age from which on they go; None takes the table's own setting, or Iceberg's, and a day at least.
     :param retain_last: of each branch; None likewise.
     """
     if not facts.snapshots:

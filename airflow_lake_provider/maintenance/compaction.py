@@ -94,15 +94,15 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
         return _left_out("The policy rewrites no files.", "Set compaction.enabled to true to compact the table.")
     if (obstacle := health.obstacles.get(ACTION)) is not None:
         return _left_out(f"The table rules it out: {obstacle}.", "Change the table, or compact it with another engine.")
-    if health.files is None or health.files.data_files is None:
+    if (files := health.files) is None or files.data_files is None:
         return _left_out(
             "The number of data files is not known.", "Nothing is due until a summary or the manifests count them."
         )
     heat = _heat(health, asked, now)
     health = replace(health, deletes=_outside(health.deletes, heat))
-    debt = _debt(health, health.files, asked, heat)
+    debt = _debt(health, files, asked, heat)
     if not (debt.small or debt.deletes or debt.order):
-        return _nothing_due(health.files, asked, heat)
+        return _nothing_due(files, asked, heat)
     level, notes, refusal = _level(debt, policy, now)
     if refusal is not None:
         return refusal
@@ -116,7 +116,7 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
             heat = replace(heat, where=None, mergeable=0, obstacle=obstacle)
     if (waits := _waits_for_cold(health, asked, heat, now)) is not None:
         return waits
-    return _planned(health, health.files, policy, level, debt, heat, notes)
+    return _planned(health, files, policy, level, debt, heat, notes)
 
 
 def _left_out(why: str, instead: str) -> NotPlanned:

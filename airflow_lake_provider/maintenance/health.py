@@ -64,7 +64,7 @@ class FileSizes:
         manifests are read.
     :param squared_distance: mean of ``((target - size) / target) ** 2`` over files below the target, 0 for others.
     :param sorted_by: first column of the table's own sort order; None where it has none, or manifests were not read.
-    :param sorted_share: files whose values of that column meet those of no other file of their partition, over all;
+    :param sorted_share: files whose values of that column meet those of no other file of their partition, over all.
         None where manifests do not show it.
     """
 

@@ -60,8 +60,8 @@ class HeadFiles:
     :param deleted_by_partition: names and shares of deleted rows, the largest first.
     :param overlap: share of pairs of lists whose partition ranges meet; None without partitions.
     :param sorted_by: first column of the table's sort order, where files say its values.
-    :param sorted_share: files whose values of it meet those of no other file of their partition, over all; None where
-        files do not say their values, or only characters that they have in common.
+    :param sorted_share: files whose values of it meet those of no other file of their partition, over all. None where
+        files do not say their values, or only characters that they share.
     :param added: by the snapshots that were asked for, by partition.
     """
 

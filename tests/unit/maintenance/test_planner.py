@@ -506,7 +506,7 @@ def test_hot_partitions_are_left_out_by_a_predicate() -> None:
 
 
 KEYS = DeleteDebt(delete_files=10, deleted_rows=0, deleted_share=0.0, equality_deletes=100, dangling_files=0)
-COLD = {"outside": "day <> 1", "mergeable_files": 0}
+COLD: dict[str, Any] = {"outside": "day <> 1", "mergeable_files": 0}
 ROWS = replace(VECTORS, partitions=(PartitionDeletes(partition="day=1", deleted_share=0.9),))
 
 
@@ -526,7 +526,7 @@ ROWS = replace(VECTORS, partitions=(PartitionDeletes(partition="day=1", deleted_
     ],
     ids=str,
 )  # fmt: skip
-def test_deletes_of_hot_partitions_are_no_debt(deletes: DeleteDebt, counts: dict[str, int], reasons: list[str]) -> None:
+def test_deletes_of_hot_partitions_are_no_debt(deletes: DeleteDebt, counts: dict[str, Any], reasons: list[str]) -> None:
     made = plan(replace(WELL, deletes=deletes, hot_partitions=(hot(**COLD, **counts),)))
     assert [reason.name for each in made.actions for reason in each.reasons] == reasons
     if not reasons:
