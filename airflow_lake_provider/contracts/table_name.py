@@ -11,6 +11,19 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # Word characters and hyphens: whatever needs no escape in a URI, a branch name or a backtick quote.
 _LEVEL = re.compile(r"[\w-]+")
+_NO_CHARACTER = re.compile(r"[^\w-]")
+
+
+def is_level(text: str) -> bool:
+    """Tell whether a text may be a level of a :class:`TableName`."""
+    return _LEVEL.fullmatch(text) is not None
+
+
+def encoded_level(text: str) -> str:
+    """Return a level whose characters are those of a :class:`TableName`, the others written as ``%2E``."""
+    return _NO_CHARACTER.sub(
+        lambda each: "".join(f"%{byte:02X}" for byte in each[0].encode(errors="surrogatepass")), text
+    )
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class TableName:
         :raises InvalidSpecError: when a level is missing or has characters other than letters, digits, ``_``, ``-``.
         """
         levels = tuple(text.split(".")) if isinstance(text, str) else ()
-        if len(levels) < 2 or not all(_LEVEL.fullmatch(level) for level in levels):
+        if len(levels) < 2 or not all(map(is_level, levels)):
             raise InvalidSpecError(
                 f"table name {text!r} is not of the form namespace.table, with letters, digits, '_' and '-' in each "
                 "level; the catalog is not part of it, the connection names it"

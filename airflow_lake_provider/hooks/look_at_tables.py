@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_name import TablePatterns
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ def look_at_tables(
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
-    :param broken: makes it of the name of a table that cannot be read, and of the error.
+    :param broken: makes it of the name of a table that cannot be read or named, and of the error.
     :raises InvalidSpecError: a pattern is none.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
@@ -40,6 +41,10 @@ def look_at_tables(
     listed = hook.tables_matching(patterns)
 
     def at(table: ListedTable) -> Looked:
+        if not table.is_nameable:
+            levels = ", ".join(map(shown, table.levels))
+            why = f"no operator can name it: of its levels {levels}, one has other characters than letters, digits, '_'"
+            return broken(str(table), f"UnsupportedError: table {table}: {why} and '-'; rename it")
         try:
             return hook.look_at(table, lambda loaded: look(table, loaded))
         except LakeProviderError as error:

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import TableName, encoded_level, is_level
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 
 
@@ -189,6 +189,8 @@ class MetadataVersion:
 class ListedTable:
     """A table as its catalog lists it; such names may have characters that no task takes.
 
+    As a text, two tables never share a name: what no operator can name is written as in addresses, ``%2E``.
+
     :param levels: of its namespace, and its name.
     :param metadata_location: where the list says it.
     """
@@ -196,8 +198,14 @@ class ListedTable:
     levels: tuple[str, ...]
     metadata_location: str | None = None
 
+    @property
+    def is_nameable(self) -> bool:
+        """True where an operator can name it."""
+        return all(map(is_level, self.levels))
+
     def __str__(self) -> str:
-        return ".".join(self.levels)
+        # ("shop", "a.b") is a stranger beside ("shop", "a", "b"), and a pattern for the one is none for the other.
+        return ".".join(map(encoded_level, self.levels))
 
 
 @dataclass(frozen=True)

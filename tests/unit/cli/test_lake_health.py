@@ -63,12 +63,14 @@ def test_the_exit_code_says_whether_all_tables_could_be_read(
     many_small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("shop.*")
-    register(tmp_path / "catalog.db", "lake_default", "shop", {"[red]gone": f"file://{tmp_path}/gone.metadata.json"})
+    location = f"file://{tmp_path}/[red]gone.metadata.json"
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": location, "[red]x": location})
     with pytest.raises(SystemExit) as stopped:
         run("shop.*", "--output", "table")
     assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "shop.[red]gone" in printed
+    assert "shop.%5Bred%5Dx" in printed
+    assert "[red]gone.metadata.json" in printed.replace(" | ", "")
     assert "BrokenMetadataError" in printed
     assert "shop.orders" in printed
 

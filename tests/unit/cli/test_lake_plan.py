@@ -66,12 +66,14 @@ def test_a_whole_plan_comes_as_json_and_as_yaml(
 def test_a_table_that_cannot_be_read_is_a_line_with_its_error(
     many_small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    register(tmp_path / "catalog.db", "lake_default", "shop", {"[red]gone": f"file://{tmp_path}/gone.metadata.json"})
+    location = f"file://{tmp_path}/[red]gone.metadata.json"
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": location, "[red]x": location})
     with pytest.raises(SystemExit) as stopped:
         run("shop.*", "--output", "table")
     assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "shop.[red]gone" in printed
+    assert "shop.%5Bred%5Dx" in printed
+    assert "[red]gone.metadata.json" in printed.replace(" | ", "")
     assert "shop.orders" in printed
 
 

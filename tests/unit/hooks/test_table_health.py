@@ -24,8 +24,10 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.score import HealthLimits
+from airflow_lake_provider.tables.base import ListedTable
 from tests.made_tables import ILL, MadeTable, register, well_table
 from tests.tiny_format import TINY
+from tests.unit.hooks.rest_server import Answers, serve
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
@@ -141,6 +143,35 @@ def test_a_broken_table_is_an_entry_with_its_error_and_stops_nobody(
     assert TableHealth.from_json(broken.to_json()) == broken
 
 
+def test_a_strangers_table_whose_dotted_name_is_that_of_another_is_an_entry_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels = {("shop", "a", "b"), ("shop", "a.b"), ("shop.a", "b"), ("shop", "a`.`b"), ("shop", "a", "%2Eb")}
+    names = {levels: str(ListedTable(levels)) for levels in levels}
+    assert len(set(names.values())) == len(levels)
+    assert str(ListedTable(("shop", "\ud800\x1bé"))) == "shop.%ED%A0%80%1Bé"
+
+    class Lake(Answers):
+        def body(self, path: str) -> dict[str, Any]:
+            if path.endswith("/namespaces"):
+                return {"namespaces": [list(each) for each in {each[:-1] for each in levels}]}
+            if path.endswith("/tables"):
+                within = tuple(unquote(path.split("/")[-2]).split("\x1f"))
+                return {
+                    "identifiers": [
+                        {"namespace": each[:-1], "name": each[-1]} for each in levels if each[:-1] == within
+                    ]
+                }
+            return super().body(path)
+
+    with serve(Lake()) as server:
+        extra = {"type": "rest", "uri": server.uri}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+        found = by_name(table_health(now=NOW))
+    assert found.keys() == set(names.values())
+    assert [name for name, each in found.items() if each.error is None] == ["shop.a.b"]
+
+
 def test_a_table_without_a_metadata_location_and_a_name_that_no_task_takes_stop_nobody(
     lake_catalog: SqlCatalog, tmp_path: Path
 ) -> None:
@@ -149,9 +180,11 @@ def test_a_table_without_a_metadata_location_and_a_name_that_no_task_takes_stop_
     found = by_name(table_health("shop.*", now=NOW))
     assert {name: each.score for name, each in found.items()} == {
         "shop.well": 100,
-        "shop.my table; DROP": 100,
+        "shop.my%20table%3B%20DROP": None,
         "shop.nowhere": None,
     }
+    # No task can be made for it.
+    assert "no operator can name it" in (found["shop.my%20table%3B%20DROP"].error or "")
 
 
 def test_a_file_that_a_commit_has_replaced_since_the_list_was_made_is_no_broken_table(

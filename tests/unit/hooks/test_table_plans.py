@@ -70,6 +70,27 @@ def test_a_policy_that_is_broken_is_an_error_of_its_table_alone(lake_catalog: Sq
     assert plans["shop.well"].error is None
 
 
+@pytest.mark.parametrize("patterns", ["shop.a*", ["shop.a.b", "shop.x*"]])
+def test_a_table_that_shares_its_dotted_name_with_another_is_not_taken_for_it(
+    patterns: str | list[str], lake_catalog: SqlCatalog, orders: Table, append: Append, tmp_path: Path
+) -> None:
+    lake_catalog.create_namespace("shop.a")
+    paused = {"lake.maintenance.paused": "true"}
+    wanted = lake_catalog.create_table("shop.a.b", orders.schema(), properties=paused)
+    for number in range(8):
+        append(orders, number)
+    append(wanted, 1)
+    database = tmp_path / "catalog.db"
+    # Of a namespace "shop" and a table "a.b"; it is due, and nobody pauses it.
+    register(database, "lake_default", "shop", {"a.b": lake_catalog.load_table("shop.orders").metadata_location})
+    plans = {each.table: each for each in table_plans(patterns)}
+    assert plans.keys() == {"shop.a.b", "shop.a%2Eb"} - ({"shop.a%2Eb"} if isinstance(patterns, list) else set())
+    assert [each.tasks for each in plans.values()] == [[]] * len(plans)
+    assert {each.why for each in plans["shop.a.b"].not_planned} == {"The policy pauses the table."}
+    if "shop.a%2Eb" in plans:
+        assert (plans["shop.a%2Eb"].error or "").startswith("UnsupportedError: table shop.a%2Eb: no operator can name")
+
+
 @pytest.mark.usefixtures("three")
 def test_ages_count_against_the_moment_that_is_given() -> None:
     later = datetime.now(UTC) + timedelta(days=9)
