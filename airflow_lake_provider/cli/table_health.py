@@ -57,7 +57,7 @@ def show(tables: Sequence[Any], output: str, row: Callable[[Any, Callable[[str],
 
     :param row: returns the columns of a line; its second argument takes a text to what a terminal shows of it.
     """
-    console = AirflowConsole()
+    console = AirflowConsole(emoji=False)
     if output == "json":
         console.print_as_json([to_plain(each) for each in tables])  # type: ignore[arg-type]  # as print_as gives it
     elif output == "yaml":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
+
 
 def printable(text: str) -> str:
     """Return a text without what a terminal would obey."""
@@ -9,5 +11,6 @@ def printable(text: str) -> str:
 
 
 def unstyled(text: str) -> str:
-    """Return a text without what rich takes for a style."""
-    return text.replace("[", r"\[")
+    """Return a text in which rich finds no style, for a cell of its own."""
+    # A backslash at the end would be doubled, for the sake of markup behind it.
+    return escape(f"{text} ")[:-1]
