@@ -52,21 +52,22 @@ def health(args: Namespace) -> None:
         raise SystemExit(1)
 
 
-def show(tables: Sequence[Any], output: str, row: Callable[[Any, Callable[[str], str]], dict[str, Any]]) -> None:
-    """Print one line for each table, or all of each as JSON or YAML.
+def show(entries: Sequence[Any], output: str, row: Callable[[Any, Callable[[str], str]], dict[str, Any]]) -> None:
+    """Print a line for each entry, or all of it as JSON or YAML.
 
+    :param entries: objects or mappings, several of a table where it has several lines.
     :param row: returns the columns of a line; its second argument takes a text to what a terminal shows of it.
     """
     console = AirflowConsole(emoji=False)
     if output == "json":
-        console.print_as_json([to_plain(each) for each in tables])  # type: ignore[arg-type]  # as print_as gives it
+        console.print_as_json([to_plain(each) for each in entries])  # type: ignore[arg-type]  # as print_as gives it
     elif output == "yaml":
-        console.print_as_yaml([to_plain(each) for each in tables])  # type: ignore[arg-type]  # likewise
+        console.print_as_yaml([to_plain(each) for each in entries])  # type: ignore[arg-type]  # likewise
     else:
         # Names and errors may have what rich takes for a style.
         as_text = unstyled if output == "table" else str
         console.print_as(
-            data=list(tables), output=output, mapper=lambda each: row(each, lambda text: as_text(printable(text)))
+            data=list(entries), output=output, mapper=lambda each: row(each, lambda text: as_text(printable(text)))
         )
 
 

@@ -8,13 +8,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from airflow_lake_provider.cli.terminal_text import printable, unstyled
+from airflow_lake_provider.cli.table_health import show
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
 from airflow_lake_provider.hooks.table_policy import table_policies
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
@@ -37,15 +35,11 @@ def policy(args: Namespace) -> None:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not tables:
         raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
-    console = AirflowConsole()
-    if args.output == "json":
-        console.print_as_json([_plain(each, args.changed) for each in tables])  # type: ignore[arg-type]  # as print_as
-    elif args.output == "yaml":
-        console.print_as_yaml([_plain(each, args.changed) for each in tables])  # type: ignore[arg-type]  # likewise
+    if args.output in ("json", "yaml"):
+        entries = [_entry(each, args.changed) for each in tables]
     else:
-        styled = args.output == "table"
-        rows = [row for each in tables for row in _rows(each, args.changed)]
-        console.print_as(data=rows, output=args.output, mapper=lambda row: _shown(row, styled=styled))
+        entries = [row for each in tables for row in _rows(each, args.changed)]
+    show(entries, args.output, lambda row, shown: {name: shown(text) for name, text in row.items()})
     if any(each.error for each in tables):
         raise SystemExit(1)
 
@@ -55,16 +49,10 @@ def policy_schema(_: Namespace) -> None:
     print(json.dumps(schema_of_policy_file(), indent=2))
 
 
-def _plain(table: TablePolicy, only_changed: bool) -> dict[str, Any]:
+def _entry(table: TablePolicy, only_changed: bool) -> dict[str, Any]:
     """Return values, what is ignored, and the error; the policy itself is what the values say."""
     values = [each for each in table.values if not only_changed or each.layer is not Layer.DEFAULTS]
-    return {"table": table.table, **{name: to_plain(part) for name, part in _parts(table, values)}}
-
-
-def _parts(table: TablePolicy, values: list[Any]) -> Iterator[tuple[str, Any]]:
-    yield "values", values
-    yield "ignored", table.ignored
-    yield "error", table.error
+    return {"table": table.table, "values": values, "ignored": table.ignored, "error": table.error}
 
 
 def _rows(table: TablePolicy, only_changed: bool) -> Iterator[dict[str, str]]:
@@ -81,7 +69,3 @@ def _rows(table: TablePolicy, only_changed: bool) -> Iterator[dict[str, str]]:
 
 def _row(table: TablePolicy, key: str, value: str, layer: Layer, origin: str) -> dict[str, str]:
     return {"table": table.table, "setting": key, "value": value, "layer": layer.value, "origin": origin}
-
-
-def _shown(row: dict[str, str], *, styled: bool) -> dict[str, Any]:
-    return {name: unstyled(printable(text)) if styled else printable(text) for name, text in row.items()}
