@@ -29,8 +29,11 @@ MOST_BYTES = 256 * 1024
 _DEEPEST = 5
 _MOST_FAULTS = 20
 _TABLES = "tables"
-_NULLS = {"": None, "~": None, "null": None}
-_BOOLEANS = {"true": True, "false": False}
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,30}\.[0-9]{1,30}")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -79,10 +82,12 @@ def read_policy_file(path: str | None = None) -> PolicyFile | None:
     """
     asked = path or conf.get("lake", "policy_file", fallback="")
     file = Path(str(conf.get("core", "dags_folder", fallback="."))) / (asked or DEFAULT_NAME)
-    if not asked and not file.exists():
-        return None
     try:
+        if not asked and _is_absent(file):
+            return None
         if not file.is_file():
+            if file.is_symlink():
+                raise InvalidSpecError(f"{file}: it is a link to {file.readlink()}, which does not exist or is no file")
             raise InvalidSpecError(f"{file}: there is no such file of policies")
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
@@ -91,6 +96,15 @@ def read_policy_file(path: str | None = None) -> PolicyFile | None:
         return parse_policy_file(content.decode("utf-8-sig"), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSpecError(f"{file}: it cannot be read as UTF-8: {error}") from None
+
+
+def _is_absent(file: Path) -> bool:
+    """Tell whether there is nothing of that name; a link that leads nowhere is something."""
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return False
 
 
 def parse_policy_file(text: str, path: str) -> PolicyFile:
@@ -180,8 +194,8 @@ class _Parsing:
 
 
 def _plain_scalar(text: str) -> Any:
-    if text in _NULLS or text in _BOOLEANS:
-        return {**_NULLS, **_BOOLEANS}[text]
+    if text in _WORDS:
+        return _WORDS[text]
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else text

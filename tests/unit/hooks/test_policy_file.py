@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,21 @@ def test_a_file_may_name_nothing(text: str) -> None:
     assert parse_policy_file(text.removeprefix("\ufeff"), "f.yaml").layer("shop.x").named == []
 
 
+@pytest.mark.parametrize(
+    ("plain", "value"),
+    [
+        *((text, None) for text in ("", "~", "null", "Null", "NULL")),
+        *((text, True) for text in ("true", "True", "TRUE")),
+        *((text, False) for text in ("false", "False", "FALSE")),
+        *((text, text) for text in ("nULL", "None", "off", "No", "yes")),
+        *((f"'{text}'", text) for text in ("~", "NULL", "TRUE")),
+    ],
+)
+def test_plain_texts_are_those_of_the_core_of_yaml_1_2(plain: str, value: object) -> None:
+    key = "paused" if isinstance(value, bool) else "pool"
+    assert policy_of("a.b", f"tables: {{a.b: {{{key}: {plain}}}}}").value_of(key).value == value
+
+
 FAULTS = [
     ("table: {}", r"f\.yaml:1: a file of policies has no 'table'; did you mean 'tables'\?; it has tables"),
     ("- tables", r"f\.yaml:1: a file of policies must be a mapping, got \"\['tables'\]\""),
@@ -71,6 +89,7 @@ FAULTS = [
     ),
     ("tables:\n  a.b:\n    orphans: delete", r"f\.yaml:3: orphans must be a mapping, got 'delete'"),
     ("tables:\n  a.b:\n    paused: yes", r"f\.yaml:3: paused must be true or false, got 'yes'"),
+    ("tables:\n  a.b:\n    pool: TRUE", r"f\.yaml:3: pool must be a text .* got True"),
     ("tables:\n  a.b:\n    orphans: {mode: false}", r"f\.yaml:3: orphans\.mode must be one of 'off', .* got False"),
     ("tables:\n  a.b:\n    priority: [1]", r"f\.yaml:3: priority must be a whole number .* got \[1\]"),
     ("tables:\n  a.b:\n    priority: {x: 1}", r"f\.yaml:3: priority must be a whole number .* got \{'x': 1\}"),
@@ -122,6 +141,21 @@ def test_all_faults_are_said_at_once_in_the_order_of_lines_and_at_most_twenty() 
     assert str(refused.value).splitlines()[20:] == ["and 30 faults more"]
 
 
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Take away the right to search a folder, of root too."""
+    user = os.geteuid()
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
 @pytest.fixture
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
@@ -157,6 +191,24 @@ def test_a_file_that_is_named_has_to_be_one(dags: Path, content: bytes | None, w
         read_policy_file("mine.yaml")
     with pytest.raises(InvalidSpecError, match="there is no such file"):
         read_policy_file(str(dags))
+
+
+@pytest.mark.parametrize("name", [None, "lake_policy.yaml", "mine.yaml"])
+def test_a_link_that_leads_nowhere_is_no_absent_file(dags: Path, name: str | None) -> None:
+    (dags / (name or "lake_policy.yaml")).symlink_to(dags / "moved.yaml")
+    with pytest.raises(InvalidSpecError, match=r"\.yaml: it is a link to .*moved\.yaml, which does not exist"):
+        read_policy_file(name)
+
+
+@pytest.mark.parametrize("name", [None, "mine.yaml"])
+def test_a_file_that_cannot_be_looked_for_is_no_absent_file(
+    dags: Path, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = dags / "closed"
+    folder.mkdir()
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(folder))
+    with as_nobody(folder), pytest.raises(InvalidSpecError, match=r"\.yaml: it cannot be read .*Permission denied"):
+        read_policy_file(name)
 
 
 def test_the_largest_file_is_read_within_seconds() -> None:
