@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.policy_settings import NamedValue, read_value
 from airflow_lake_provider.contracts.property_values import shown
-from airflow_lake_provider.maintenance.policy import IgnoredValue, Layer, LayerValues
+from airflow_lake_provider.maintenance.policy import Layer, LayerValues
 from airflow_lake_provider.tables.base import CatalogPolicy
 
 # Polaris' own examples have 200 characters.
@@ -21,24 +22,26 @@ _Named = Iterator[tuple[str, object]]
 
 
 def catalog_layer(policies: Sequence[CatalogPolicy]) -> LayerValues:
-    """Return what policies of a catalog name; what cannot be read of them is ignored, with the reason.
+    """Return what policies of a catalog name.
 
     :param policies: later ones go before earlier ones. Types that are not of maintenance are left out.
+    :raises InvalidSpecError: the content of one is not what its type asks for.
     """
-    named, ignored = list[NamedValue](), list[IgnoredValue]()
+    named = list[NamedValue]()
     for policy in policies:
         if policy.kind not in _KINDS:
             continue
         origin = f"policy {shown(policy.name)} of the catalog, {policy.kind}"
         try:
-            content = _content(policy.content)
-            for key, value in _KINDS[policy.kind](content):
+            for key, value in _KINDS[policy.kind](_content(policy.content)):
                 named.append(NamedValue(key=key, value=read_value(key, value, origin), origin=origin))
         except InvalidSpecError:
-            why = "its content is not what the type of the policy asks for"
-            text = shown(policy.content)
-            ignored.append(IgnoredValue(key="", value=text, layer=Layer.CATALOG, origin=origin, reason=why))
-    return LayerValues(Layer.CATALOG, named, ignored)
+            # It may forbid what the file allows.
+            raise InvalidSpecError(
+                f"{origin}: its content is {shown(policy.content)}, which is not what the type of the policy asks for; "
+                "correct or detach it"
+            ) from None
+    return LayerValues(Layer.CATALOG, named)
 
 
 def _content(text: str) -> Mapping[str, Any]:
@@ -48,12 +51,18 @@ def _content(text: str) -> Mapping[str, Any]:
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("enable"), bool):
         raise InvalidSpecError("content needs enable")
+    if not isinstance(content.get("config"), (dict, NoneType)):
+        raise InvalidSpecError("config is no object")
     return content
 
 
 def _config(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    config = content.get("config")
-    return config if isinstance(config, dict) else {}
+    return content.get("config") or {}
+
+
+def _whole(value: object) -> object:
+    """Return a number of JSON, which has no kind, as a whole one where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _compaction(content: Mapping[str, Any]) -> _Named:
@@ -61,8 +70,7 @@ def _compaction(content: Mapping[str, Any]) -> _Named:
     # The schema has it at the top, and a guide of Polaris in config.
     size = content.get("target_file_size_bytes", _config(content).get("target_file_size_bytes"))
     if size is not None:
-        # JSON's numbers have no kind.
-        yield "compaction.target_file_size", int(size) if isinstance(size, float) and size.is_integer() else size
+        yield "compaction.target_file_size", _whole(size)
 
 
 def _manifests(content: Mapping[str, Any]) -> _Named:
@@ -78,9 +86,9 @@ def _expiry(content: Mapping[str, Any]) -> _Named:
     yield "expiry.enabled", content["enable"]
     config = _config(content)
     if (days := config.get("max_snapshot_age_days")) is not None:
-        yield "expiry.older_than", f"P{days}D" if isinstance(days, int) else days
+        yield "expiry.older_than", f"P{_whole(days)}D"
     if (number := config.get("min_snapshot_to_keep")) is not None:
-        yield "expiry.retain_last", number
+        yield "expiry.retain_last", _whole(number)
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], _Named]] = {

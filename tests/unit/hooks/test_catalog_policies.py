@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.table_policy import table_policies
 from airflow_lake_provider.maintenance.catalog_policies import catalog_layer
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
@@ -174,20 +177,60 @@ def test_a_redirect_to_another_server_is_not_followed(polaris: Polaris) -> None:
         '{"enable": true, "x": "' + "y" * 20_000,
     ],
 )
-def test_content_of_another_form_is_ignored_with_the_reason(content: str) -> None:
-    layer = catalog_layer([CatalogPolicy("system.data-compaction", "\x1b[31mmine", content)])
-    (ignored,) = layer.ignored
-    assert (layer.named, ignored.layer) == ([], Layer.CATALOG)
-    assert ignored.reason == "its content is not what the type of the policy asks for"
-    assert ignored.origin == r"policy '\x1b[31mmine' of the catalog, system.data-compaction"
-    assert len(ignored.value) < 120
+def test_content_of_another_form_is_refused_by_the_policys_name(content: str) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        catalog_layer([CatalogPolicy("system.data-compaction", "\x1b[31mmine", content)])
+    text = str(refused.value)
+    assert text.startswith(r"policy '\x1b[31mmine' of the catalog, system.data-compaction: its content is ")
+    assert text.endswith("; correct or detach it")
+    assert len(text) < 300
 
 
-@pytest.mark.parametrize("size", ["big", -1, 1.5, True, None, [1], 1e400])
-def test_a_value_of_another_kind_is_ignored_and_what_was_switched_off_is_off(size: Any) -> None:
-    content = json.dumps({"enable": False, "target_file_size_bytes": size})
-    layer = catalog_layer([CatalogPolicy("system.data-compaction", "mine", content)])
-    assert [(each.key, each.value) for each in layer.named] == [("compaction.enabled", False)]
+UNREADABLE: list[tuple[str, Any]] = [
+    ("orphan-file-removal", {"enable": "false"}),
+    ("orphan-file-removal", {"enabled": False}),
+    ("orphan-file-removal", "enable: false"),
+    ("metadata-compaction", {"enable": 0}),
+    ("snapshot-expiry", {"enable": True, "config": "min_snapshot_to_keep=3"}),
+    ("snapshot-expiry", {"enable": True, "config": [3]}),
+    ("snapshot-expiry", {"enable": True, "config": {"min_snapshot_to_keep": "three"}}),
+    ("snapshot-expiry", {"enable": True, "config": {"min_snapshot_to_keep": True}}),
+    ("snapshot-expiry", {"enable": True, "config": {"max_snapshot_age_days": "P3D"}}),
+    ("snapshot-expiry", {"enable": True, "config": {"max_snapshot_age_days": True}}),
+    ("snapshot-expiry", {"enable": True, "config": {"max_snapshot_age_days": -1}}),
+    *(
+        ("data-compaction", {"enable": False, "target_file_size_bytes": size})
+        for size in ("big", -1, 1.5, True, [1], 1e400)
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "content"), UNREADABLE)
+def test_a_restriction_that_cannot_be_read_leaves_the_table_alone(
+    polaris: Polaris, tmp_path: Path, kind: str, content: Any
+) -> None:
+    (tmp_path / "lake_policy.yaml").write_text("tables: {'*': {orphans: {mode: delete}}}")
+    polaris.policies = [applied(kind, content)]
+    policy = orders()
+    assert policy.policy is None
+    assert (policy.error or "").startswith(f"BrokenMetadataError: policy 'mine' of the catalog, system.{kind}: ")
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"min_snapshot_to_keep": 3.0, "max_snapshot_age_days": 2.0}, (3, timedelta(days=2))),
+        # Polaris' schema takes texts in config, too.
+        ({"min_snapshot_to_keep": "3", "max_snapshot_age_days": "2"}, (3, timedelta(days=2))),
+        ({"min_snapshot_to_keep": None, "max_snapshot_age_days": None}, (None, None)),
+        (None, (None, None)),
+    ],
+)
+def test_whole_numbers_of_an_expiry_may_have_any_form_of_json(polaris: Polaris, config: Any, named: Any) -> None:
+    polaris.policies = [applied("snapshot-expiry", {"enable": True, "config": config})]
+    policy = orders().policy
+    assert policy is not None
+    assert (policy.expiry.retain_last, policy.expiry.older_than) == named
 
 
 @pytest.mark.parametrize("given", ["x", 5, None, {"name": 5}, {"policy-type": ["system.data-compaction"]}])
