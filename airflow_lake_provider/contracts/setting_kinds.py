@@ -93,8 +93,9 @@ class Bound:
 
 ANY = Bound("any value")
 NEVER = Bound("nothing", lambda _, given: False)  # noqa: ARG005  by the names of the others
-ONLY_TRUE = Bound("only `true`", lambda _, given: given is True)
-ONLY_FALSE = Bound("only `false`", lambda _, given: given is False)
+# Saying again what holds allows nothing.
+ONLY_TRUE = Bound("only `true`", lambda below, given: given or given == below)
+ONLY_FALSE = Bound("only `false`", lambda below, given: not given or given == below)
 LOWER = Bound("only a lower value", lambda below, given: None not in (below, given) and given <= below)
 HIGHER = Bound("only a higher value", lambda below, given: None not in (below, given) and given >= below)
 LONGER = Bound("only a longer time", HIGHER.permits)

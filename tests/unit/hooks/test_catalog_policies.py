@@ -91,9 +91,11 @@ def test_each_type_of_policy_names_its_settings(polaris: Polaris) -> None:
     policy = orders()
     named = {each.key: each.value for each in policy.values if each.layer is Layer.CATALOG}
     assert named == {
+        "compaction.enabled": True,
         "compaction.target_file_size": 134217728,
         "manifests.enabled": False,
         "orphans.mode": "off",
+        "expiry.enabled": True,
         "expiry.older_than": "P2D",
         "expiry.retain_last": 3,
     }

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.policy_settings import SETTINGS, NamedValue, read_named
-from airflow_lake_provider.contracts.setting_kinds import Hours
+from airflow_lake_provider.contracts.setting_kinds import ONLY_FALSE, ONLY_TRUE, Hours
 from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.maintenance.policy import (
     Layer,
@@ -83,9 +83,10 @@ def test_of_one_layer_the_last_holds() -> None:
 
 FILE = {
     "orphans": {"mode": "dry-run", "older_than": "P5D", "every": "P7D", "max_share": 0.1},
-    "row_expiry": {"column": "at", "keep": "P30D"},
+    "row_expiry": {"column": "at", "keep": "P30D", "enabled": False},
     "compaction": {"enabled": False, "level": "major"},
     "expiry": {"enabled": False},
+    "manifests": {"enabled": False},
     "major_hours": "22-6",
     "pool": "lake",
     "priority": 5,
@@ -129,6 +130,20 @@ def test_a_property_restricts_and_what_would_allow_more_is_ignored_with_its_reas
         policy = merge(TABLE, [file_layer(FILE), layer(**{name: stricter})])
         assert policy.ignored == ()
         assert policy.value_of(key).layer in (Layer.TABLE, Layer.NAMESPACE)
+
+
+SWITCHES = [key for key, each in SETTINGS.items() if each.bound in (ONLY_FALSE, ONLY_TRUE)]
+
+
+@pytest.mark.parametrize("key", SWITCHES)
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_switch_that_says_what_holds_anyway_is_not_ignored(key: str, value: str) -> None:
+    group, _, name = key.rpartition(".")
+    named = {name: value == "true"}
+    file = file_layer({group: named} if group else named)
+    policy = merge(TABLE, [file, table_layer(**{key.replace("_", "-"): value})])
+    assert policy.ignored == ()
+    assert (policy.value_of(key).value, policy.policy) == (value == "true", merge(TABLE, [file]).policy)
 
 
 def test_a_table_cannot_allow_again_what_its_namespace_has_forbidden() -> None:
