@@ -19,7 +19,6 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import TableHealth
-from airflow_lake_provider.maintenance.score import HealthLimits
 
 _WELL = "nothing to mend"
 
@@ -40,8 +39,8 @@ def health(args: Namespace) -> None:
         tables = table_health(
             args.tables or "*",
             lake_conn_id=args.conn_id,
-            limits=HealthLimits(fresh_within=fresh) if fresh else None,
             policies=PolicyReader(LakeCatalogHook(args.conn_id)),
+            fresh_within=fresh,
         )
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.maintenance.health import TableHealth, broken_table, health_of
+from airflow_lake_provider.maintenance.score import HealthLimits
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.table_policy import PolicyReader
-    from airflow_lake_provider.maintenance.score import HealthLimits
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 
 Looked = TypeVar("Looked")
@@ -27,6 +28,7 @@ def table_health(
     lake_conn_id: str = LakeCatalogHook.default_conn_name,
     limits: HealthLimits | Callable[[str], HealthLimits | None] | None = None,
     policies: PolicyReader | None = None,
+    fresh_within: timedelta | None = None,
     now: datetime | None = None,
 ) -> list[TableHealth]:
     """Return the health of tables, worst first, without Spark and without opening a data file.
@@ -37,6 +39,7 @@ def table_health(
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
     :param limits: declared for all tables, or a function that returns those of a table by its name.
     :param policies: has the limits of each table that ``limits`` says nothing of.
+    :param fresh_within: for all tables, in place of that of ``limits`` and ``policies``.
     :param now: against which ages count; the present moment by default.
     :raises InvalidSpecError: a pattern is none.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
@@ -49,6 +52,8 @@ def table_health(
         declared = limits(str(listed)) if callable(limits) else limits
         if declared is None and policies is not None:
             declared = policies.policy_of(listed, loaded).limits
+        if fresh_within is not None:
+            declared = replace(declared or HealthLimits(), fresh_within=fresh_within)
         return health_of(loaded, moment, declared)
 
     def broken(name: str, error: str) -> TableHealth:

@@ -81,6 +81,22 @@ def test_stale_rows_are_said_against_a_limit(many_small: Table, capsys: pytest.C
     assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_limit_that_is_named_replaces_that_of_the_policy_and_no_other(
+    is_broken: bool, many_small: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = {"fresh-within": "P9D", "expiry.older-than": "PT0.000001S"}
+    with many_small.transaction() as change:
+        change.set_properties({f"lake.maintenance.{name}": value for name, value in limits.items()})
+        if is_broken:
+            change.set_properties({"lake.maintenance.orphans.mod": "off"})
+    run("shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
+    # Of a policy that cannot be read, no limit holds.
+    assert row["snapshots"]["expirable"] == (0 if is_broken else 7)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
