@@ -42,7 +42,7 @@ class PolicyReader:
         self._file = read_policy_file(policy_file) or PolicyFile("")
         self._dag = dag_layer(policy)
         self._namespaces: dict[tuple[str, ...], dict[str, str] | LakeProviderError] = {}
-        self._one_reader = Lock()
+        self._one_reader: dict[tuple[str, ...], Lock] = {}
 
     def policy_of(self, listed: ListedTable, table: LoadedTable) -> TablePolicy:
         """Return the policy of a table; one that cannot be read is an entry with its error, and stops no other.
@@ -79,7 +79,7 @@ class PolicyReader:
 
     def _properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         # Tables of a namespace wait for the first of them, and it is asked once.
-        with self._one_reader:
+        with self._one_reader.setdefault(namespace, Lock()):
             if namespace not in self._namespaces:
                 try:
                     self._namespaces[namespace] = self._hook.namespace_properties(namespace)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -121,6 +122,26 @@ def test_each_namespace_is_asked_once_even_where_it_does_not_answer(
     # What it forbids is not known.
     assert {each.error for each in policies} == {"CatalogUnavailableError: no answer"}
     assert asked == [("shop",)]
+
+
+def test_a_namespace_that_answers_late_makes_no_other_wait(
+    lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("eu", "us"):
+        lake_catalog.create_namespace(name)
+        for number in range(3):
+            lake_catalog.create_table(f"{name}.t{number}", SCHEMA)
+    asked, both = [], Barrier(2, timeout=10)
+
+    def slow(_: LakeCatalogHook, namespace: tuple[str, ...]) -> dict[str, str]:
+        asked.append(namespace)
+        both.wait()
+        return {"lake.maintenance.priority": "-1"}
+
+    monkeypatch.setattr(LakeCatalogHook, "namespace_properties", slow)
+    policies = table_policies()
+    assert [(each.error, each.value_of("priority").value) for each in policies] == [(None, -1)] * 6
+    assert sorted(asked) == [("eu",), ("us",)]
 
 
 def test_a_fault_of_file_or_dag_is_said_before_a_catalog_is_asked(
