@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rich.markup import escape
+import re
+
+# As rich finds a tag, with the backslashes that may escape it.
+_TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[]*?\])")
 
 
 def printable(text: str) -> str:
@@ -12,5 +15,4 @@ def printable(text: str) -> str:
 
 def unstyled(text: str) -> str:
     """Return a text in which rich finds no style, for a cell of its own."""
-    # A backslash at the end would be doubled, for the sake of markup behind it.
-    return escape(f"{text} ")[:-1]
+    return _TAG.sub(r"\1\1\\\2", text)
