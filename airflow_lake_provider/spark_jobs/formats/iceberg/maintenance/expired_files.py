@@ -224,8 +224,8 @@ def _manifests_of(table: IcebergTable, expired: Any, static: Any) -> tuple[dict[
         listed = snapshot.manifestListLocation()
         if listed is None or _exists(table, str(listed)):
             lists += [] if listed is None else [(MANIFEST_LIST, str(listed))]
-            found = JavaItems(table.spark, snapshot.allManifests(table.java.io()))
-            manifests.update((str(each.path()), each) for each in found)
+            of_list = JavaItems(table.spark, snapshot.allManifests(table.java.io()))
+            manifests.update((str(each.path()), each) for each in of_list)
     statistics = table.iceberg.ReachableFileUtil.statisticsFilesLocations(static)
     files = [*((MANIFEST, each) for each in manifests), *lists, *((STATISTICS, str(each)) for each in statistics)]
     return manifests, files
