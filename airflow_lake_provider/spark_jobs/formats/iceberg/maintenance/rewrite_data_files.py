@@ -165,7 +165,7 @@ class DataFileRewrite:
             return action.zOrder(columns)
         try:
             return action.hilbert(columns)
-        except JavaError as error:
+        except SPARK_ERRORS as error:
             # Iceberg 1.12 has it for Spark 4.1 alone (apache/iceberg#17805).
             if "UnsupportedOperationException" not in java_names(error):
                 raise
