@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from airflow_lake_provider.cli.table_health import show
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.cli.print_tables import exit_where_broken, matching, show
 from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 
@@ -28,17 +26,13 @@ def plan(args: Namespace) -> None:
     :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
         With 1 where a table could not be read.
     """
-    # Connections may be in Airflow's own database, as for Airflow's own commands.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
-        plans = table_plans(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
-    except LakeProviderError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
-    if not plans:
-        raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+
+    def look() -> list[TablePlan]:
+        return table_plans(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
+
+    plans = matching(args, look)
     show(plans, args.output, _row)
-    if any(each.error for each in plans):
-        raise SystemExit(1)
+    exit_where_broken(plans)
 
 
 def _row(plan: TablePlan, shown: Callable[[str], str]) -> dict[str, Any]:

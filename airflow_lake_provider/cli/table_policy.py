@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from airflow_lake_provider.cli.table_health import show
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.cli.print_tables import exit_where_broken, matching, show
 from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
 from airflow_lake_provider.hooks.table_policy import table_policies
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
@@ -27,21 +25,17 @@ def policy(args: Namespace) -> None:
     :raises SystemExit: with a message where the catalog or the file cannot be read, or no table matches. With 1 where
         the policy of a table could not be read.
     """
-    # Connections may be in Airflow's own database, as for Airflow's own commands.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
-        tables = table_policies(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
-    except LakeProviderError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
-    if not tables:
-        raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+
+    def look() -> list[TablePolicy]:
+        return table_policies(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
+
+    tables = matching(args, look)
     if args.output in ("json", "yaml"):
         entries = [_entry(each, args.changed) for each in tables]
     else:
         entries = [row for each in tables for row in _rows(each, args.changed)]
     show(entries, args.output, lambda row, shown: {name: shown(text) for name, text in row.items()})
-    if any(each.error for each in tables):
-        raise SystemExit(1)
+    exit_where_broken(tables)
 
 
 def policy_schema(_: Namespace) -> None:

@@ -18,23 +18,10 @@ from tests.made_tables import register
 Append = Callable[..., int]
 
 
-@pytest.fixture(autouse=True)
-def _process_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The command sets it for its process, as Airflow's own do.
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
-
-
 def run(*arguments: str) -> None:
     """Run a command as ``airflow`` does."""
     given = get_parser().parse_args(["lake", "health", *arguments])
     given.func(given)
-
-
-@pytest.fixture
-def many_small(orders: Table, append: Append) -> Table:
-    for number in range(8):
-        append(orders, number)
-    return orders
 
 
 def test_it_prints_the_worst_table_first_and_what_would_mend_it(

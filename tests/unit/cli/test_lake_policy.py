@@ -18,8 +18,6 @@ from airflow_lake_provider.contracts.policy_settings import SETTINGS
 
 @pytest.fixture(autouse=True)
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # The command sets it for its process, as Airflow's own do.
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
     return tmp_path
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from airflow_lake_provider.cli.table_health import show
-from airflow_lake_provider.cli.terminal_text import unstyled
+from airflow_lake_provider.cli.print_tables import show, unstyled
 
 TEXTS = [
     r"\[/x]",
