@@ -163,6 +163,8 @@ def expired_files(
                 expired.note(kind, location)
         except SPARK_ERRORS as error:
             left = _left_of(table, before, after) if was_begun and _is_missing(error) else None
+            if left is None and not _is_missing(error, _MISSING | _BROKEN):
+                raise
             if left is None:
                 raise _untold(table, error) from error
             noted.seek(0)
@@ -179,9 +181,7 @@ def _is_missing(error: Exception, kinds: frozenset[str] = _MISSING) -> bool:
     return any(name in names or name in str(error) for name in kinds)
 
 
-def _untold(table: IcebergTable, error: Exception) -> Exception:
-    if not _is_missing(error, _MISSING | _BROKEN):
-        return error
+def _untold(table: IcebergTable, error: Exception) -> UnsupportedError:
     return UnsupportedError(
         f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files only "
         f"expired snapshots reach; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "
