@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.maintenance.health import TableHealth, broken_table, health_of
 from airflow_lake_provider.maintenance.score import HealthLimits
 
-log = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.table_policy import PolicyReader
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
-
-Looked = TypeVar("Looked")
 
 
 def table_health(
@@ -38,7 +33,7 @@ def table_health(
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
     :param limits: declared for all tables, or a function that returns those of a table by its name.
-    :param policies: has the limits of each table that ``limits`` says nothing of.
+    :param policies: has the limits of each table that ``limits`` says nothing of; its catalog is the one that is read.
     :param fresh_within: for all tables, in place of that of ``limits`` and ``policies``.
     :param now: against which ages count; the present moment by default.
     :raises InvalidSpecError: a pattern is none.
@@ -59,5 +54,6 @@ def table_health(
     def broken(name: str, error: str) -> TableHealth:
         return broken_table(name, moment, error)
 
-    looked = look_at_tables(tables, LakeCatalogHook(lake_conn_id), judged, broken)
+    hook = LakeCatalogHook(lake_conn_id) if policies is None else policies.hook
+    looked = look_at_tables(tables, hook, judged, broken)
     return sorted(looked, key=lambda each: each.order)

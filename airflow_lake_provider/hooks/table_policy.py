@@ -38,7 +38,7 @@ class PolicyReader:
     def __init__(
         self, hook: LakeCatalogHook, *, policy_file: str | None = None, policy: Mapping[str, Any] | None = None
     ) -> None:
-        self._hook = hook
+        self.hook = hook
         self._file = read_policy_file(policy_file) or PolicyFile("")
         self._dag = dag_layer(policy)
         self._namespaces: dict[tuple[str, ...], dict[str, str] | LakeProviderError] = {}
@@ -60,7 +60,7 @@ class PolicyReader:
         name = str(listed)
         try:
             bound = [
-                catalog_layer(self._hook.maintenance_policies(listed)),
+                catalog_layer(self.hook.maintenance_policies(listed)),
                 self._namespace_layer(listed.levels[:-1]),
                 property_layer(Layer.TABLE, table.facts.properties, f"table {name}", table.owner_policy()),
             ]
@@ -82,7 +82,7 @@ class PolicyReader:
         with self._one_reader.setdefault(namespace, Lock()):
             if namespace not in self._namespaces:
                 try:
-                    self._namespaces[namespace] = self._hook.namespace_properties(namespace)
+                    self._namespaces[namespace] = self.hook.namespace_properties(namespace)
                 except LakeProviderError as error:
                     # Each further table would wait as long.
                     self._namespaces[namespace] = error
