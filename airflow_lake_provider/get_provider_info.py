@@ -19,6 +19,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators",
                 *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
                 *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
+                *("maintenance_plan", "lake_maintenance"),
             )
         ],
         "sensors": [_modules("sensors", "lake_snapshot")],

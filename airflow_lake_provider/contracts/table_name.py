@@ -79,6 +79,10 @@ class TableName:
         return f"{scheme}://{authority}/{'/'.join(self.levels)}"
 
 
+def _any_matches(patterns: Iterable[str], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 _PATTERN = re.compile(r"!?[\w.*?-]+")
 _WILD = re.compile(r"[*?]")
 
@@ -91,16 +95,19 @@ class TablePatterns:
 
     :param included: patterns, of which one has to match; ``*`` where only others are left out.
     :param excluded: patterns, of which none may match.
+    :param allowed: patterns, of which one has to match as well; None where any table is allowed.
     """
 
     included: tuple[str, ...]
     excluded: tuple[str, ...] = ()
+    allowed: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, given: str | Sequence[object]) -> TablePatterns:
+    def parse(cls, given: str | Sequence[object], allowed: tuple[str, ...] | None = None) -> TablePatterns:
         """Read patterns such as ``["shop.*", "!shop.tmp_*"]``.
 
         :param given: one pattern or several.
+        :param allowed: patterns of the tables that may be meant; None for any.
         :raises InvalidSpecError: there is none, or one has other characters than names, ``*`` and ``?``.
         """
         asked = (given,) if isinstance(given, str) else tuple(given)
@@ -112,12 +119,15 @@ class TablePatterns:
                 "'!shop.tmp_*', with letters, digits, '_', '-', '.', '*' and '?'"
             )
         excluded = tuple(each[1:] for each in patterns if each.startswith("!"))
-        return cls(tuple(each for each in patterns if not each.startswith("!")) or ("*",), excluded)
+        return cls(tuple(each for each in patterns if not each.startswith("!")) or ("*",), excluded, allowed)
 
     def matches(self, name: str) -> bool:
         """Tell whether a table is among those that are meant."""
-        is_included = any(fnmatchcase(name, pattern) for pattern in self.included)
-        return is_included and not any(fnmatchcase(name, pattern) for pattern in self.excluded)
+        return (
+            _any_matches(self.included, name)
+            and not _any_matches(self.excluded, name)
+            and (self.allowed is None or _any_matches(self.allowed, name))
+        )
 
     def namespaces(self) -> set[tuple[str, ...]]:
         """Return the namespaces below which all matches are; an empty one stands for the whole catalog."""

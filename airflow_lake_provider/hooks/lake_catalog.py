@@ -200,12 +200,17 @@ class LakeCatalogHook(BaseHook):
         :raises MissingTableError: one that is named without ``*`` and ``?`` does not exist.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
+        listed, missing = self.tables_and_missing(patterns)
+        if missing:
+            name, why = next(iter(missing.items()))
+            raise MissingTableError(f"connection {self.lake_conn_id!r}: table {name} {why}")
+        return listed
+
+    def tables_and_missing(self, patterns: TablePatterns) -> tuple[list[ListedTable], dict[str, str]]:
+        """Return the tables that patterns mean, and, of those that are named and do not exist, what to say of each."""
         listed = {str(table): table for within in sorted(patterns.namespaces()) for table in self.list_tables(within)}
-        if missing := patterns.missing(listed):
-            raise MissingTableError(
-                f"connection {self.lake_conn_id!r}: table {missing[0]} does not exist{nearest(missing[0], listed)}"
-            )
-        return [table for name, table in listed.items() if patterns.matches(name)]
+        missing = {name: f"does not exist{nearest(name, listed)}" for name in patterns.missing(listed)}
+        return [table for name, table in listed.items() if patterns.matches(name)], missing
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
         """Return the properties of a namespace; none where it does not exist.

@@ -21,24 +21,31 @@ Looked = TypeVar("Looked")
 
 
 def look_at_tables(
-    tables: str | Sequence[str],
+    tables: str | Sequence[str] | TablePatterns,
     hook: LakeCatalogHook,
     look: Callable[[ListedTable, LoadedTable], Looked],
     broken: Callable[[str, str], Looked],
+    *,
+    missing_are_broken: bool = False,
 ) -> list[Looked]:
     """Return what is made of each table that patterns mean, several being read at a time.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
     :param broken: makes it of the name of a table that cannot be read or named, and of the error.
+    :param missing_are_broken: a table that is named and does not exist stops no other.
     :raises InvalidSpecError: a pattern is none.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    patterns = TablePatterns.parse(tables)
+    patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     hook.table_format.refuse_lacking(f"connection {hook.lake_conn_id!r}", ["health"])
-    listed = hook.tables_matching(patterns)
+    missing: dict[str, str] = {}
+    if missing_are_broken:
+        listed, missing = hook.tables_and_missing(patterns)
+    else:
+        listed = hook.tables_matching(patterns)
 
     def at(table: ListedTable) -> Looked:
         if not table.is_nameable:
@@ -55,4 +62,5 @@ def look_at_tables(
             return broken(str(table), f"table {table} cannot be judged: {type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(hook.opened.most_readers(), "look-at-tables") as readers:
-        return list(readers.map(at, listed))
+        looked = list(readers.map(at, listed))
+    return [*looked, *(broken(name, f"MissingTableError: table {name} {why}") for name, why in missing.items())]

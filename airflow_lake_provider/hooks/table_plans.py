@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import broken_table, health_of
+from airflow_lake_provider.maintenance.locations import Overlap, overlapping_locations
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
 
 if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.plan import TablePlan
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTables:
+    """Plans of tables, and what only a look at all of them shows.
+
+    :param plans: the most urgent first.
+    :param overlaps: of their locations.
+    """
+
+    plans: tuple[TablePlan, ...]
+    overlaps: tuple[Overlap, ...] = ()
 
 
 def table_plans(
@@ -41,16 +57,45 @@ def table_plans(
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    moment, hook = now or datetime.now(UTC), LakeCatalogHook(lake_conn_id)
-    reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
+    reader = PolicyReader(LakeCatalogHook(lake_conn_id), policy_file=policy_file, policy=policy)
+    return list(plan_tables(tables, reader, now or datetime.now(UTC)).plans)
 
-    def planned(listed: ListedTable, table: LoadedTable) -> TablePlan:
-        merged = reader.policy_of(listed, table)
+
+def plan_tables(
+    tables: str | Sequence[str] | TablePatterns,
+    policies: PolicyReader,
+    now: datetime,
+    *,
+    missing_are_broken: bool = False,
+) -> PlannedTables:
+    """Return the plans of tables, and where the locations of two of them overlap.
+
+    A table that is dropped during the look has no plan.
+
+    :param tables: as of :func:`table_plans`.
+    :param policies: of the catalog that is looked at.
+    :param now: against which ages and hours count.
+    :param missing_are_broken: a table that is named and does not exist has a plan with its error.
+    :raises LakeProviderError: as :func:`table_plans`.
+    """
+    hook = policies.hook
+
+    def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
+        merged = policies.policy_of(listed, table)
         if merged.policy is None:
-            return broken(str(listed), merged.error or "its policy cannot be read")
-        return plan_of(health_of(table, moment, merged.limits), merged.policy, moment)
+            return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations
+        return plan_of(health_of(table, now, merged.limits), merged.policy, now), table.locations
 
-    def broken(name: str, error: str) -> TablePlan:
-        return plan_of(broken_table(name, moment, error), MaintenancePolicy(), moment)
+    def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
+        return plan_of(broken_table(name, now, error), MaintenancePolicy(), now), ()
 
-    return ranked(look_at_tables(tables, hook, planned, broken))
+    patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
+    looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
+    gone = {plan.table for plan, _ in looked if (plan.error or "").startswith(f"{MissingTableError.__name__}:")}
+    if dropped := gone - {*patterns.included}:
+        # Others drop tables all day. What a catalog still lists and does not load is broken.
+        dropped -= {str(table) for table in hook.list_tables()}
+    return PlannedTables(
+        plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
+        overlaps=tuple(overlapping_locations({plan.table: locations for plan, locations in looked})),
+    )

@@ -93,7 +93,8 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     if not asked.enabled:
         return _left_out("The policy rewrites no files.", "Set compaction.enabled to true to compact the table.")
     if (obstacle := health.obstacles.get(ACTION)) is not None:
-        return _left_out(f"The table rules it out: {obstacle}.", "Change the table, or compact it with another engine.")
+        why, instead = f"The table rules it out: {obstacle}.", "Change the table, or compact it with another engine."
+        return NotPlanned(action=ACTION, why=why, instead=instead, is_unsupported=True)
     if (files := health.files) is None or files.data_files is None:
         return _left_out(
             "The number of data files is not known.", "Nothing is due until a summary or the manifests count them."

@@ -75,11 +75,13 @@ class NotPlanned:
     :param action: its name.
     :param why: with the numbers, a sentence.
     :param instead: what helps, or when it comes; a sentence.
+    :param is_unsupported: the policy asks for it, and the table rules it out.
     """
 
     action: str
     why: str
     instead: str
+    is_unsupported: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,13 +147,17 @@ def _age_of_head(health: TableHealth, now: datetime) -> timedelta:
 
 def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | NotPlanned:
     action, asked = "snapshot-expiry", policy.expiry
+    # First: of Iceberg, gc.enabled is both an obstacle and the owner's policy, and nobody else would report it.
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return NotPlanned(
+            action=action,
+            why=f"The table rules it out: {obstacle}.",
+            instead="Change the table's properties.",
+            is_unsupported=True,
+        )
     if not asked.enabled:
         return NotPlanned(
             action=action, why="The policy keeps all snapshots.", instead="Set expiry.enabled to true to let some go."
-        )
-    if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
         )
     if asked.older_than is not None and asked.older_than < _MINIMUM_AGE:
         return NotPlanned(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -158,11 +158,15 @@ class LakeApplicationOperator(SparkApplicationOperator):
         self.tell(tasks, context)
         for task, error in failed:
             self._tell_failure(task, error)
-        counts = Counter(_word(task) for task in tasks)
+        counts = Counter(map(self.outcome, tasks))
         summary = ", ".join(f"{count} {word}" for word, count in counts.items())
         self.log.info("%d tasks: %s", len(tasks), summary)
         show_outcome(context, self.place(), summary)
-        return [_plain(task) for task in tasks]
+        return [_plain(task, self.outcome(task)) for task in tasks]
+
+    def outcome(self, task: TableTask) -> str:
+        """Return how a task ended, in a word."""
+        return _FAILED if task.error is not None or task.report is None else task.report.outcome.value
 
     def _leave_to_retry(self, tasks: list[TableTask], context: Context) -> None:
         """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
@@ -213,7 +217,7 @@ class LakeVerdictOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:  # noqa: ARG002  # of Airflow
         """Look at the outcomes."""
-        reports = list(_flat(self.reports))
+        reports = list(flat_reports(self.reports))
         failed = [report for report in reports if report["outcome"] == _FAILED]
         for report in failed:
             self.log.error("%s of %s: %s: %s", report["action"], report["table"], report["error"], report["reason"])
@@ -331,22 +335,18 @@ def _batch(spec: UpsertSpec) -> tuple[str, ...]:
     return spec.table, str(spec.batch_id), _name_of_source(spec) or ""
 
 
-def _word(task: TableTask) -> str:
-    return _FAILED if task.error is not None or task.report is None else task.report.outcome.value
-
-
-def _plain(task: TableTask) -> dict[str, Any]:
+def _plain(task: TableTask, outcome: str) -> dict[str, Any]:
     action = task.spec.action if task.spec is not None else task.run.part[0].partition(" ")[0]
     if task.error is not None:
-        error = {"outcome": _FAILED, "error": type(task.error).__name__, "reason": str(task.error)}
+        error = {"outcome": outcome, "error": type(task.error).__name__, "reason": str(task.error)}
         return {"action": action, "table": task.table, **error}
-    return {"action": action, **to_plain(task.report)}
+    return {"action": action, **to_plain(task.report), "outcome": outcome}
 
 
-def _flat(reports: Any) -> Any:
+def flat_reports(reports: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the reports of a task, or of the instances of a mapped one."""
     for report in reports:
         if isinstance(report, Mapping):
             yield report
         else:
-            yield from _flat(report)
+            yield from flat_reports(report)

@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 # Variable of the task's context, which a ``map_index_template`` of the author's may read, and key of the XCom.
 CONTEXT_NAME = "lake_outcome"
 XCOM_KEY = "outcome"
-_TEMPLATE = "{{ lake_label }}"
+# Label of an instance: the tables of its job, and once it has ended its outcome, too.
+LABEL = "{{ lake_label if lake_label is defined else task.place() }}"
 # Characters that Airflow's database keeps of a label.
 _LONGEST = 250
 _COUNTS = {
@@ -84,8 +85,8 @@ def show_outcome(context: Context, place: str, outcome: str) -> None:
     values: dict[str, Any] = context  # type: ignore[assignment]  # Airflow's keys are typed, those of authors are not
     values[CONTEXT_NAME] = outcome
     # What fails after its report was read is shown once more.
-    if values.get("map_index_template") in (None, _TEMPLATE):
-        values["map_index_template"] = _TEMPLATE
+    if values.get("map_index_template") in (None, LABEL):
+        values["map_index_template"] = LABEL
         values["lake_label"] = f"{place}: {outcome}"[:_LONGEST]
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=outcome)

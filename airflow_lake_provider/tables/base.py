@@ -116,6 +116,11 @@ class LoadedTable(ABC):
         return iter(())
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """Places that the table writes to, in the one spelling in which locations are compared."""
+        return (self.facts.location.rstrip("/"),)
+
+    @property
     def target_bytes(self) -> int:
         """Bytes that a data file should have."""
         raise self._lacking("health")

@@ -31,6 +31,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     manifest_target_bytes,
     table_size,
 )
+from airflow_lake_provider.iceberg.file_ownership import declared_paths, normalised
 from airflow_lake_provider.iceberg.flink_jobs import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
@@ -168,6 +169,11 @@ class LoadedIcebergTable(LoadedTable):
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield what the owner has set by Iceberg's own properties."""
         return owner_policy(self.facts.properties)
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Places that the table writes to: its location, and the paths that its properties declare."""
+        return tuple(map(normalised, (self.facts.location, *declared_paths(self.facts.properties))))
 
     @property
     def target_bytes(self) -> int:

@@ -1,0 +1,158 @@
+"""One run of the fleet: which plans it carries out, in which jobs, and which tables it only reports.
+
+A pure function of plans, earlier outcomes and budget, so that a plan that is made again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from airflow_lake_provider.maintenance.locations import Overlap
+from airflow_lake_provider.maintenance.outcomes import FAILED, UNSUPPORTED, error_of, outcome_of
+from airflow_lake_provider.maintenance.packing import (
+    Budget,
+    Deferred,
+    PackedJob,
+    PastOutcome,
+    held_back,
+    packed,
+    within_budget,
+)
+from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, TablePlan
+
+# It removes what no metadata of its own table names, which may be another table's.
+_OF_WHOLE_LOCATIONS = frozenset({"remove-orphans"})
+# Characters of a reason: XCom is a database, and somebody else chooses the text of an error.
+_LONGEST = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRun:
+    """What one run does, and what it leaves.
+
+    :param plans: of all tables, as far as they may be carried out now.
+    :param jobs: each for one Spark application.
+    :param deferred: due, and left to a later run.
+    :param held_back: tables that keep failing, and rest.
+    """
+
+    plans: tuple[TablePlan, ...] = ()
+    jobs: tuple[PackedJob, ...] = ()
+    deferred: tuple[Deferred, ...] = ()
+    held_back: tuple[str, ...] = ()
+
+    @property
+    def as_kwargs(self) -> list[dict[str, Any]]:
+        """Arguments of :class:`.LakeMaintenanceOperator`, one mapping for each job, as XCom takes them."""
+        return [
+            {
+                "name": _name(job),
+                "tasks": job.tasks,
+                "expected": [_expected(plan, action) for plan in job.plans for action in plan.actions],
+            }
+            for job in self.jobs
+        ]
+
+    @property
+    def not_run(self) -> list[dict[str, str]]:
+        """Reports of what cannot be maintained, in the shape of the reports of tasks."""
+        return [report for plan in self.plans for report in _reports(plan)]
+
+
+def fleet_run(
+    plans: Iterable[TablePlan],
+    now: datetime,
+    *,
+    outcomes: Mapping[str, Sequence[PastOutcome]] | None = None,
+    overlaps: Sequence[Overlap] = (),
+    pool: str | None = None,
+    budget: Budget | None = None,
+    core_seconds: float,
+    most_tables: int,
+) -> FleetRun:
+    """Return the run of plans.
+
+    :param plans: as :func:`.ranked` returns them.
+    :param now: against which the rest of failing tables counts.
+    :param outcomes: of earlier runs, by table.
+    :param overlaps: of locations; what removes files by their place is left out there.
+    :param pool: Airflow pool of the jobs; a table whose policy names another one waits. None takes any.
+    :param budget: of the run.
+    :param core_seconds: of one job.
+    :param most_tables: of one job.
+    """
+    shared = {name: overlap for overlap in overlaps for name in (overlap.table, overlap.other)}
+    given = [_apart(plan, shared.get(plan.table)) for plan in plans]
+    allowed = [held_back(plan, (outcomes or {}).get(plan.table, ()), now) for plan in given]
+    resting = tuple(
+        after.table for before, after in zip(given, allowed, strict=True) if before.actions != after.actions
+    )
+    deferred = [_of_other_pool(plan, pool) for plan in allowed if _is_of_other_pool(plan, pool)]
+    selection = within_budget((plan for plan in allowed if not _is_of_other_pool(plan, pool)), budget or Budget())
+    return FleetRun(
+        plans=tuple(allowed),
+        jobs=tuple(packed(selection.chosen, core_seconds, most_tables)),
+        deferred=(*deferred, *selection.deferred),
+        held_back=resting,
+    )
+
+
+def _apart(plan: TablePlan, overlap: Overlap | None) -> TablePlan:
+    """Return a plan without what removes files by their place, where another table's files may be there."""
+    if overlap is None or not any(each.action in _OF_WHOLE_LOCATIONS for each in plan.actions):
+        return plan
+    why, instead = f"Another table's files may be there: {overlap}.", "Give each table a location of its own."
+    left_out = tuple(
+        NotPlanned(action=each.action, why=why, instead=instead, is_unsupported=True)
+        for each in plan.actions
+        if each.action in _OF_WHOLE_LOCATIONS
+    )
+    actions = tuple(each for each in plan.actions if each.action not in _OF_WHOLE_LOCATIONS)
+    return replace(plan, actions=actions, not_planned=(*plan.not_planned, *left_out))
+
+
+def _is_of_other_pool(plan: TablePlan, pool: str | None) -> bool:
+    return bool(plan.actions) and None not in (pool, plan.pool) and plan.pool != pool
+
+
+def _of_other_pool(plan: TablePlan, pool: str | None) -> Deferred:
+    why = (
+        f"Its policy asks for pool {plan.pool!r}, and these jobs run in {pool!r}. Airflow cannot map a pool: give its "
+        "tables a maintenance of their own with that pool."
+    )
+    return Deferred(table=plan.table, actions=tuple(each.action for each in plan.actions), why=why)
+
+
+def _reports(plan: TablePlan) -> list[dict[str, str]]:
+    if plan.error is not None:
+        error = error_of(plan.error)
+        outcome = outcome_of(FAILED, error)
+        return [_report(plan.table, "plan", outcome, error, plan.error)]
+    return [
+        _report(plan.table, each.action, UNSUPPORTED, "UnsupportedError", f"{each.why} {each.instead}")
+        for each in plan.not_planned
+        if each.is_unsupported
+    ]
+
+
+def _report(table: str, action: str, outcome: str, error: str, reason: str) -> dict[str, str]:
+    return {"action": action, "table": table, "outcome": outcome, "error": error, "reason": reason[:_LONGEST]}
+
+
+def _expected(plan: TablePlan, action: PlannedAction) -> dict[str, Any]:
+    return {
+        "level": action.level,
+        "score": plan.score,
+        "core_seconds": action.effect.core_seconds,
+        "files_removed": action.effect.files_removed,
+        "bytes_rewritten": action.effect.bytes_rewritten,
+        "why": " ".join(each.sentence for each in action.reasons)[:_LONGEST],
+    }
+
+
+def _name(job: PackedJob) -> str:
+    first, more = job.plans[0].table, len(job.plans) - 1
+    return f"maintenance of {first} and {more} more" if more else f"maintenance of {first}"

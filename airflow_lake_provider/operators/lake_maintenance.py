@@ -1,0 +1,169 @@
+"""LakeMaintenanceOperator: the jobs of a plan; its verdict; and both with the plan as one group, lake_maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
+from airflow.sdk.definitions.xcom_arg import PlainXComArg
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_lake_provider.contracts.argument_validation import names
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.maintenance.outcomes import (
+    FAILED,
+    OUTCOMES,
+    TaskOutcome,
+    counted,
+    outcome_of,
+    outcomes_of_run,
+)
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
+from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow_lake_provider.operators.outcome import LABEL, show_outcome
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from airflow_lake_provider.operators.table_task import TableTask
+
+_MOST_NAMED = 10
+# Arguments of the group that are the plan's; those of both are named where they are passed.
+_OF_PLAN = (
+    *("tables", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
+    *("job_core_seconds", "job_tables"),
+)
+_OF_BOTH = ("lake_conn_id", "allowed_tables")
+
+
+class LakeMaintenanceOperator(LakeApplicationOperator):
+    """Carry out one job of a plan: tasks on many tables in one Spark application, with a report for each.
+
+    ``LakeMaintenanceOperator.partial(task_id="run").expand_kwargs(plan.output)`` runs the jobs of a
+    :class:`.LakeMaintenancePlanOperator`. A report has one of the outcomes ``done``, ``nothing-due``, ``conflict``,
+    ``unsupported`` and ``failed``. As of every :class:`.LakeApplicationOperator`, one bad task stops no other.
+
+    :param expected: of the plan: for each task its level, the table's score, core-seconds and reasons.
+    :param application: arguments of :class:`.LakeApplicationOperator`.
+    """
+
+    def __init__(self, *, expected: Sequence[Mapping[str, Any]] = (), **application: Any) -> None:
+        super().__init__(**application)
+        self.expected = expected
+
+    def table_tasks(self, context: Context) -> list[TableTask]:
+        """Return the tasks; each second try begins with the last table.
+
+        A table that ends the driver, such as by its memory, so keeps no other from being maintained.
+        """
+        tasks = super().table_tasks(context)
+        order = {task.table: place for place, task in enumerate(tasks)}
+        is_second = context["ti"].try_number % 2 == 0
+        return sorted(tasks, key=lambda task: order[task.table], reverse=True) if is_second else tasks
+
+    def outcome(self, task: TableTask) -> str:
+        """Return the outcome of a task as those of maintenance are called."""
+        error = "" if task.error is None else type(task.error).__name__
+        return outcome_of(super().outcome(task), error)
+
+
+class LakeMaintenanceVerdictOperator(BaseOperator):
+    """Say what became of each task of a run of maintenance, and fail where a person has to look.
+
+    It stands behind plan and run, and runs whatever became of the run: nothing was due, or an application was lost with
+    all its reports. Tasks without a report count as failed.
+
+    :param jobs: XCom of the :class:`.LakeMaintenancePlanOperator`: ``plan.output`` (templated).
+    :param reports: XCom of the mapped :class:`LakeMaintenanceOperator`: ``run.output`` (templated).
+    :param fail_on: outcomes that make the run red: ``failed``, and on request ``unsupported`` or ``conflict``.
+    :param trigger_rule: by default it also runs where applications failed or nothing was due.
+    :param operator: arguments of BaseOperator.
+    :raises InvalidSpecError: ``fail_on`` names none of the outcomes, or ``jobs`` is no output of a task.
+    :raises AirflowFailException: naming the tasks that failed, with their errors.
+    """
+
+    template_fields: Sequence[str] = ("jobs", "reports")
+    ui_color = "#d9ecf7"
+
+    def __init__(
+        self,
+        *,
+        jobs: XComArg,
+        reports: XComArg,
+        fail_on: Sequence[str] = (FAILED,),
+        trigger_rule: str = TriggerRule.ALL_DONE,
+        **operator: Any,
+    ) -> None:
+        super().__init__(trigger_rule=trigger_rule, **operator)
+        if not isinstance(jobs, PlainXComArg):
+            raise InvalidSpecError(f"jobs must be the output of a LakeMaintenancePlanOperator, got {jobs!r}")
+        self.plan_task_id = jobs.operator.task_id
+        self.jobs = jobs
+        self.reports = reports
+        self.fail_on = names(fail_on, "fail_on", "outcomes")
+        if unknown := [each for each in self.fail_on if each not in OUTCOMES]:
+            raise InvalidSpecError(f"fail_on takes {', '.join(map(repr, OUTCOMES))}, got {unknown[0]!r}")
+
+    def execute(self, context: Context) -> list[str]:
+        """Return what failed, in words."""
+        outcomes = self.outcomes(context)
+        for each in outcomes:
+            if each.outcome not in ("done", "nothing-due"):
+                say = self.log.error if each.outcome in self.fail_on else self.log.warning
+                say("%s: %s: %s", each, each.outcome, each.reason)
+        red = [each for each in outcomes if each.outcome in self.fail_on]
+        summary = counted(outcomes)
+        self.log.info("%s", summary)
+        show_outcome(context, self.plan_task_id, summary)
+        if red:
+            named = "; ".join(map(str, red[:_MOST_NAMED]))
+            raise AirflowFailException(f"{summary}: {named}")
+        return []
+
+    def outcomes(self, context: Context) -> list[TaskOutcome]:
+        """Return the outcome of every task of the run: the one place where all of them are known.
+
+        :raises AirflowSkipException: the plan was skipped.
+        :raises AirflowFailException: the plan failed.
+        """
+        jobs: Any = self.jobs
+        reports: Any = self.reports
+        ti: Any = context["ti"]
+        if jobs is None:
+            states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[self.plan_task_id], run_ids=[ti.run_id])
+            state = states.get(ti.run_id, {}).get(self.plan_task_id)
+            if state == "skipped":
+                raise AirflowSkipException(f"{self.plan_task_id} was skipped")
+            raise AirflowFailException(f"{self.plan_task_id} made no plan, its state is {state}; its log says why")
+        not_run = ti.xcom_pull(task_ids=self.plan_task_id, key=NOT_RUN) or ()
+        # All at once: Airflow logs an error for each look behind the last one.
+        return outcomes_of_run(jobs, flat_reports(reports[:] if reports is not None else ()), not_run)
+
+
+def lake_maintenance(
+    group_id: str,
+    *,
+    fail_on: Sequence[str] = (FAILED,),
+    **arguments: Any,
+) -> TaskGroup:
+    """Return a task group that keeps tables healthy: a plan, its jobs in few Spark applications, and the verdict.
+
+    :param group_id: of the group; its tasks are ``<group_id>.plan``, ``<group_id>.run`` and ``<group_id>.verdict``.
+    :param fail_on: of :class:`LakeMaintenanceVerdictOperator`.
+    :param arguments: of :class:`.LakeMaintenancePlanOperator` and of :class:`LakeMaintenanceOperator`, by their names.
+        ``pool``, ``retries`` and what else both have are those of the Spark applications; ``default_args`` of the DAG
+        are those of all three.
+    :raises InvalidSpecError: an argument cannot be.
+    """
+    shared = {name: arguments.pop(name) for name in _OF_BOTH if name in arguments}
+    of_plan = {name: arguments.pop(name) for name in _OF_PLAN if name in arguments}
+    with TaskGroup(group_id) as group:
+        plan = LakeMaintenancePlanOperator(task_id="plan", **shared, **of_plan)
+        run = LakeMaintenanceOperator.partial(
+            task_id="run", map_index_template=LABEL, **shared, **arguments
+        ).expand_kwargs(plan.output)
+        # That of ``default_args``, too.
+        plan.run_pool = run.pool
+        LakeMaintenanceVerdictOperator(task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on)
+    return group

@@ -1,0 +1,191 @@
+"""LakeMaintenancePlanOperator: what a run of maintenance does, decided from metadata alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
+from airflow_lake_provider.contracts.author_object import refuse_template
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.table_name import TablePatterns
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
+from airflow_lake_provider.hooks.table_policy import PolicyReader
+from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
+from airflow_lake_provider.maintenance.packing import Budget, PastOutcome
+from airflow_lake_provider.operators.allowed_tables import table_patterns
+from airflow_lake_provider.operators.outcome import show_outcome
+from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+# Keys of XCom beside the jobs.
+NOT_RUN, SUMMARY = "not_run", "summary"
+# An hour of one core: half an hour of the two cores that the benchmarks have.
+_CORE_SECONDS_OF_A_JOB = 3600.0
+_TABLES_OF_A_JOB = 100
+_MOST_OVERLAPS = 20
+
+
+class LakeMaintenancePlanOperator(RetryDelays):
+    """Plan the maintenance of tables in the worker, without Spark, and return its jobs.
+
+    Each job is a mapping of arguments for ``LakeMaintenanceOperator.partial(...).expand_kwargs(plan.output)``. Where
+    nothing is due the list is empty, and Airflow skips the mapped task. The log says why of each table that is due or
+    broken. The result follows from the tables' state alone: made again, it has what is still due.
+
+    :param tables: name or patterns, ``["shop.*", "!shop.tmp_*"]`` (templated). One that is named and does not exist is
+        reported and stops no other; where nothing matches, the task fails.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
+    :param policy_file: YAML file with policies, relative to the folder of DAGs (templated). None takes ``[lake]
+        policy_file``, or else ``lake_policy.yaml`` where it exists.
+    :param policy: settings that the DAG names itself, such as ``{"compaction": {"level": "minor"}}`` (templated).
+    :param dry_run: say what would be done, and return no job (templated).
+    :param allowed_tables: patterns, one of which each table has to match as well; None for any table. Not a template,
+        so that no form can change it.
+    :param max_core_seconds: budget of a run by the estimates of the plans, without starts of Spark; None for no limit.
+    :param max_bytes: of data files that a run rewrites: ``"500GB"`` or a number; None for no limit.
+    :param max_tables: that a run does anything to; None for no limit.
+    :param job_core_seconds: of one Spark application; a table that takes more has one of its own.
+    :param job_tables: most tables of one Spark application.
+    :param run_pool: pool of the mapped task. Tables whose policy names another pool are left out with that reason:
+        Airflow cannot map a pool. None takes tables of any.
+    :param operator: arguments of BaseOperator.
+    :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
+    :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
+    :raises MissingTableError: no table matches.
+    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
+    """
+
+    template_fields: Sequence[str] = ("tables", "lake_conn_id", "policy_file", "policy", "dry_run")
+    ui_color = "#d9ecf7"
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str] = "*",
+        lake_conn_id: str = LakeCatalogHook.default_conn_name,
+        policy_file: str | None = None,
+        policy: Mapping[str, Any] | None = None,
+        dry_run: bool | str = False,
+        allowed_tables: Sequence[str] | None = None,
+        max_core_seconds: float | None = None,
+        max_bytes: int | str | None = None,
+        max_tables: int | None = None,
+        job_core_seconds: float = _CORE_SECONDS_OF_A_JOB,
+        job_tables: int = _TABLES_OF_A_JOB,
+        run_pool: str | None = None,
+        **operator: Any,
+    ) -> None:
+        super().__init__(**operator)
+        self.tables = tables
+        self.lake_conn_id = lake_conn_id
+        self.policy_file = policy_file
+        self.policy = policy
+        # Airflow's own method of that name prints templates, and has no caller.
+        self.dry_run = dry_run  # type: ignore[method-assign, assignment]
+        limits = {"max_core_seconds": max_core_seconds, "max_bytes": max_bytes, "max_tables": max_tables}
+        try:
+            for name, value in {**limits, "job_core_seconds": job_core_seconds, "job_tables": job_tables}.items():
+                refuse_template(value, name)
+            self.allowed_tables = table_patterns(allowed_tables)
+            self.budget = Budget(
+                core_seconds=optional(share)(max_core_seconds, "max_core_seconds"),
+                bytes=optional(size)(max_bytes, "max_bytes"),
+                tables=optional(number)(max_tables, "max_tables"),
+            )
+            self.job_core_seconds = share(job_core_seconds, "job_core_seconds")
+            self.job_tables = number(job_tables, "job_tables")
+            self.run_pool = optional(text)(run_pool, "run_pool")
+            if self.job_tables < 1:
+                raise InvalidSpecError(f"job_tables must be at least 1, got {job_tables!r}")
+        except InvalidSpecError as error:
+            raise as_task_failure(error) from None
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Look at the tables, and return the jobs of this run."""
+        now = datetime.now(UTC)
+        try:
+            is_dry_run = flag(self.dry_run, "dry_run")
+            planned, run = self._plan(now)
+        except LakeProviderError as error:
+            show_outcome(context, str(self.tables), type(error).__name__)
+            raise as_task_failure(error) from None
+        self._tell(planned, run)
+        summary = _summary(planned, run)
+        words = ", ".join(f"{count} {name}" for name, count in summary.items() if count)
+        self.log.info("%s%s", "dry run: " if is_dry_run else "", words)
+        show_outcome(context, str(self.tables), f"dry run: {words}" if is_dry_run else words)
+        context["ti"].xcom_push(key=NOT_RUN, value=run.not_run)
+        context["ti"].xcom_push(key=SUMMARY, value=summary)
+        return [] if is_dry_run else run.as_kwargs
+
+    def _plan(self, now: datetime) -> tuple[PlannedTables, FleetRun]:
+        hook = LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
+        policies = PolicyReader(hook, policy_file=self.policy_file, policy=self.policy)
+        patterns = TablePatterns.parse(self.tables, self.allowed_tables)
+        planned = plan_tables(patterns, policies, now, missing_are_broken=True)
+        if not planned.plans:
+            limit = f" and {', '.join(self.allowed_tables)}" if self.allowed_tables else ""
+            raise MissingTableError(
+                f"connection {hook.lake_conn_id!r}: no table matches {self.tables}{limit}; correct the patterns"
+            )
+        run = fleet_run(
+            planned.plans,
+            now,
+            outcomes=self.past_outcomes(hook, [each.table for each in planned.plans]),
+            overlaps=planned.overlaps,
+            pool=self.run_pool,
+            budget=self.budget,
+            core_seconds=self.job_core_seconds,
+            most_tables=self.job_tables,
+        )
+        return planned, run
+
+    def past_outcomes(self, hook: LakeCatalogHook, tables: Sequence[str]) -> Mapping[str, Sequence[PastOutcome]]:  # noqa: ARG002  # nothing keeps them yet
+        """Return the outcomes of earlier runs, by which tables that keep failing rest."""
+        return {}
+
+    def _tell(self, planned: PlannedTables, run: FleetRun) -> None:
+        """Say of each table that is due or broken what is done and why; count the others."""
+        for overlap in planned.overlaps[:_MOST_OVERLAPS]:
+            self.log.warning("%s; give each table a location of its own", overlap)
+        if (more := len(planned.overlaps) - _MOST_OVERLAPS) > 0:
+            self.log.warning("%d more overlaps of locations", more)
+        for each in run.deferred:
+            self.log.warning("%s: %s waits: %s", each.table, ", ".join(each.actions), each.why)
+        for name in run.held_back:
+            left = next(each for plan in run.plans if plan.table == name for each in reversed(plan.not_planned))
+            self.log.warning("%s rests: %s %s", name, left.why, left.instead)
+        for report in run.not_run:
+            say = self.log.error if report["outcome"] == "failed" else self.log.warning
+            say("%s: %s %s: %s", report["table"], report["action"], report["outcome"], report["reason"])
+        rest: Counter[str] = Counter()
+        for plan in run.plans:
+            for action in plan.actions:
+                level = f" ({action.level})" if action.level else ""
+                why = " ".join((*(reason.sentence for reason in action.reasons), *action.notes))
+                self.log.info("%s: %s%s: %s", plan.table, action.action, level, why)
+            if not plan.actions and plan.error is None:
+                reasons = {each.why for each in plan.not_planned}
+                rest[reasons.pop() if len(reasons) == 1 else "Nothing is due."] += 1
+        for why, count in rest.most_common():
+            self.log.info("%d tables: %s", count, why)
+
+
+def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:
+    outcomes = Counter(report["outcome"] for report in run.not_run)
+    return {
+        "tables": len(run.plans),
+        "due": sum(bool(plan.actions) for plan in run.plans),
+        "jobs": len(run.jobs),
+        "core-seconds": round(sum(job.core_seconds for job in run.jobs)),
+        "deferred": len(run.deferred),
+        "resting": len(run.held_back),
+        "overlapping": len({name for each in planned.overlaps for name in (each.table, each.other)}),
+        **outcomes,
+    }

@@ -1,0 +1,104 @@
+"""One run of the fleet: what of the plans it does, in which jobs, and what it says of the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
+from airflow_lake_provider.maintenance.health import broken_table
+from airflow_lake_provider.maintenance.locations import Overlap
+from airflow_lake_provider.maintenance.packing import Budget, PastOutcome
+from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+from airflow_lake_provider.maintenance.planner import plan_of
+from tests.unit.maintenance.test_packing import NOW, action, plan
+
+
+def run(*plans: TablePlan, **arguments: Any) -> FleetRun:
+    return fleet_run(plans, NOW, **{"core_seconds": 100, "most_tables": 10, **arguments})
+
+
+def broken(error: str) -> TablePlan:
+    return plan_of(broken_table("a.broken", NOW, error), MaintenancePolicy(), NOW)
+
+
+def test_each_job_names_its_tables_and_has_what_was_expected_of_each_task() -> None:
+    jobs = run(plan("a.b", action("x"), action("y")), plan("a.c", action("z")), most_tables=2).as_kwargs
+    assert [job["name"] for job in jobs] == ["maintenance of a.b and 1 more"]
+    assert [task["action"] for task in jobs[0]["tasks"]] == ["x", "y", "z"]
+    assert [each["core_seconds"] for each in jobs[0]["expected"]] == [10, 10, 10]
+    assert [job["name"] for job in run(plan("a.b", action()), most_tables=1).as_kwargs] == ["maintenance of a.b"]
+
+
+def test_nothing_due_is_no_job() -> None:
+    made = run(plan("a.b"), plan("a.c"))
+    assert (made.as_kwargs, made.not_run) == ([], [])
+
+
+def test_broken_tables_are_reported_as_failed_and_what_has_no_part_in_it_as_unsupported() -> None:
+    reports = run(broken("BrokenMetadataError: gone"), plan("a.b", action())).not_run
+    assert [(each["table"], each["outcome"], each["error"]) for each in reports] == [
+        ("a.broken", "failed", "BrokenMetadataError")
+    ]
+    assert [each["outcome"] for each in run(broken("UnsupportedError: a view")).not_run] == ["unsupported"]
+
+
+def test_what_a_table_rules_out_is_reported_and_its_other_actions_run() -> None:
+    ruled_out = NotPlanned(action="snapshot-expiry", why="gc.enabled.", instead="Set it.", is_unsupported=True)
+    made = run(replace(plan("a.b", action()), not_planned=(ruled_out,)))
+    assert len(made.jobs) == 1
+    assert made.not_run == [
+        {
+            "action": "snapshot-expiry",
+            "table": "a.b",
+            "outcome": "unsupported",
+            "error": "UnsupportedError",
+            "reason": "gc.enabled. Set it.",
+        }
+    ]
+
+
+def test_a_strangers_long_error_stays_short_in_xcom() -> None:
+    plans = [broken("BrokenMetadataError: " + "x" * 100_000)] * 1000
+    assert len(json.dumps(run(*plans).not_run)) < 500_000
+
+
+def test_a_table_that_keeps_failing_rests_and_stops_no_other() -> None:
+    failures = [PastOutcome(at=NOW - timedelta(hours=hour), outcome="failed", cause="OOM") for hour in (1, 25, 49)]
+    made = run(plan("a.b", action()), plan("a.c", action()), outcomes={"a.b": failures})
+    assert (made.held_back, [job.plans[0].table for job in made.jobs]) == (("a.b",), ["a.c"])
+    assert "the newest 1.0 hours ago: OOM" in made.plans[0].not_planned[0].why
+
+
+def test_tables_of_another_pool_wait_with_the_reason() -> None:
+    plans = plan("a.b", action(), pool="big"), plan("a.c", action()), plan("a.d", pool="big")
+    made = run(*plans, pool="small")
+    assert [each.table for job in made.jobs for each in job.plans] == ["a.c"]
+    assert [(each.table, "pool 'big'" in each.why) for each in made.deferred] == [("a.b", True)]
+    assert len(run(*plans, pool="big").jobs) == 2
+    assert run(*plans).deferred == ()
+
+
+def test_a_budget_leaves_the_rest_to_a_later_run() -> None:
+    made = run(plan("a.b", action()), plan("a.c", action()), budget=Budget(tables=1))
+    assert [each.table for each in made.deferred] == ["a.c"]
+
+
+def test_files_are_not_removed_by_their_place_where_another_tables_may_lie() -> None:
+    overlap = Overlap(table="a.b", location="s3://b/x", other="a.c", around="s3://b/x")
+    plans = plan("a.b", action("compaction"), action("remove-orphans")), plan("a.c", action("remove-orphans"))
+    made = run(*plans, plan("a.d", action("remove-orphans")), overlaps=[overlap])
+    done = {each.table: [one.action for one in each.actions] for job in made.jobs for each in job.plans}
+    assert done == {"a.b": ["compaction"], "a.d": ["remove-orphans"]}
+    assert [(each["table"], each["action"], each["outcome"]) for each in made.not_run] == [
+        ("a.b", "remove-orphans", "unsupported"),
+        ("a.c", "remove-orphans", "unsupported"),
+    ]
+
+
+def test_a_run_that_is_made_again_is_the_same() -> None:
+    plans = [plan(f"a.t{number}", action(seconds=number)) for number in range(1, 30)]
+    assert run(*plans).as_kwargs == run(*plans).as_kwargs

@@ -1,0 +1,177 @@
+"""The jobs of a plan, the verdict behind them, and the group that an author writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.operators.lake_maintenance import (
+    LakeMaintenanceOperator,
+    LakeMaintenanceVerdictOperator,
+    lake_maintenance,
+)
+from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from tests.unit.operators.test_lake_application import driver, last_try
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["driver", "last_try"]
+pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_connection")
+
+COMPACT = {"action": "compaction", "table": "shop.orders", "level": "full"}
+JOB = {"name": "maintenance of shop.orders", "tasks": [COMPACT], "expected": [{"level": "full"}]}
+BROKEN = {"action": "plan", "table": "shop.gone", "outcome": "failed", "error": "BrokenMetadataError", "reason": "gone"}
+NOGC = {"action": "snapshot-expiry", "table": "shop.a", "outcome": "unsupported", "error": "UnsupportedError"}
+DONE = {"action": "compaction", "table": "shop.orders", "outcome": "done"}
+LOST = {**DONE, "outcome": "conflict", "reason": "a writer came first"}
+
+
+def named(table: str) -> dict[str, Any]:
+    return {**COMPACT, "table": table}
+
+
+def test_a_report_has_the_outcomes_of_maintenance(
+    orders: Table,
+    lake_catalog: SqlCatalog,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+) -> None:
+    others = lake_catalog.create_table("shop.others", orders.schema())
+    for number in range(16):
+        append((orders, others)[number % 2], number)
+    done = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="")
+    refused = JobFailure.of(UnsupportedError("encrypted"))
+    driver(**{"compaction shop.orders": done, "compaction shop.others": refused})
+    job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
+    assert [report["outcome"] for report in job.execute(context)] == ["done", "unsupported"]
+
+
+@pytest.mark.parametrize(("number", "order"), [(1, "abc"), (2, "cba"), (3, "abc")])
+def test_a_table_that_ends_each_driver_keeps_no_other_from_being_maintained(
+    context: Context, number: int, order: str
+) -> None:
+    context["ti"].try_number, context["ti"].max_tries = number, 3
+    tasks = [named(f"shop.{name}") for name in "abc"]
+    expiry = {"action": "snapshot-expiry", "table": "shop.b"}
+    made = LakeMaintenanceOperator(task_id="t", tasks=[*tasks[:1], expiry, *tasks[1:]]).table_tasks(context)
+    assert list(dict.fromkeys(task.table for task in made)) == [f"shop.{name}" for name in order]
+    # Those of one table stay in the order of the plan.
+    assert [task.key for task in made if task.table == "shop.b"] == ["snapshot-expiry shop.b", "compaction shop.b"]
+
+
+def group(**arguments: Any) -> tuple[Any, Any, Any]:
+    with DAG("d", schedule=None, default_args={"pool": "spark"}) as dag:
+        lake_maintenance("nightly", **arguments)
+    plan, run, verdict = (dag.get_task(f"nightly.{name}") for name in ("plan", "run", "verdict"))
+    return plan, run, verdict
+
+
+def test_a_group_has_plan_jobs_and_verdict_and_gives_each_its_arguments() -> None:
+    plan, run, verdict = group(
+        tables=["shop.*"], lake_conn_id="lake", policy={"paused": True}, parallelism=2, retries=3, fail_on=["conflict"]
+    )
+    assert isinstance(plan, LakeMaintenancePlanOperator)
+    assert (plan.tables, plan.lake_conn_id, plan.policy) == (["shop.*"], "lake", {"paused": True})
+    assert run.partial_kwargs.items() >= {"lake_conn_id": "lake", "parallelism": 2, "retries": 3}.items()
+    # Tables whose policy names another pool than that of the jobs are left out.
+    assert (plan.run_pool, run.pool) == ("spark", "spark")
+    assert (verdict.upstream_task_ids, verdict.fail_on) == ({"nightly.plan", "nightly.run"}, ("conflict",))
+    # It tells of applications that were lost, and is red where only the plan saw something broken.
+    assert verdict.trigger_rule == "all_done"
+    mapped = run.unmap(JOB)
+    assert (mapped.name, mapped.place(), mapped.expected) == (JOB["name"], "shop.orders", [{"level": "full"}])
+
+
+def test_the_group_takes_no_argument_that_no_operator_has() -> None:
+    with pytest.raises(TypeError, match="tabels"):
+        group(tabels=["shop.*"])
+
+
+class Instance:
+    """Stand-in of a task instance: its XCom, and the state of the plan."""
+
+    dag_id, run_id = "d", "r"
+
+    def __init__(self, not_run: list[Mapping[str, str]], state: str) -> None:
+        self.not_run = not_run
+        self.state = state
+        self.shown: dict[str, Any] = {}
+
+    def xcom_pull(self, task_ids: str, key: str) -> Any:
+        return {("nightly.plan", NOT_RUN): self.not_run}[task_ids, key]
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.shown[key] = value
+
+    def get_task_states(self, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+        assert (dag_id, task_ids, run_ids) == ("d", ["nightly.plan"], ["r"])
+        return {"r": {"nightly.plan": self.state}}
+
+
+def verdict_of(
+    jobs: Any, reports: Any, not_run: list[Any], context: Context, state: str = "success", **arguments: Any
+) -> Instance:
+    verdict = group(**arguments)[2]
+    verdict.jobs, verdict.reports = jobs, reports
+    ti = context["ti"] = Instance(not_run, state)  # type: ignore[typeddict-item]  # a stand-in
+    verdict.execute(context)
+    return ti
+
+
+GREEN: list[tuple[str, list[Any], list[Any], list[Any], str]] = [
+    ("done", [JOB], [[DONE]], [], "1 done"),
+    ("conflict", [JOB], [[LOST]], [], "1 conflict"),
+    ("unsupported", [JOB], [[DONE]], [NOGC], "1 done, 1 unsupported"),
+    ("nothing due", [], [], [], "nothing was due"),
+]
+RED: list[tuple[str, list[Any], list[Any], list[Any], str]] = [
+    ("a broken table beside others", [JOB], [[DONE]], [BROKEN], r"1 done, 1 failed: plan of shop\.gone: Broken"),
+    ("a broken table and nothing due", [], [], [BROKEN], r"1 failed: plan of shop\.gone: BrokenMetadataError"),
+    ("an application that was lost", [JOB], [], [], r"1 failed: compaction of shop\.orders: JobFailedError"),
+    ("one of two applications lost", [JOB, JOB], [[DONE]], [], "1 done, 1 failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "reports", "not_run", "words"), [case[1:] for case in GREEN], ids=[c[0] for c in GREEN]
+)
+def test_the_verdict_is_green(jobs: Any, reports: Any, not_run: Any, words: str, context: Context) -> None:
+    assert verdict_of(jobs, reports, not_run, context).shown["outcome"] == words
+
+
+@pytest.mark.parametrize("case", RED, ids=lambda case: case[0])
+def test_the_verdict_is_red(case: tuple[str, Any, Any, Any, str], context: Context) -> None:
+    _, jobs, reports, not_run, words = case
+    with pytest.raises(AirflowFailException, match=words):
+        verdict_of(jobs, reports, not_run, context)
+
+
+def test_an_author_says_what_else_is_red(context: Context) -> None:
+    with pytest.raises(AirflowFailException, match="1 unsupported"):
+        verdict_of([JOB], [[DONE]], [NOGC], context, fail_on=["failed", "unsupported"])
+    assert verdict_of([], [], [BROKEN], context, fail_on=[]).shown["outcome"] == "1 failed"
+    with pytest.raises(InvalidSpecError, match=r"fail_on takes 'done', .*, got 'broken'"):
+        group(fail_on=["broken"])
+
+
+def test_a_plan_that_failed_makes_the_verdict_red_and_one_that_was_skipped_skips_it(context: Context) -> None:
+    with pytest.raises(AirflowFailException, match=r"nightly\.plan made no plan, its state is failed"):
+        verdict_of(None, [], [], context, "failed")
+    with pytest.raises(AirflowSkipException):
+        verdict_of(None, [], [], context, "skipped")
+
+
+def test_a_verdict_takes_the_output_of_a_plan_alone() -> None:
+    with pytest.raises(InvalidSpecError, match="jobs must be the output"):
+        LakeMaintenanceVerdictOperator(task_id="v", jobs=[], reports=[])  # type: ignore[arg-type]  # what is refused

@@ -1,0 +1,194 @@
+"""The plan of a run of maintenance: its jobs, what it reports, and what it says in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
+from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
+from airflow_lake_provider.maintenance.packing import PastOutcome
+from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
+from tests.made_tables import register
+from tests.unit.maintenance.test_packing import NOW
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Append = Callable[..., int]
+
+
+@pytest.fixture
+def pushed(context: Context) -> dict[str, Any]:
+    """XCom of the task but for what it returns."""
+    xcom: dict[str, Any] = {}
+    context["ti"].xcom_push = lambda key, value: xcom.update({key: value})  # type: ignore[method-assign]  # of a stand-in
+    return xcom
+
+
+@pytest.fixture
+def five(orders: Table, lake_catalog: SqlCatalog, append: Append, tmp_path: Path) -> None:
+    """Make tables that are due, well, empty, without garbage collection, and broken."""
+    for number in range(8):
+        append(orders, number)
+    schema = orders.schema()
+    append(lake_catalog.create_table("shop.well", schema), 1)
+    lake_catalog.create_table("shop.empty", schema)
+    append(lake_catalog.create_table("shop.nogc", schema, properties={"gc.enabled": "false"}), 1)
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": f"file://{tmp_path}/gone.metadata.json"})
+
+
+def plan(**arguments: Any) -> LakeMaintenancePlanOperator:
+    return LakeMaintenancePlanOperator(task_id="plan", **arguments)
+
+
+@pytest.mark.usefixtures("five")
+def test_due_tables_are_jobs_and_broken_ones_are_reported(
+    context: Context, pushed: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job,) = plan(tables=["shop.*"]).execute(context)
+    assert job["name"] == "maintenance of shop.orders"
+    assert [(task["action"], task["table"]) for task in job["tasks"]] == [("compaction", "shop.orders")]
+    assert job["expected"][0]["why"].startswith("7 of 8 data files")
+    reports = {each["table"]: (each["action"], each["outcome"], each["error"]) for each in pushed[NOT_RUN]}
+    assert reports == {
+        "shop.gone": ("plan", "failed", "BrokenMetadataError"),
+        "shop.nogc": ("snapshot-expiry", "unsupported", "UnsupportedError"),
+    }
+    assert pushed[SUMMARY].items() >= {"tables": 5, "due": 1, "jobs": 1, "failed": 1, "unsupported": 1}.items()
+    assert pushed["outcome"] == "5 tables, 1 due, 1 jobs, 2 core-seconds, 1 failed, 1 unsupported"
+    lines = capsys.readouterr().out
+    assert "shop.orders: compaction (minor): 7 of 8 data files" in lines
+    assert "shop.gone: plan failed: BrokenMetadataError" in lines
+    # What needs nothing is counted, and has no line.
+    assert "2 tables: Nothing is due." in lines
+    assert "1 tables: The table has no snapshot." in lines
+    assert "shop.well" not in lines
+
+
+@pytest.mark.usefixtures("five")
+def test_nothing_due_is_no_job_and_broken_tables_are_reported_nevertheless(
+    context: Context, pushed: dict[str, Any]
+) -> None:
+    assert plan(tables=["shop.*", "!shop.orders"]).execute(context) == []
+    assert [each["table"] for each in pushed[NOT_RUN] if each["outcome"] == "failed"] == ["shop.gone"]
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("dry_run", [True, "True"])
+def test_a_dry_run_says_what_it_would_do_and_returns_no_job(
+    context: Context, pushed: dict[str, Any], dry_run: bool | str
+) -> None:
+    assert plan(tables="shop.*", dry_run=dry_run).execute(context) == []
+    assert pushed["outcome"].startswith("dry run: 5 tables, 1 due, 1 jobs")
+
+
+@pytest.mark.usefixtures("five")
+def test_xcom_is_small_however_many_tables_need_nothing(context: Context, pushed: dict[str, Any]) -> None:
+    jobs = plan(tables=["shop.*", "!shop.gone"]).execute(context)
+    assert len(json.dumps(jobs)) < 1000
+    assert "shop.well" not in json.dumps([jobs, pushed])
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_a_named_table_that_does_not_exist_stops_no_other(context: Context, pushed: dict[str, Any]) -> None:
+    (job,) = plan(tables=["shop.orders", "shop.ordrs"]).execute(context)
+    assert [task["table"] for task in job["tasks"]] == ["shop.orders"]
+    (report,) = pushed[NOT_RUN]
+    assert (report["table"], report["error"]) == ("shop.ordrs", "MissingTableError")
+    assert "did you mean 'shop.orders'?" in report["reason"]
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_table_that_is_dropped_during_the_look_is_not_broken_and_one_that_stays_listed_is(
+    context: Context,
+    pushed: dict[str, Any],
+    lake_catalog: SqlCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+    is_listed: bool,
+) -> None:
+    load = IcebergCatalog.load_listed
+
+    def lost(catalog: IcebergCatalog, table: Any) -> Any:
+        if str(table) != "shop.well":
+            return load(catalog, table)
+        if not is_listed:
+            lake_catalog.drop_table("shop.well")
+        raise NoSuchTableError("shop.well")
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", lost)
+    plan(tables=["shop.*", "!shop.gone"]).execute(context)
+    failed = {each["table"] for each in pushed[NOT_RUN] if each["outcome"] == "failed"}
+    assert failed == ({"shop.well"} if is_listed else set())
+    assert pushed[SUMMARY]["tables"] == (4 if is_listed else 3)
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_tables_in_one_location_are_told_of_once(
+    context: Context,
+    pushed: dict[str, Any],
+    orders: Table,
+    lake_catalog: SqlCatalog,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lake_catalog.create_table("shop.inside", orders.schema(), location=f"{orders.location()}/inside")
+    plan(tables=["shop.*"]).execute(context)
+    assert pushed[SUMMARY]["overlapping"] == 2
+    assert "the location of shop.inside lies in that of shop.orders" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_a_form_names_no_table_that_the_file_does_not_allow(context: Context) -> None:
+    with pytest.raises(MissingTableError, match=r"no table matches \* and mart\.\*"):
+        plan(tables="*", allowed_tables=["mart.*"]).execute(context)
+    assert len(plan(tables="*", allowed_tables=["shop.orders"]).execute(context)) == 1
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_a_table_that_keeps_failing_rests(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [PastOutcome(at=NOW.replace(year=2099), outcome="failed", cause="OOM")] * 3
+    monkeypatch.setattr(LakeMaintenancePlanOperator, "past_outcomes", lambda *_: {"shop.orders": failures})
+    assert plan(tables=["shop.*"]).execute(context) == []
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> None:
+    assert plan(tables=["shop.*"], max_tables=0).execute(context) == []
+    assert plan(tables=["shop.*"], max_core_seconds=0.1).execute(context) == []
+    assert plan(tables=["shop.*"], max_bytes="1B").execute(context) == []
+    every = plan(tables=["shop.*"], policy={"compaction": {"min_input_files": 1}}, job_tables=1).execute(context)
+    assert all(len({task["table"] for task in job["tasks"]}) == 1 for job in every)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"job_tables": 0}, "job_tables must be at least 1"),
+        ({"max_bytes": "many"}, "max_bytes must be a size"),
+        ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
+        ({"allowed_tables": "shop.*"}, "allowed_tables must be a list"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_while_the_dag_is_parsed(arguments: Any, words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=words):
+        plan(**arguments)
+
+
+@pytest.mark.usefixtures("five", "pushed")
+@pytest.mark.parametrize(
+    "arguments",
+    [{"tables": "shop orders"}, {"policy": {"compacton": {}}}, {"lake_conn_id": "nowhere"}, {"dry_run": "perhaps"}],
+)
+def test_what_no_retry_mends_fails_at_once(context: Context, arguments: Any) -> None:
+    with pytest.raises(AirflowFailException) as refused:
+        plan(**arguments).execute(context)
+    assert isinstance(refused.value, LakeProviderError)
