@@ -31,7 +31,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, kw_only=True)
 class FleetRun:
-    """What one run does, and what it leaves.
+    """Work of one run, and what it leaves.
 
     :param plans: of all tables, as far as they may be carried out now.
     :param jobs: each for one Spark application.
@@ -145,6 +145,7 @@ def _report(table: str, action: str, outcome: str, error: str, reason: str) -> d
 def _expected(plan: TablePlan, action: PlannedAction) -> dict[str, Any]:
     return {
         "level": action.level,
+        "owner": plan.owner,
         "score": plan.score,
         "core_seconds": action.effect.core_seconds,
         "files_removed": action.effect.files_removed,

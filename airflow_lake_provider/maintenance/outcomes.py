@@ -44,7 +44,7 @@ class TaskOutcome:
     :param error: class of the error; empty where there is none.
     :param reason: sentences of the report, or the message of the error.
     :param report: all of it, as XCom has it; empty where there is none.
-    :param expected: what the plan expected of the task: its level, score, core-seconds and reasons.
+    :param expected: what the plan expected of the task: its level, the table's owner and score, core-seconds, reasons.
     """
 
     table: str

@@ -45,11 +45,14 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
     ``unsupported`` and ``failed``. As of every :class:`.LakeApplicationOperator`, one bad task stops no other.
 
     :param expected: of the plan: for each task its level, the table's score, core-seconds and reasons.
+    :param parallelism: tasks that run at a time; those of one table run one after another.
     :param application: arguments of :class:`.LakeApplicationOperator`.
+    :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.
+    :raises LakeProviderError: an error of a task that a retry may mend, while tries are left.
     """
 
-    def __init__(self, *, expected: Sequence[Mapping[str, Any]] = (), **application: Any) -> None:
-        super().__init__(**application)
+    def __init__(self, *, expected: Sequence[Mapping[str, Any]] = (), parallelism: int = 2, **application: Any) -> None:
+        super().__init__(parallelism=parallelism, **application)
         self.expected = expected
 
     def table_tasks(self, context: Context) -> list[TableTask]:
@@ -105,8 +108,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         if unknown := [each for each in self.fail_on if each not in OUTCOMES]:
             raise InvalidSpecError(f"fail_on takes {', '.join(map(repr, OUTCOMES))}, got {unknown[0]!r}")
 
-    def execute(self, context: Context) -> list[str]:
-        """Return what failed, in words."""
+    def execute(self, context: Context) -> None:
+        """Tell of the outcomes."""
         outcomes = self.outcomes(context)
         for each in outcomes:
             if each.outcome not in ("done", "nothing-due"):
@@ -115,11 +118,10 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         red = [each for each in outcomes if each.outcome in self.fail_on]
         summary = counted(outcomes)
         self.log.info("%s", summary)
-        show_outcome(context, self.plan_task_id, summary)
+        show_outcome(context, "maintenance", summary)
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
-        return []
 
     def outcomes(self, context: Context) -> list[TaskOutcome]:
         """Return the outcome of every task of the run: the one place where all of them are known.

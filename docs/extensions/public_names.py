@@ -28,6 +28,7 @@ OTHERS = (
     "operators.lake_job.LakeJobOperator",
     "operators.spark_application.SparkApplicationOperator",
     "operators.lake_application.lake_application",
+    "operators.lake_maintenance.lake_maintenance",
     "hooks.table_health.table_health",
     *(f"hooks.table_policy.{name}" for name in ("table_policies", "PolicyReader")),
     *(f"maintenance.policy.{name}" for name in ("TablePolicy", "EffectiveValue", "IgnoredValue", "Layer")),

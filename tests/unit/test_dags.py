@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
@@ -62,20 +61,24 @@ def test_who_writes_the_watched_table_gives_its_asset_the_same_watcher(dags: dic
         assert not outlet.watchers
 
 
-def test_every_night_each_table_is_expired_and_then_compacted(dags: dict[str, Any]) -> None:
+def test_every_night_all_tables_are_maintained_by_at_most_twenty_lines(dags: dict[str, Any]) -> None:
     dag = dags["nightly_maintenance"]
     assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 2 * * *", 1, False)
-    expire, compact, red = (dag.get_task(name) for name in ("keep_small.expire", "keep_small.compact", "red"))
-    # A group that is mapped as a whole: a compaction waits for the expiry of its own table alone.
-    group = dag.task_group.get_task_group_dict()["keep_small"]
-    tables = ["shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"]
-    assert group._expand_input.value == {"table": tables}
-    assert expire.downstream_task_ids == {"keep_small.compact", "red"}
-    # A table that fails holds up no other, and the night is red: a run's state is that of its last tasks.
-    assert (compact.trigger_rule, red.trigger_rule) == ("all_done", "one_failed")
-    assert red.upstream_task_ids == {"keep_small.expire", "keep_small.compact"}
-    with pytest.raises(AirflowFailException, match="a table failed"):
-        red.python_callable()
+    plan, run, verdict = (dag.get_task(f"nightly.{name}") for name in ("plan", "run", "verdict"))
+    assert plan.allowed_tables == ("shop.*", "mart.*")
+    assert run.partial_kwargs["allowed_tables"] == ["shop.*", "mart.*"]
+    assert verdict.upstream_task_ids == {"nightly.plan", "nightly.run"}
+    # What has ended well may be tried again: it is not due any more.
+    assert (plan.retries, run.retries) == (1, 1)
+    lines = (FOLDER / "nightly_maintenance.py").read_text().splitlines()
+    assert len(lines[lines.index("with DAG(") :]) <= 20
+
+
+@pytest.mark.parametrize("text", ["shop.*; DROP", "a b", "shop.*\n", "[a]", "", "shop.'x'"])
+def test_the_form_of_all_tables_takes_patterns_of_names(dags: dict[str, Any], text: str) -> None:
+    pattern = dags["nightly_maintenance"].params.get_param("tables").schema["pattern"]
+    assert not re.search(pattern, text) or text.endswith("\n")
+    assert re.search(pattern, "shop.dim_*")
 
 
 def test_the_form_starts_by_hand_only_and_says_first_what_it_would_do(dags: dict[str, Any]) -> None:
@@ -142,9 +145,8 @@ def test_the_form_takes_tables_of_the_list_only(dags: dict[str, Any], table: str
         assert {task.allowed_tables for task in jobs} == {("shop.*", "mart.*")}
 
 
-@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
-def test_no_form_removes_what_is_younger_than_a_day(dags: dict[str, Any], dag_id: str) -> None:
-    dag = dags[dag_id]
+def test_no_form_removes_what_is_younger_than_a_day(dags: dict[str, Any]) -> None:
+    dag = dags["maintain_one_table"]
     pattern = dag.params.get_param("older_than").schema["pattern"]
     for age in ("PT1S", "P0D", "P0DT1S", "PT23H", "P-1D", "1", "P1D\nx"):
         assert not re.search(pattern, age), age
@@ -158,9 +160,6 @@ def test_the_forms_choices_are_those_of_the_package(dags: dict[str, Any]) -> Non
     params = dags["maintain_one_table"].params
     assert params.get_param("level").schema["enum"] == [level.value for level in CompactionLevel]
     assert set(params.get_param("strategy").schema["enum"]) <= {strategy.value for strategy in CompactionStrategy}
-    assert dags["nightly_maintenance"].params.get_param("level").schema["enum"] == [
-        level.value for level in CompactionLevel
-    ]
 
 
 def test_no_dag_hands_a_form_to_sql(dags: dict[str, Any]) -> None:

@@ -52,8 +52,8 @@ BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("maintain_one_table", {"table": "shop.stock", "strategy": "zorder"}),
     ("maintain_one_table", {"table": "shop.stock", "action": "drop"}),
     ("maintain_one_table", {"table": "shop.stock", "dry_run": "no"}),
-    ("nightly_maintenance", {"older_than": "PT1S"}),
-    ("nightly_maintenance", {"level": "none"}),
+    ("nightly_maintenance", {"tables": "shop.*; DROP TABLE x"}),
+    ("nightly_maintenance", {"tables": ""}),
     ("nightly_maintenance", {"dry_run": "{{ 1 }}"}),
 ]
 

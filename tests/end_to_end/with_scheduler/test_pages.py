@@ -69,17 +69,11 @@ def test_a_person_sees_each_tables_outcome_without_opening_a_log(
     airflow.unpause("nightly_maintenance")
     runs = wait_for("the run of last night", lambda: airflow.runs("nightly_maintenance") or None, airflow.output)
     run_id = runs[0]["dag_run_id"]
-    instances = f"/dags/nightly_maintenance/dagRuns/{run_id}/taskInstances/keep_small.expire/listMapped"
-
-    def labels() -> list[str] | None:
-        found = [each["rendered_map_index"] for each in airflow.get(instances)["task_instances"]]
-        return sorted(found) if len(found) == 4 and all(":" in str(label) for label in found) else None
-
-    shown = wait_for("four labels", labels, airflow.output)
-    assert "shop.products: nothing-due" in shown
-    page.goto(f"{airflow.url}/dags/nightly_maintenance/runs/{run_id}/tasks/keep_small.expire/mapped")
-    for label in shown:
-        expect(page.get_by_text(label, exact=True).first).to_be_visible()
+    airflow.wait_for_end("nightly_maintenance", run_id)
+    # Those of other tests are in the catalog as well.
+    page.goto(f"{airflow.url}/dags/nightly_maintenance/runs/{run_id}")
+    for label in (r"^\*: \d+ tables", r"^maintenance: (nothing was due|\d+ done)"):
+        expect(page.get_by_text(re.compile(label)).first).to_be_visible()
 
     # Of tasks that are not mapped, the grid shows the state alone; the run's list of instances has the label.
     airflow.unpause("maintain_one_table")
