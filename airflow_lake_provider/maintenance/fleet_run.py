@@ -130,7 +130,7 @@ def _reports(plan: TablePlan) -> list[dict[str, str]]:
     if plan.error is not None:
         error = error_of(plan.error)
         outcome = outcome_of(FAILED, error)
-        return [_report(plan.table, "plan", outcome, error, plan.error)]
+        return [_report(plan.table, "plan", outcome, error, plan.error.removeprefix(f"{error}: "))]
     return [
         _report(plan.table, each.action, UNSUPPORTED, "UnsupportedError", f"{each.why} {each.instead}")
         for each in plan.not_planned

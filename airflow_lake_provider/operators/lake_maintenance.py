@@ -114,7 +114,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         for each in outcomes:
             if each.outcome not in ("done", "nothing-due"):
                 say = self.log.error if each.outcome in self.fail_on else self.log.warning
-                say("%s: %s: %s", each, each.outcome, each.reason)
+                say("%s: %s", each, each.reason)
         red = [each for each in outcomes if each.outcome in self.fail_on]
         summary = counted(outcomes)
         self.log.info("%s", summary)

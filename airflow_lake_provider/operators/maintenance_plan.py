@@ -163,7 +163,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.log.warning("%s rests: %s %s", name, left.why, left.instead)
         for report in run.not_run:
             say = self.log.error if report["outcome"] == "failed" else self.log.warning
-            say("%s: %s %s: %s", report["table"], report["action"], report["outcome"], report["reason"])
+            parts = ("table", "action", "outcome", "error", "reason")
+            say("%s: %s %s: %s: %s", *(report[part] for part in parts))
         rest: Counter[str] = Counter()
         for plan in run.plans:
             for action in plan.actions:

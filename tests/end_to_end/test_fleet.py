@@ -92,7 +92,7 @@ def test_a_night_maintains_what_is_due_by_one_start_of_spark_and_is_red_for_brok
         **dict.fromkeys(COMPACTED, "done"),
         "ops.lost_file": "failed",
     }
-    assert label(lake_home) == "ops.lost_file, raw.events, raw.nogc, raw.v1: 3 done, 1 failed"
+    assert label(lake_home) == "ops.lost_file, raw.events, raw.nogc, raw.v1: 1 failed, 3 done"
     for name in COMPACTED:
         table = tables.load_table(name)
         assert table.inspect.files().num_rows == 1

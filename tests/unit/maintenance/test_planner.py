@@ -674,3 +674,22 @@ def test_a_plan_travels_as_json() -> None:
     made = plan(replace(WELL, **EVERYTHING), tags={"daily": 7}, priority=3, pool="cluster", owner="data@example.com")
     assert TablePlan.from_json(made.to_json()) == made
     assert (made.priority, made.pool, made.owner) == (3, "cluster", "data@example.com")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {"snapshot-expiry"}),
+        ({"obstacles": {"compaction": "Spark has no type"}}, {"compaction"}),
+        ({}, set()),
+        ({"error": "BrokenMetadataError: gone"}, set()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_the_table_rules_out_is_told_from_what_is_not_due(
+    given: dict[str, Any], expected: set[str], enabled: bool
+) -> None:
+    # An owner who turns garbage collection off has asked for no expiry by the same property.
+    left_out = plan(replace(WELL, **given), expiry={"enabled": enabled}).not_planned
+    assert {each.action for each in left_out if each.is_unsupported} == expected

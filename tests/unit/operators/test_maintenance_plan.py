@@ -133,14 +133,18 @@ def test_a_table_that_is_dropped_during_the_look_is_not_broken_and_one_that_stay
 
 
 @pytest.mark.usefixtures("five", "pushed")
-def test_tables_in_one_location_are_told_of_once(
+@pytest.mark.parametrize("declares", [False, True], ids=["location", "declared path"])
+def test_a_table_that_lies_in_another_ones_location_is_told_of(
+    declares: bool,
     context: Context,
     pushed: dict[str, Any],
     orders: Table,
     lake_catalog: SqlCatalog,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lake_catalog.create_table("shop.inside", orders.schema(), location=f"{orders.location()}/inside")
+    inside = f"{orders.location()}//inside/"
+    properties, location = ({"write.data.path": inside}, None) if declares else ({}, inside)
+    lake_catalog.create_table("shop.inside", orders.schema(), location=location, properties=properties)
     plan(tables=["shop.*"]).execute(context)
     assert pushed[SUMMARY]["overlapping"] == 2
     assert "the location of shop.inside lies in that of shop.orders" in capsys.readouterr().out
