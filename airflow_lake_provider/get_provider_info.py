@@ -60,6 +60,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "'lake_policy.yaml' there, where it exists.",
             example="policies/lake.yaml",
         ),
+        "maintenance_history": _option(
+            "Table of the catalog to which a run of maintenance appends what it did; it is made when it is missing. "
+            "'off', or empty: none.",
+            default="lake_ops.maintenance_history",
+        ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
             "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "

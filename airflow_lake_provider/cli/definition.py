@@ -14,6 +14,8 @@ from airflow.cli.cli_config import (
     lazy_load_command,
 )
 
+from airflow_lake_provider.contracts.reports.history_entry import OUTCOMES
+
 
 def lake_commands() -> list[CLICommand]:
     """Return the group ``airflow lake``; the provider info names this function."""
@@ -21,7 +23,7 @@ def lake_commands() -> list[CLICommand]:
 
 
 def _commands() -> tuple[ActionCommand, ...]:
-    return _check(), _health(), _plan(), _policy(), _policy_schema(), _warm_up()
+    return _check(), _health(), _history(), _plan(), _policy(), _policy_schema(), _warm_up()
 
 
 def _check() -> ActionCommand:
@@ -59,6 +61,32 @@ def _health() -> ActionCommand:
             _patterns(),
             _lake_connection(),
             _argument("--fresh-within", help="Age of the newest rows above which a table is stale, such as PT6H"),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    )
+
+
+def _history() -> ActionCommand:
+    return ActionCommand(
+        name="history",
+        help="Say what maintenance did to tables, newest first",
+        description=(
+            "Reads the table of the maintenance history: no Spark, no other table. Exits with 1 where no row matches."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.maintenance_history.history"),
+        args=(
+            _patterns(),
+            _lake_connection(),
+            _argument("--since", help="Age of the oldest row, such as P1D (default: P7D)", default="P7D"),
+            _argument(
+                "--outcome",
+                help="Rows with this outcome alone; may be given again for another one",
+                choices=OUTCOMES,
+                action="append",
+                default=[],
+            ),
+            _argument("--history", help="Table of the history (default: [lake] maintenance_history)"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),

@@ -29,10 +29,11 @@ def unstyled(text: str) -> str:
     return _TAG.sub(r"\1\1\\\2", text)
 
 
-def matching(args: Namespace, look: Callable[[], list[Looked]]) -> list[Looked]:
+def matching(args: Namespace, look: Callable[[], list[Looked]], what: str = "table") -> list[Looked]:
     """Return what is seen of the tables that a command names.
 
     :param args: ``tables`` and ``conn_id``.
+    :param what: is seen, for the message where there is none.
     :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
     """
     # Connections may be in Airflow's own database, as for Airflow's own commands.
@@ -42,7 +43,7 @@ def matching(args: Namespace, look: Callable[[], list[Looked]]) -> list[Looked]:
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not tables:
-        raise SystemExit(f"No table of connection {args.conn_id!r} matches {' '.join(args.tables)}")
+        raise SystemExit(f"No {what} of connection {args.conn_id!r} matches {' '.join(args.tables) or '*'}")
     return tables
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from typing import TypeVar
 
 from airflow.sdk import conf
 
@@ -20,6 +22,7 @@ CONNECT_SECONDS = 10.0
 DEFAULT_SECONDS = 60.0
 DEFAULT_MEGABYTES = 128.0
 _MEGABYTE = 1024 * 1024
+T = TypeVar("T")
 
 _of_thread = threading.local()
 
@@ -58,6 +61,31 @@ def seconds_left(until: float | None = None) -> float:
     if left <= 0:
         raise TimeoutError("no whole answer in time")
     return left
+
+
+def answer_in_time(ask: Callable[[], T]) -> T:
+    """Return what a call answers before this thread's deadline, which holds for it as well.
+
+    The clients of stores keep a time of their own, minutes for some, and nothing interrupts them. So one that is late
+    is left behind in its thread, which does not keep the process.
+
+    :raises TimeoutError: it is late.
+    """
+    answer: Future[T] = Future()
+    until = deadline()
+
+    def run() -> None:
+        _of_thread.deadline = until
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001  whatever it is, the caller raises it
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="bounded-call", daemon=True).start()
+    wait([answer], seconds_left())
+    if not answer.done():
+        raise TimeoutError("no whole answer in time")
+    return answer.result()
 
 
 def refuse_size(size: int, most: int, what: str) -> None:

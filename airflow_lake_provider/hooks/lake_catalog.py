@@ -30,7 +30,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.hooks.aws_errors import is_refusal
-from airflow_lake_provider.hooks.call_limits import call_seconds, within
+from airflow_lake_provider.hooks.call_limits import answer_in_time, call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
     is_gone,
@@ -250,6 +250,16 @@ class LakeCatalogHook(BaseHook):
         """
         with self._reading(table) as (opened, name):
             return opened.load_if_changed(name, seen)
+
+    def ask(self, what: str, call: Callable[[Catalog], T]) -> T:
+        """Return the answer of a call of PyIceberg's catalog, which ends within the limits of one.
+
+        :param what: it is about, for errors: ``table shop.orders``.
+        :raises LakeProviderError: as :meth:`load_table`.
+        """
+        catalog = self.catalog
+        with self._translated_errors(what):
+            return answer_in_time(lambda: call(catalog))
 
     def tables_named_like(self, table: TableName | str) -> list[str]:
         """Return up to three tables of a namespace whose names are like one that it lacks; none where nobody can tell.

@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import broken_table, health_of
 from airflow_lake_provider.maintenance.locations import Overlap, overlapping_locations
@@ -79,12 +80,14 @@ def plan_tables(
     :raises LakeProviderError: as :func:`table_plans`.
     """
     hook = policies.hook
+    orphans = MaintenanceHistory(hook).last_orphans()
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
             return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations
-        return plan_of(health_of(table, now, merged.limits), merged.policy, now), table.locations
+        health = health_of(table, now, merged.limits, orphans.get(str(listed)))
+        return plan_of(health, merged.policy, now), table.locations
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
         return plan_of(broken_table(name, now, error), MaintenancePolicy(), now), ()

@@ -10,6 +10,8 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread, SparkConf
@@ -149,7 +151,7 @@ def _never_began() -> JobFailedError:
 
 def _report(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport | JobFailure:
     try:
-        return dispatch_action(spark, spec, progress)
+        return replace(dispatch_action(spark, spec, progress), ended_at=datetime.now(UTC))
     # The worker must learn of every failure in a form that it can read.
     except Exception as error:  # noqa: BLE001
         return failure("the Spark job", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ class JobReport:
         earlier try has made the run, they are that try's.
     :param warnings: sentences that a person should read.
     :param seconds: wall seconds by phase.
+    :param ended_at: when the action ended on the driver; None of what the worker answered.
     """
 
     action: ClassVar[str] = ""
@@ -52,6 +54,7 @@ class JobReport:
     committed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    ended_at: datetime | None = None
 
     @property
     def is_of_this_try(self) -> bool:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import stat
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.serializers import Compressor, GzipCompressor
 
-from airflow_lake_provider.hooks.call_limits import deadline, most_bytes, refuse_size, seconds_left
+from airflow_lake_provider.hooks.call_limits import answer_in_time, deadline, most_bytes, refuse_size, seconds_left
 
 _PIECE = 1024 * 1024
-T = TypeVar("T")
 
 
 def bound_files(io_: FileIO) -> FileIO:
@@ -40,10 +36,10 @@ class _BoundedInput(InputFile):
         self._file = file
 
     def __len__(self) -> int:
-        return _in_time(lambda: len(self._file))
+        return answer_in_time(lambda: len(self._file))
 
     def exists(self) -> bool:
-        return _in_time(self._file.exists)
+        return answer_in_time(self._file.exists)
 
     def open(self, seekable: bool = True) -> InputStream:
         _refuse_device(self.location)
@@ -59,31 +55,10 @@ class _BoundedInput(InputFile):
             body.seek(0)
             return body
 
-        body = _in_time(read)
+        body = answer_in_time(read)
         if isinstance(Compressor.get_compressor(self.location), GzipCompressor):
             _refuse_bomb(body, most, what)
         return body
-
-
-def _in_time(ask: Callable[[], T]) -> T:
-    """Return what a store answers before the deadline of the call.
-
-    The clients of stores keep a time of their own, minutes for some, and nothing interrupts them. So one that is late
-    is left behind in its thread, which does not keep the process.
-    """
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:  # noqa: BLE001  whatever it is, the caller raises it
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="metadata-file", daemon=True).start()
-    wait([answer], seconds_left())
-    if not answer.done():
-        raise TimeoutError("no whole answer in time")
-    return answer.result()
 
 
 def _refuse_bomb(packed: io.BytesIO, most: int, what: str) -> None:

@@ -1,0 +1,218 @@
+"""The maintenance history of a catalog: one append for each run, and what earlier runs say to a plan."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.sdk import conf
+
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
+from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
+from airflow_lake_provider.contracts.reports.history_entry import (
+    CONFLICT,
+    FAILED,
+    HISTORY_VERSION,
+    UNSUPPORTED,
+    HistoryEntry,
+)
+from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.maintenance.history_entries import orphan_counts_of, past_outcomes_of
+from airflow_lake_provider.maintenance.packing import FAILURES_BEFORE_WAIT
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.maintenance.health import OrphanCount
+    from airflow_lake_provider.maintenance.packing import PastOutcome
+    from airflow_lake_provider.tables.iceberg.ops_table import OpsTable, RowFilter
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEFAULT_TABLE = "lake_ops.maintenance_history"
+OFF = "off"
+# A table that keeps failing is tried once a week, so that its failures of three months are enough to see it.
+REMEMBERED = timedelta(days=90)
+# Of a task that is cleared and retried: its rows are looked for so far back.
+_LONGEST_RUN = timedelta(days=30)
+# Several runs may end at the same moment; each append is one small file.
+_TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
+_NO_SUCCESS = (FAILED, UNSUPPORTED, CONFLICT)
+
+
+def history_table(name: str | None = None) -> TableName | None:
+    """Return the table of the history; None where it is switched off.
+
+    :param name: of the table, or ``off``; None takes ``[lake] maintenance_history``.
+    :raises InvalidSpecError: it names no table.
+    """
+    given = conf.get("lake", "maintenance_history", fallback=DEFAULT_TABLE) if name is None else name
+    return None if given in ("", OFF) else TableName.parse(given)
+
+
+class MaintenanceHistory:
+    """History of the maintenance of a catalog's tables, in a table of the same catalog.
+
+    Every method ends within ``[lake] catalog_timeout``. None fails because of the history: what goes wrong is a
+    warning in the log.
+
+    :param hook: of the catalog.
+    :param name: of the table, or ``off``; None takes ``[lake] maintenance_history``.
+    :raises InvalidSpecError: the name is none.
+    """
+
+    def __init__(self, hook: LakeCatalogHook, name: str | None = None) -> None:
+        self._hook = hook
+        self.table = history_table(name)
+
+    def record(self, entries: Sequence[HistoryEntry]) -> bool:
+        """Append the rows of a run in one commit, once; return whether they are there.
+
+        :param entries: of one run.
+        """
+        if self.table is None or not entries:
+            return False
+        return self._tried("not written", lambda: self._ask(lambda ops: _record(ops, entries)), default=False)
+
+    def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]]:
+        """Return the outcomes of earlier runs, newest first, of the tables that have failed lately.
+
+        Of the others there is nothing that a plan would wait for, so they are left out.
+
+        :param since: moment of the oldest; None takes 90 days ago.
+        """
+        return self._read_or_nothing(lambda ops, table: _past_outcomes(ops, table, _from(since)))
+
+    def last_orphans(self, since: datetime | None = None) -> Mapping[str, OrphanCount]:
+        """Return the newest count of orphan files of each table.
+
+        :param since: moment of the oldest; None takes 90 days ago.
+        """
+        return self._read_or_nothing(lambda ops, table: _last_orphans(ops, table, _from(since)))
+
+    def entries(
+        self, tables: str | Sequence[str], since: datetime, outcomes: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """Return the rows of some tables as mappings, newest first; none where the catalog has no history yet.
+
+        :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
+        :param since: moment of the oldest.
+        :param outcomes: some of them; empty for all.
+        :raises InvalidSpecError: a pattern is none.
+        :raises UnsupportedError: the table of that name is no history of this version.
+        :raises LakeProviderError: it cannot be read.
+        """
+        patterns = TablePatterns.parse(tables)
+        where = _where(since, **({"outcome": outcomes} if outcomes else {}))
+        none: list[dict[str, Any]] = []
+        rows = self._read(lambda ops, table: list(ops.rows(table, where)), none)
+        chosen = [row for row in rows if patterns.matches(row["table_name"])]
+        return sorted(chosen, key=lambda row: (row["ended_at"], row["table_name"]), reverse=True)
+
+    def _read_or_nothing(self, read: Callable[[OpsTable, Table], Mapping[str, T]]) -> Mapping[str, T]:
+        return self._tried("not read", lambda: self._read(read, {}), {})
+
+    def _tried(self, what: str, call: Callable[[], T], default: T) -> T:
+        if self.table is None:
+            return default
+        try:
+            return call()
+        except LakeProviderError as error:
+            log.warning("The maintenance history %s was %s: %s: %s", self.table, what, type(error).__name__, error)
+        # Whatever a library raises, maintenance goes on.
+        except Exception:
+            log.warning("The maintenance history %s was %s", self.table, what, exc_info=True)
+        return default
+
+    def _read(self, read: Callable[[OpsTable, Table], T], default: T) -> T:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        def call(ops: OpsTable) -> T:
+            try:
+                table = ops.load()
+            except NoSuchTableError:
+                return default
+            return read(ops, table)
+
+        return self._ask(call)
+
+    def _ask(self, call: Callable[[OpsTable], T]) -> T:
+        from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
+
+        name = self.table
+        if name is None:
+            raise AssertionError("a history that is switched off is asked nothing")
+
+        def asked(catalog: Catalog) -> T:
+            kind = f"maintenance-history/{HISTORY_VERSION}"
+            return call(OpsTable(catalog=catalog, name=name, row=HistoryEntry, kind=kind, partition="month"))
+
+        return self._hook.ask(f"table {name}", asked)
+
+
+def _record(ops: OpsTable, entries: Sequence[HistoryEntry]) -> bool:
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+    key = entries[0].run_key
+    summary = {ACTION: "maintenance-history", RUN_KEY: key}
+    for attempt in _TRIES.attempts(log.info):
+        table = ops.load_or_create()
+        # A retry of the task, or one that is taken for dead, may have been quicker.
+        if _has_run(table, key) or (attempt == 1 and _has_rows(ops, table, entries[0])):
+            return True
+        try:
+            ops.append(table, entries, summary)
+        except CommitFailedException:
+            continue
+        except CommitStateUnknownException:
+            if _has_run(ops.load(), key):
+                return True
+            raise
+        return True
+    raise CommitConflictError(f"{ops.name}: other commits came first {_TRIES.tries} times; nothing changed")
+
+
+def _has_run(table: Table, key: str) -> bool:
+    summaries = (each.summary for each in table.metadata.snapshots)
+    return any(each is not None and each.additional_properties.get(RUN_KEY) == key for each in summaries)
+
+
+def _has_rows(ops: OpsTable, table: Table, entry: HistoryEntry) -> bool:
+    """Tell whether an earlier try has written rows whose snapshot may be forgotten."""
+    if entry.try_number <= 1:
+        return False
+    where = _where(entry.ended_at - _LONGEST_RUN, run_key=[entry.run_key])
+    return any(True for _ in ops.rows(table, where, ["run_key"]))
+
+
+def _past_outcomes(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, list[PastOutcome]]:
+    columns = ["table_name", "ended_at", "outcome", "cause"]
+    failures = Counter(row["table_name"] for row in ops.rows(table, _where(since, outcome=_NO_SUCCESS), columns[:1]))
+    names = [name for name, count in failures.items() if count >= FAILURES_BEFORE_WAIT]
+    # Most runs have no such table, and read no more.
+    return past_outcomes_of(ops.rows(table, _where(since, table_name=names), columns) if names else ())
+
+
+def _last_orphans(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, OrphanCount]:
+    columns = ["table_name", "ended_at", "orphan_files", "orphan_bytes"]
+    return orphan_counts_of(ops.rows(table, replace(_where(since), not_null=columns[2:3]), columns))
+
+
+def _from(since: datetime | None) -> datetime:
+    return since or datetime.now(UTC) - REMEMBERED
+
+
+def _where(since: datetime, **one_of: Collection[str]) -> RowFilter:
+    from airflow_lake_provider.tables.iceberg.ops_table import RowFilter
+
+    moment = since.astimezone(UTC)
+    # The month leaves out whole manifests.
+    return RowFilter(at_least={"month": f"{moment:%Y-%m}", "ended_at": moment.isoformat()}, one_of=one_of)

@@ -1,0 +1,212 @@
+"""A table of this package's own, such as ``lake_ops.maintenance_history``: made, checked, written and read.
+
+Each write is one commit that holds only for the version of the table that was loaded. PyIceberg's own retry would send
+it again without a look at what came in between.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, NotNull
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
+
+from airflow_lake_provider.contracts.commit_retries import RETRIES
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.table_name import TableName
+
+# Property of a table of ours: what it is, and the version of its columns.
+KIND = "lake.ops-table"
+_TYPES: dict[Any, Callable[[], PrimitiveType]] = {
+    str: StringType,
+    int: LongType,
+    float: DoubleType,
+    datetime: TimestamptzType,
+}
+_FIRST_PARTITION_FIELD = 1000
+# Every run commits to it, and nobody reads its past.
+_PROPERTIES = {
+    "format-version": "2",
+    "history.expire.max-snapshot-age-ms": str(7 * 24 * 3600 * 1000),
+    "history.expire.min-snapshots-to-keep": "1",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
+}
+
+
+# Their signatures are those of pydantic's models, which they do not have.
+_IN: Any = In
+_AT_LEAST: Any = GreaterThanOrEqual
+_NOT_NULL: Any = NotNull
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFilter:
+    """Rows that are read.
+
+    :param at_least: lowest value of columns, as text.
+    :param one_of: values of columns.
+    :param not_null: columns that have a value.
+    """
+
+    at_least: Mapping[str, str] = field(default_factory=dict)
+    one_of: Mapping[str, Collection[str]] = field(default_factory=dict)
+    not_null: Collection[str] = ()
+
+    @property
+    def expression(self) -> BooleanExpression:
+        """The same as PyIceberg has it."""
+        terms = (
+            *(_AT_LEAST(name, lowest) for name, lowest in self.at_least.items()),
+            *(_IN(name, tuple(values)) for name, values in self.one_of.items()),
+            *(_NOT_NULL(name) for name in self.not_null),
+        )
+        none: BooleanExpression = AlwaysTrue()
+        return functools.reduce(And, terms, none)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpsTable:
+    """A table whose columns are the fields of a dataclass.
+
+    :param catalog: in which it is.
+    :param name: of the table.
+    :param row: the dataclass; its fields are texts, integers, floats and times, some of them optional.
+    :param kind: what the table is, with the version of its columns: ``maintenance-history/1``.
+    :param partition: field that partitions the table; None for none.
+    """
+
+    catalog: Catalog
+    name: TableName
+    row: type[Any]
+    kind: str
+    partition: str | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Columns of a new table."""
+        hints = typing.get_type_hints(self.row)
+        return Schema(*(_column(number, each, hints[each]) for number, each in enumerate(_names(self.row), 1)))
+
+    def load(self) -> Table:
+        """Load it.
+
+        :raises NoSuchTableError: it, or its namespace, is not there.
+        :raises UnsupportedError: a table of that name is somebody else's, or of another version.
+        """
+        table = self.catalog.load_table(self.name.levels)
+        kind = table.metadata.properties.get(KIND)
+        if kind != self.kind:
+            whose = f"is {kind!r}, a table of another version" if kind else "is no table of this package"
+            raise UnsupportedError(
+                f"{self.name}: expected {self.kind!r}, and it {whose}; it is left alone. Rename it, or name another"
+            )
+        missing = [each.name for each in self.schema.fields if not _has(table, each)]
+        if missing:
+            raise UnsupportedError(
+                f"{self.name}: its columns {', '.join(missing)} are gone or have other types; it is left alone. "
+                "Rename it, or name another"
+            )
+        return table
+
+    def load_or_create(self) -> Table:
+        """Load it, and make it and its namespaces where they are missing.
+
+        :raises UnsupportedError: as :meth:`load`.
+        """
+        with suppress(NoSuchTableError):
+            return self.load()
+        for depth in range(1, len(self.name.levels)):
+            with suppress(NamespaceAlreadyExistsError):
+                self.catalog.create_namespace(self.name.levels[:depth])
+        # Another run may have been quicker.
+        with suppress(TableAlreadyExistsError):
+            self.catalog.create_table(
+                self.name.levels,
+                self.schema,
+                partition_spec=self._spec,
+                properties={**_PROPERTIES, KIND: self.kind},
+            )
+        return self.load()
+
+    @property
+    def _spec(self) -> PartitionSpec:
+        if self.partition is None:
+            return PartitionSpec()
+        column = self.schema.find_field(self.partition)
+        by = PartitionField(column.field_id, _FIRST_PARTITION_FIELD, IdentityTransform(), column.name)
+        return PartitionSpec(by)
+
+    def append(self, table: Table, rows: Sequence[Any], summary: Mapping[str, str]) -> None:
+        """Append rows to the version that was loaded.
+
+        :param summary: properties of the snapshot.
+        :raises CommitFailedException: another commit came in between; nothing changed.
+        """
+        _strict(table).append(self._arrow(rows), snapshot_properties=dict(summary))
+
+    def replace(self, table: Table, rows: Sequence[Any], summary: Mapping[str, str]) -> None:
+        """Put rows in place of all that the version has that was loaded.
+
+        :raises CommitFailedException: another commit came in between; nothing changed.
+        """
+        _strict(table).overwrite(self._arrow(rows), AlwaysTrue(), snapshot_properties=dict(summary))
+
+    def rows(
+        self, table: Table, where: RowFilter | None = None, columns: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a loaded version as mappings, in no order.
+
+        :param where: which of them; None for all.
+        :param columns: that are read; empty for all.
+        """
+        chosen = AlwaysTrue() if where is None else where.expression
+        scan = table.scan(chosen, selected_fields=tuple(columns) or ("*",))
+        for batch in scan.to_arrow().to_batches():
+            yield from batch.to_pylist()
+
+    def _arrow(self, rows: Sequence[Any]) -> pa.Table:
+        plain = [{name: getattr(row, name) for name in _names(self.row)} for row in rows]
+        return pa.Table.from_pylist(plain, schema=schema_to_pyarrow(self.schema))
+
+
+def _names(row: type[Any]) -> list[str]:
+    return [each.name for each in fields(row)]
+
+
+def _column(number: int, name: str, hint: Any) -> NestedField:
+    given = typing.get_args(hint)
+    kind = _TYPES[given[0] if given else hint]
+    return NestedField(number, name, kind(), required=not given)
+
+
+def _has(table: Table, column: NestedField) -> bool:
+    there = table.schema().as_struct().field_by_name(column.name)
+    return there is not None and there.field_type == column.field_type
+
+
+def _strict(table: Table) -> Table:
+    """Return a table whose commit is sent once."""
+    properties = {**table.metadata.properties, RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": properties})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)

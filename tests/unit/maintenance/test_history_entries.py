@@ -1,0 +1,129 @@
+"""Rows of the maintenance history, made of reports as operators return them, and of what nobody should return."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.reports.history_entry import OUTCOMES, HistoryEntry
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.maintenance.history_entries import (
+    Expectation,
+    HistoryRun,
+    history_entries,
+    orphan_counts_of,
+    past_outcomes_of,
+)
+from airflow_lake_provider.maintenance.packing import PastOutcome
+from airflow_lake_provider.maintenance.plan import Effect, PlannedAction, Reason
+from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
+
+AT = datetime(2026, 12, 1, 0, 0, 30, tzinfo=UTC)
+RUN = HistoryRun(key="0123456789abcdef", dag_id="nightly", run_id="r1", task_id="verdict", try_number=2, at=AT)
+
+
+def test_a_row_has_what_was_planned_and_what_was_done() -> None:
+    before = TableState(snapshot="9223372036854775807", rows=10, data_files=8, data_bytes=800, snapshots=3, manifests=2)
+    report = CompactionReport(
+        table="shop.orders",
+        outcome=Outcome.DONE,
+        reason="merged",
+        level="major",
+        before=before,
+        after=TableState(snapshot="6", rows=10, data_files=1, data_bytes=700, snapshots=4, manifests=1),
+        seconds={"plan": 1.0, "rewrite": 59.5},
+        ended_at=AT - timedelta(minutes=1),
+    )
+    reason = Reason(name="small-files", value=0.9, threshold=0.2, sentence="many")
+    action = PlannedAction(action="compaction", level="minor", reasons=(reason,), effect=Effect(core_seconds=12.34))
+    expected = {("shop.orders", "compaction"): Expectation.of(action, 49)}
+    plain = {"action": report.action, **to_plain(report)}
+    (entry,) = history_entries(RUN, [plain], expected)
+    # The action ended in the month before its row was made.
+    assert (entry.month, entry.ended_at) == ("2026-11", AT - timedelta(minutes=1))
+    assert (entry.seconds, entry.started_at) == (60.5, AT - timedelta(seconds=120.5))
+    assert (entry.level, entry.core_seconds_expected, entry.reasons, entry.score_before) == (
+        "major",
+        12.3,
+        "small-files",
+        49,
+    )
+    assert (entry.snapshot_before, entry.snapshot_after) == ("9223372036854775807", "6")
+    assert (entry.data_files_before, entry.data_files_after, entry.bytes_before, entry.bytes_after) == (8, 1, 800, 700)
+    assert (entry.run_key, entry.dag_id, entry.run_id, entry.try_number) == ("0123456789abcdef", "nightly", "r1", 2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "expected"),
+    [
+        ("done", None, "done"),
+        ("applied", None, "done"),
+        ("nothing-due", None, "nothing-due"),
+        ("conflict", None, "conflict"),
+        ("planned", None, "planned"),
+        # As of gc.enabled=false.
+        ("skipped", None, "unsupported"),
+        ("failed", "UnsupportedError", "unsupported"),
+        ("failed", "CommitConflictError", "conflict"),
+        ("failed", "JobFailedError", "failed"),
+        ("failed", "BrokenMetadataError", "failed"),
+        ("failed", None, "failed"),
+    ],
+)
+def test_an_outcome_is_one_of_a_few(outcome: str, error: str | None, expected: str) -> None:
+    report = {"table": "shop.orders", "action": "compaction", "outcome": outcome, "error": error}
+    (entry,) = history_entries(RUN, [report])
+    assert entry.outcome == expected
+    assert expected in OUTCOMES
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=600),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["rows", "data_bytes", "a"]), inner),
+    max_leaves=4,
+)
+FIELDS = ["table", "action", "level", "outcome", "reason", "error", "before", "after", "seconds", "ended_at"]
+REPORT = st.dictionaries(st.sampled_from([*FIELDS, "orphan_files", "orphan_bytes", "oldest_orphan_at"]), ANYTHING)
+
+
+@given(st.lists(REPORT, max_size=3))
+def test_whatever_a_report_says_makes_a_row_that_the_table_takes(reports: list[dict[str, Any]]) -> None:
+    entries = history_entries(RUN, reports)
+    columns = OpsTable(catalog=None, name=TableName.parse("a.b"), row=HistoryEntry, kind="").schema  # type: ignore[arg-type]
+    plain = [{name: getattr(each, name) for name in HistoryEntry.__dataclass_fields__} for each in entries]
+    table = pa.Table.from_pylist(plain, schema=schema_to_pyarrow(columns))
+    table.validate(full=True)
+    assert table.num_rows == len(reports)
+    assert all(len(str(value)) < 6000 for row in table.to_pylist() for value in row.values())
+
+
+def row(hour: int, table: str = "a", **given_: Any) -> dict[str, Any]:
+    """Return a row as it is read back."""
+    return {"table_name": table, "ended_at": AT + timedelta(hours=hour), "outcome": "done", "cause": None, **given_}
+
+
+def test_outcomes_are_read_back_newest_first_without_dry_runs() -> None:
+    rows = [row(1), row(3, outcome="failed", cause="full"), row(2, outcome="planned"), row(1, "b")]
+    at = AT + timedelta(hours=1)
+    assert past_outcomes_of(rows) == {
+        "a": [
+            PastOutcome(at=AT + timedelta(hours=3), outcome="failed", cause="full"),
+            PastOutcome(at=at, outcome="done"),
+        ],
+        "b": [PastOutcome(at=at, outcome="done")],
+    }
+
+
+def test_the_newest_count_of_orphans_counts() -> None:
+    counted = [row(hour, orphan_files=files, orphan_bytes=None) for hour, files in ((1, 5), (3, None), (2, 4))]
+    (count,) = orphan_counts_of(counted).values()
+    assert (count.files, count.bytes, count.counted_at) == (4, 0, AT + timedelta(hours=2))
