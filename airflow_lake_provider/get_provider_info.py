@@ -65,6 +65,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "'off', or empty: none.",
             default="lake_ops.maintenance_history",
         ),
+        "maintenance_leases": _option(
+            "Table of the catalog with the tables that a run of maintenance has leased, which other runs leave alone; "
+            "it is made when it is missing. 'off', or empty: none.",
+            default="lake_ops.maintenance_leases",
+        ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
             "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "

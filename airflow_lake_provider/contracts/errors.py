@@ -14,6 +14,7 @@ LakeProviderError
 ├── RangeUnavailableError    the start of a range of changes is gone
 ├── CommitConflictError      another writer won every attempt; nothing changed
 ├── UnknownOutcomeError      a commit was sent and its answer was lost; the retry finds out
+├── BrokenInvariantError     a commit of maintenance changed, or would change, what it must leave as it is
 ├── CatalogUnavailableError  the catalog did not answer
 └── JobFailedError           the Spark job ended in a way that nothing above describes
 """
@@ -94,6 +95,12 @@ class UnknownOutcomeError(LakeProviderError):
 
     retry_may_help = True
     retry_after = timedelta(minutes=2)
+
+
+class BrokenInvariantError(LakeProviderError):
+    """Maintenance changed rows or refs, or would; a person has to look before anything runs again."""
+
+    retry_is_safe = False
 
 
 class CatalogUnavailableError(LakeProviderError):

@@ -9,10 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import conf
-
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
-from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.history_entry import (
     CONFLICT,
     FAILED,
@@ -22,11 +20,11 @@ from airflow_lake_provider.contracts.reports.history_entry import (
 )
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.hooks.own_tables import OwnTable
 from airflow_lake_provider.maintenance.history_entries import orphan_counts_of, past_outcomes_of
 from airflow_lake_provider.maintenance.packing import FAILURES_BEFORE_WAIT
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -38,7 +36,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TABLE = "lake_ops.maintenance_history"
-OFF = "off"
 # A table that keeps failing is tried once a week, so that its failures of three months are enough to see it.
 REMEMBERED = timedelta(days=90)
 # Of a task that is cleared and retried: its rows are looked for so far back.
@@ -46,16 +43,6 @@ _LONGEST_RUN = timedelta(days=30)
 # Several runs may end at the same moment; each append is one small file.
 _TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
 _NO_SUCCESS = (FAILED, UNSUPPORTED, CONFLICT)
-
-
-def history_table(name: str | None = None) -> TableName | None:
-    """Return the table of the history; None where it is switched off.
-
-    :param name: of the table, or ``off``; None takes ``[lake] maintenance_history``.
-    :raises InvalidSpecError: it names no table.
-    """
-    given = conf.get("lake", "maintenance_history", fallback=DEFAULT_TABLE) if name is None else name
-    return None if given in ("", OFF) else TableName.parse(given)
 
 
 class MaintenanceHistory:
@@ -70,17 +57,21 @@ class MaintenanceHistory:
     """
 
     def __init__(self, hook: LakeCatalogHook, name: str | None = None) -> None:
-        self._hook = hook
-        self.table = history_table(name)
+        kind = f"maintenance-history/{HISTORY_VERSION}"
+        columns: dict[str, Any] = {"row": HistoryEntry, "kind": kind, "partition": "month"}
+        self._own = OwnTable(hook, "maintenance_history", DEFAULT_TABLE, name, **columns)
+
+    @property
+    def table(self) -> TableName | None:
+        """The table; None where it is switched off."""
+        return self._own.name
 
     def record(self, entries: Sequence[HistoryEntry]) -> bool:
         """Append the rows of a run in one commit, once; return whether they are there.
 
         :param entries: of one run.
         """
-        if self.table is None or not entries:
-            return False
-        return self._tried("not written", lambda: self._ask(lambda ops: _record(ops, entries)), default=False)
+        return bool(entries) and self._own.tried("not written", lambda ops: _record(ops, entries), default=False)
 
     def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]]:
         """Return the outcomes of earlier runs, newest first, of the tables that have failed lately.
@@ -89,14 +80,18 @@ class MaintenanceHistory:
 
         :param since: moment of the oldest; None takes 90 days ago.
         """
-        return self._read_or_nothing(lambda ops, table: _past_outcomes(ops, table, _from(since)))
+        return self._own.tried(
+            "not read", lambda ops: _read(ops, lambda table: _past_outcomes(ops, table, _from(since)), {}), {}
+        )
 
     def last_orphans(self, since: datetime | None = None) -> Mapping[str, OrphanCount]:
         """Return the newest count of orphan files of each table.
 
         :param since: moment of the oldest; None takes 90 days ago.
         """
-        return self._read_or_nothing(lambda ops, table: _last_orphans(ops, table, _from(since)))
+        return self._own.tried(
+            "not read", lambda ops: _read(ops, lambda table: _last_orphans(ops, table, _from(since)), {}), {}
+        )
 
     def entries(
         self, tables: str | Sequence[str], since: datetime, outcomes: Sequence[str] = ()
@@ -113,49 +108,20 @@ class MaintenanceHistory:
         patterns = TablePatterns.parse(tables)
         where = _where(since, **({"outcome": outcomes} if outcomes else {}))
         none: list[dict[str, Any]] = []
-        rows = self._read(lambda ops, table: list(ops.rows(table, where)), none)
+        rows = self._own.ask(lambda ops: _read(ops, lambda table: list(ops.rows(table, where)), none))
         chosen = [row for row in rows if patterns.matches(row["table_name"])]
         return sorted(chosen, key=lambda row: (row["ended_at"], row["table_name"]), reverse=True)
 
-    def _read_or_nothing(self, read: Callable[[OpsTable, Table], Mapping[str, T]]) -> Mapping[str, T]:
-        return self._tried("not read", lambda: self._read(read, {}), {})
 
-    def _tried(self, what: str, call: Callable[[], T], default: T) -> T:
-        if self.table is None:
-            return default
-        try:
-            return call()
-        except LakeProviderError as error:
-            log.warning("The maintenance history %s was %s: %s: %s", self.table, what, type(error).__name__, error)
-        # Whatever a library raises, maintenance goes on.
-        except Exception:
-            log.warning("The maintenance history %s was %s", self.table, what, exc_info=True)
+def _read(ops: OpsTable, read: Callable[[Table], T], default: T) -> T:
+    """Return what is read of the table; the default where it is not there yet."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = ops.load()
+    except NoSuchTableError:
         return default
-
-    def _read(self, read: Callable[[OpsTable, Table], T], default: T) -> T:
-        from pyiceberg.exceptions import NoSuchTableError
-
-        def call(ops: OpsTable) -> T:
-            try:
-                table = ops.load()
-            except NoSuchTableError:
-                return default
-            return read(ops, table)
-
-        return self._ask(call)
-
-    def _ask(self, call: Callable[[OpsTable], T]) -> T:
-        from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
-
-        name = self.table
-        if name is None:
-            raise AssertionError("a history that is switched off is asked nothing")
-
-        def asked(catalog: Catalog) -> T:
-            kind = f"maintenance-history/{HISTORY_VERSION}"
-            return call(OpsTable(catalog=catalog, name=name, row=HistoryEntry, kind=kind, partition="month"))
-
-        return self._hook.ask(f"table {name}", asked)
+    return read(table)
 
 
 def _record(ops: OpsTable, entries: Sequence[HistoryEntry]) -> bool:

@@ -106,7 +106,12 @@ class OpsTable:
     def schema(self) -> Schema:
         """Columns of a new table."""
         hints = typing.get_type_hints(self.row)
-        return Schema(*(_column(number, each, hints[each]) for number, each in enumerate(_names(self.row), 1)))
+        return Schema(*(_column(number, each, hints[each]) for number, each in enumerate(self.columns, 1)))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns; the table may have more of somebody else's."""
+        return [each.name for each in fields(self.row)]
 
     def load(self) -> Table:
         """Load it.
@@ -170,7 +175,11 @@ class OpsTable:
 
         :raises CommitFailedException: another commit came in between; nothing changed.
         """
-        _strict(table).overwrite(self._arrow(rows), AlwaysTrue(), snapshot_properties=dict(summary))
+        head = table.current_snapshot()
+        if head is None or not head.summary or head.summary.additional_properties.get("total-data-files") == "0":
+            self.append(table, rows, summary)
+        else:
+            _strict(table).overwrite(self._arrow(rows), AlwaysTrue(), snapshot_properties=dict(summary))
 
     def rows(
         self, table: Table, where: RowFilter | None = None, columns: Sequence[str] = ()
@@ -186,12 +195,8 @@ class OpsTable:
             yield from batch.to_pylist()
 
     def _arrow(self, rows: Sequence[Any]) -> pa.Table:
-        plain = [{name: getattr(row, name) for name in _names(self.row)} for row in rows]
+        plain = [{name: getattr(row, name) for name in self.columns} for row in rows]
         return pa.Table.from_pylist(plain, schema=schema_to_pyarrow(self.schema))
-
-
-def _names(row: type[Any]) -> list[str]:
-    return [each.name for each in fields(row)]
 
 
 def _column(number: int, name: str, hint: Any) -> NestedField:

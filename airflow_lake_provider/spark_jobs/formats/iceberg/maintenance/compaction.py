@@ -32,6 +32,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
     remove_dangling_deletes,
@@ -80,6 +81,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
     :raises JobFailedError: Spark could not rewrite any group.
     :raises BrokenMetadataError: nor can it later, by a file or a setting of the table.
+    :raises BrokenInvariantError: a commit of it has changed rows.
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
@@ -199,6 +201,7 @@ def _reported(
 ) -> CompactionReport:
     before = report.before.snapshot if report.before else None
     ours, foreign = _commits_since(rewrite.table, before, rewrite.run_key)
+    refuse_broken_invariants(rewrite.table, {id_ for id_, _ in ours})
     last = tally.last
     if last.failed and not last.lost and not tally.groups:
         raise _failed(rewrite.table, f"no file group could be rewritten: {'; '.join(last.messages)}")

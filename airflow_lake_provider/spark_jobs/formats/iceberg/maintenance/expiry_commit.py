@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
@@ -15,12 +16,13 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
-from airflow_lake_provider.iceberg.snapshot_retention import FOREVER, Retention, RetentionRequest
+from airflow_lake_provider.iceberg.snapshot_retention import FOREVER, Retention, RetentionRequest, retention_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_lost_refs
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files, named_by
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -58,6 +60,7 @@ def commit_expiry(
     :param retention: which stage branches go, and which snapshots stay for Flink's jobs.
     :param is_due: False where only that is to be done.
     :raises UnsupportedError: a file is missing or not the table's, or the namespace has the table twice.
+    :raises BrokenInvariantError: a branch or tag would go that is to stay; nothing changed.
     :raises CommitConflictError: other commits were in the way each time. As above, nothing changed then.
     :raises UnknownOutcomeError: the answer to the commit was lost; no file was deleted.
     """
@@ -73,6 +76,7 @@ def commit_expiry(
         return CommittedExpiry(deleted=finished, warnings=(*left, *_unchecked(not_checked)))
     for _ in range(_PLANS):
         expiry = _planned(table, request, retention)
+        refuse_lost_refs(table, expiry, lambda: _leaving(table, spec, retention))
         before, after = expiry.startMetadata(), expiry.currentMetadata()
         with (
             progress.phase("find files") as facts,
@@ -90,6 +94,12 @@ def commit_expiry(
                 warnings = (*left, *files.warnings(), *_unchecked(not_checked))
                 return CommittedExpiry(deleted=Counter(deleted) + Counter(finished), warnings=warnings)
     raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
+
+
+def _leaving(table: IcebergTable, spec: SnapshotExpirySpec, retention: Retention) -> set[str]:
+    """Return the refs that go; one may have come of age since the plan."""
+    _, by_now, _ = retention_of(table.facts, spec, datetime.now(UTC))
+    return {*retention.stage_branches, *by_now.aged_refs}
 
 
 def _unchecked(not_checked: list[str]) -> list[str]:

@@ -1,0 +1,89 @@
+"""The leases of a catalog's tables: one commit for each run that takes some, and one that gives them back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.reports.maintenance_lease import LEASES_VERSION, MaintenanceLease
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.hooks.own_tables import OwnTable
+from airflow_lake_provider.maintenance.leases import with_leases, without_leases
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TABLE = "lake_ops.maintenance_leases"
+_TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
+Leases = tuple[MaintenanceLease, ...]
+
+
+class MaintenanceLeases:
+    """Leases of the tables of a catalog, in a table of the same catalog.
+
+    They spare work: two runs that maintain one table lose commits to each other, and no data. So a lease that cannot
+    be had because of the table of the leases is a warning, and the run goes on. Every method ends within
+    ``[lake] catalog_timeout``.
+
+    :param hook: of the catalog.
+    :param name: of the table, or ``off``; None takes ``[lake] maintenance_leases``.
+    :raises InvalidSpecError: the name is none.
+    """
+
+    def __init__(self, hook: LakeCatalogHook, name: str | None = None) -> None:
+        kind = f"maintenance-leases/{LEASES_VERSION}"
+        self._own = OwnTable(hook, "maintenance_leases", DEFAULT_TABLE, name, row=MaintenanceLease, kind=kind)
+
+    def take(self, tables: Collection[str], asking: MaintenanceLease) -> Mapping[str, MaintenanceLease]:
+        """Take the leases of tables for a run, in one commit; return those of tables that other runs have.
+
+        :param tables: whole names.
+        :param asking: the run and the moments; its table does not matter.
+        """
+        if not tables:
+            return {}
+        refused: dict[str, MaintenanceLease] = {}
+
+        def decide(leases: Leases) -> Leases:
+            decision = with_leases(leases, tables, asking, datetime.now(UTC))
+            refused.clear()
+            refused.update(decision.refused)
+            return decision.leases
+
+        done = self._own.tried("not asked", lambda ops: _changed(ops, decide, asking.run_key, creates=True), False)
+        return refused if done else {}
+
+    def give_back(self, run_key: str) -> None:
+        """Give back the leases of a run."""
+
+        def decide(leases: Leases) -> Leases:
+            return without_leases(leases, run_key, datetime.now(UTC))
+
+        self._own.tried("not given back", lambda ops: _changed(ops, decide, run_key, creates=False), False)
+
+
+def _changed(ops: OpsTable, decide: Callable[[Leases], Leases], run_key: str, *, creates: bool) -> bool:
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+
+    for _ in _TRIES.attempts(log.info):
+        try:
+            table = ops.load_or_create() if creates else ops.load()
+        except NoSuchTableError:
+            return True
+        before = tuple(MaintenanceLease(**row) for row in ops.rows(table, columns=ops.columns))
+        after = decide(before)
+        if set(after) == set(before):
+            return True
+        try:
+            ops.replace(table, after, {ACTION: "maintenance-leases", RUN_KEY: run_key})
+        except CommitFailedException:
+            continue
+        return True
+    raise CommitConflictError(f"{ops.name}: other commits came first {_TRIES.tries} times; nothing changed")

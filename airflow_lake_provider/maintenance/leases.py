@@ -1,0 +1,58 @@
+"""Leases of tables, by which two DAGs do not maintain one table at the same time; losing one harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
+from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseDecision:
+    """Leases after a run has asked for some.
+
+    :param leases: all that hold now.
+    :param refused: of the tables that were asked for, those that another run has leased, by name.
+    """
+
+    leases: tuple[MaintenanceLease, ...]
+    refused: dict[str, MaintenanceLease]
+
+
+def with_leases(
+    leases: Iterable[MaintenanceLease], wanted: Collection[str], asking: MaintenanceLease, now: datetime
+) -> LeaseDecision:
+    """Return the leases with those that a run asks for, as far as no other run has them.
+
+    Leases that are over go. So do earlier ones of the same run, which asks again after a retry.
+
+    :param wanted: names of tables.
+    :param asking: lease of the run, for any table.
+    :param now: UTC.
+    """
+    others = {each.table_name: each for each in leases if each.expires_at > now and each.run_key != asking.run_key}
+    own = (replace(asking, table_name=name) for name in sorted(set(wanted) - others.keys()))
+    return LeaseDecision(
+        leases=(*others.values(), *own), refused={name: others[name] for name in wanted if name in others}
+    )
+
+
+def without_leases(leases: Iterable[MaintenanceLease], run_key: str, now: datetime) -> tuple[MaintenanceLease, ...]:
+    """Return the leases without those of a run, and without those that are over."""
+    return tuple(each for each in leases if each.run_key != run_key and each.expires_at > now)
+
+
+def leased_to_another(plan: TablePlan, lease: MaintenanceLease | None) -> TablePlan:
+    """Return a plan without its actions where another run has leased the table, and with the reason.
+
+    :param lease: of the other run.
+    """
+    if lease is None:
+        return plan
+    why = f"Run {lease.run_id} of DAG {lease.dag_id} maintains the table since {lease.acquired_at:%Y-%m-%d %H:%M}."
+    instead = f"It is planned again when that run has ended, at the latest from {lease.expires_at:%Y-%m-%d %H:%M} on."
+    waiting = tuple(NotPlanned(action=each.action, why=why, instead=instead) for each in plan.actions)
+    return replace(plan, actions=(), not_planned=(*plan.not_planned, *waiting))

@@ -1,0 +1,57 @@
+"""Check commits of maintenance on metadata alone: a rewrite kept the rows, and an expiry keeps the refs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import BrokenInvariantError
+from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.iceberg.rewrite_invariants import broken_invariant
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+
+
+def refuse_broken_invariants(table: IcebergTable, ours: Collection[str]) -> None:
+    """Refuse commits of a rewrite that changed rows.
+
+    :param ours: ids of its snapshots on main.
+    :raises BrokenInvariantError: naming the first of them, and the snapshot to go back to.
+    """
+    snapshots = table.facts.snapshots
+    for id_ in sorted(ours, key=lambda each: snapshots[each].order):
+        parent = snapshots.get(snapshots[id_].parent or "")
+        broken = parent and broken_invariant(snapshots[id_], parent, lambda each: _deletes_of(table, each))
+        if parent and broken:
+            raise BrokenInvariantError(
+                f"{table.name}: snapshot {id_} of this compaction may have changed rows: {broken}. Do not run it "
+                f"again. Compare the rows with those of snapshot {parent.id}, and roll back to it if they differ"
+            )
+
+
+def _deletes_of(table: IcebergTable, snapshot: Snapshot) -> int | None:
+    manifests = JavaItems(table.spark, table.java.snapshot(int(snapshot.id)).deleteManifests(table.java.io()))
+    counts = [each for one in manifests for each in (one.existingRowsCount(), one.addedRowsCount())]
+    return None if None in counts else sum(map(int, counts))
+
+
+def refuse_lost_refs(table: IcebergTable, expiry: Any, leaving: Callable[[], Collection[str]]) -> None:
+    """Refuse an expiry, before its commit, that would remove or move a branch or a tag that is to stay.
+
+    :param expiry: ``org.apache.iceberg.Transaction``.
+    :param leaving: returns the names of branches and tags that are to go by now; asked where one goes.
+    :raises BrokenInvariantError: naming them; nothing changed.
+    """
+    before, after = (_refs(each) for each in (expiry.startMetadata(), expiry.currentMetadata()))
+    kept = {int(each.snapshotId()) for each in expiry.currentMetadata().snapshots()}
+    lost = [name for name, snapshot in before.items() if after.get(name) != snapshot or snapshot not in kept]
+    if lost and (lost := sorted(set(lost).difference(leaving()))):
+        raise BrokenInvariantError(
+            f"{table.name}: the expiry would remove or move {', '.join(lost)}, which are to stay. Nothing changed. Do "
+            "not run it again before somebody knows why"
+        )
+
+
+def _refs(metadata: Any) -> dict[str, int]:
+    refs = metadata.refs()
+    return {str(name): int(refs.get(name).snapshotId()) for name in refs.keySet()}
