@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from airflow_lake_provider.catalogs.warehouse import normalised
 from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.capabilities import FORMATS, ICEBERG
 
+EXAMPLE = (
+    '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
+    '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
+)
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -166,3 +171,18 @@ def load_catalog_properties(fields: Fields, warehouse: str | None) -> dict[str, 
     elif fields.uri:
         properties["uri"] = fields.uri
     return {**properties, **fields.pyiceberg_only}
+
+
+def read_extra(conn_id: str, text: str | None) -> dict[str, Any]:
+    """Return the extra of a connection.
+
+    :raises InvalidConnectionError: it is no JSON object.
+    """
+    # Airflow's own `extra_dejson` turns broken JSON into an empty extra, which would name another catalog.
+    try:
+        extra = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise refused(conn_id, f"its extra is not JSON ({error.msg} at character {error.pos})") from None
+    if not isinstance(extra, dict):
+        raise refused(conn_id, f"its extra is a JSON {type(extra).__name__}, expected an object, for example {EXAMPLE}")
+    return extra

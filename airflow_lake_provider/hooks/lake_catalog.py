@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import EXAMPLE, CatalogConnection, read_extra
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import hide_secrets
 from airflow_lake_provider.contracts.argument_validation import nearest
@@ -61,10 +60,6 @@ T = TypeVar("T")
 _CATALOG = "the catalog"
 # Whoever serves a catalog chooses the text of its errors.
 _LONGEST_SHOWN = 1000
-EXAMPLE = (
-    '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
-    '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
-)
 
 
 class LakeCatalogHook(BaseHook):
@@ -110,7 +105,7 @@ class LakeCatalogHook(BaseHook):
             login=stored.login,
             password=stored.password,
             schema=stored.schema,
-            extra=_extra(conn_id, stored.extra),
+            extra=read_extra(conn_id, stored.extra),
         )
         for secret in connection.secrets():
             mask_secret(secret)
@@ -391,14 +386,3 @@ class LakeCatalogHook(BaseHook):
         for secret in self.connection.secrets():
             text = text.replace(secret, "***")
         return text
-
-
-def _extra(conn_id: str, text: str | None) -> dict[str, Any]:
-    # Airflow's own `extra_dejson` turns broken JSON into an empty extra, which would name another catalog.
-    try:
-        extra = json.loads(text or "{}")
-    except json.JSONDecodeError as error:
-        raise refused(conn_id, f"its extra is not JSON ({error.msg} at character {error.pos})") from None
-    if not isinstance(extra, dict):
-        raise refused(conn_id, f"its extra is a JSON {type(extra).__name__}, expected an object, for example {EXAMPLE}")
-    return extra

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.history_entry import (
-    CONFLICT,
     FAILED,
     HISTORY_VERSION,
     UNSUPPORTED,
@@ -23,6 +22,7 @@ from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.hooks.own_tables import OwnTable
 from airflow_lake_provider.maintenance.history_entries import orphan_counts_of, past_outcomes_of
 from airflow_lake_provider.maintenance.packing import FAILURES_BEFORE_WAIT
+from airflow_lake_provider.maintenance.trend import COLUMNS, TrendPoint, trend_entry, trend_points
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -42,7 +42,9 @@ REMEMBERED = timedelta(days=90)
 _LONGEST_RUN = timedelta(days=30)
 # Several runs may end at the same moment; each append is one small file.
 _TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
-_NO_SUCCESS = (FAILED, UNSUPPORTED, CONFLICT)
+_NO_SUCCESS = (FAILED, UNSUPPORTED)
+# Nobody tried what a plan only reports: a broken table is not to rest once it is mended.
+_TRIED = ("core_seconds_expected",)
 
 
 class MaintenanceHistory:
@@ -92,6 +94,18 @@ class MaintenanceHistory:
         return self._own.tried(
             "not read", lambda ops: _read(ops, lambda table: _last_orphans(ops, table, _from(since)), {}), {}
         )
+
+    def trends(self, tables: Collection[str]) -> list[dict[str, Any]]:
+        """Return the trend of each of some tables, as :mod:`.maintenance.trend` writes it for XCom.
+
+        :param tables: whole names.
+        """
+        where = _where(_from(None), table_name=tables)
+        none: dict[str, list[TrendPoint]] = {}
+        points = self._own.tried(
+            "not read", lambda ops: _read(ops, lambda table: trend_points(ops.rows(table, where, COLUMNS)), none), none
+        )
+        return [trend_entry(name, points[name]) for name in sorted(points)]
 
     def entries(
         self, tables: str | Sequence[str], since: datetime, outcomes: Sequence[str] = ()
@@ -161,10 +175,13 @@ def _has_rows(ops: OpsTable, table: Table, entry: HistoryEntry) -> bool:
 
 def _past_outcomes(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, list[PastOutcome]]:
     columns = ["table_name", "ended_at", "outcome", "cause"]
-    failures = Counter(row["table_name"] for row in ops.rows(table, _where(since, outcome=_NO_SUCCESS), columns[:1]))
+    failed = replace(_where(since, outcome=_NO_SUCCESS), not_null=_TRIED)
+    failures = Counter(row["table_name"] for row in ops.rows(table, failed, columns[:1]))
     names = [name for name, count in failures.items() if count >= FAILURES_BEFORE_WAIT]
-    # Most runs have no such table, and read no more.
-    return past_outcomes_of(ops.rows(table, _where(since, table_name=names), columns) if names else ())
+    if not names:
+        # As of most runs.
+        return {}
+    return past_outcomes_of(ops.rows(table, replace(_where(since, table_name=names), not_null=_TRIED), columns))
 
 
 def _last_orphans(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, OrphanCount]:

@@ -15,6 +15,7 @@ from airflow_lake_provider.hooks.own_tables import OwnTable
 from airflow_lake_provider.maintenance.leases import with_leases, without_leases
 
 if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.table_name import TableName
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
@@ -40,6 +41,11 @@ class MaintenanceLeases:
     def __init__(self, hook: LakeCatalogHook, name: str | None = None) -> None:
         kind = f"maintenance-leases/{LEASES_VERSION}"
         self._own = OwnTable(hook, "maintenance_leases", DEFAULT_TABLE, name, row=MaintenanceLease, kind=kind)
+
+    @property
+    def table(self) -> TableName | None:
+        """The table of the leases; None where it is switched off."""
+        return self._own.name
 
     def take(self, tables: Collection[str], asking: MaintenanceLease) -> Mapping[str, MaintenanceLease]:
         """Take the leases of tables for a run, in one commit; return those of tables that other runs have.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import conf
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -70,3 +71,15 @@ class OwnTable:
         except Exception:
             log.warning("Table %s was %s", self.name, what, exc_info=True)
         return default
+
+
+def with_own_tables(patterns: TablePatterns, hook: LakeCatalogHook, own: Iterable[TableName | None]) -> TablePatterns:
+    """Return patterns that mean this package's own tables, too: whoever fills them maintains them.
+
+    What an author leaves out by ``!`` or does not allow stays left out.
+
+    :param own: names; None of a table that is switched off.
+    """
+    named = [name for name in own if name is not None and not patterns.matches(str(name))]
+    existing = {str(table) for within in {name.namespace for name in named} for table in hook.list_tables(within)}
+    return replace(patterns, included=(*patterns.included, *(str(name) for name in named if str(name) in existing)))

@@ -8,30 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.reports.history_entry import (
-    CONFLICT,
-    DONE,
-    FAILED,
-    NOTHING_DUE,
-    PLANNED,
-    UNSUPPORTED,
-    HistoryEntry,
-)
+from airflow_lake_provider.contracts.reports.history_entry import PLANNED, HistoryEntry
 from airflow_lake_provider.maintenance.health import OrphanCount
+from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 from airflow_lake_provider.maintenance.packing import PastOutcome
-from airflow_lake_provider.maintenance.plan import PlannedAction
 
-# Of reports that have no error; what is not here changed something.
-_OUTCOMES = {
-    "nothing-due": NOTHING_DUE,
-    "nothing-new": NOTHING_DUE,
-    "skipped": UNSUPPORTED,
-    "conflict": CONFLICT,
-    "planned": PLANNED,
-    "failed": FAILED,
-}
-# A failure that says nothing of the table, or that a next run cannot mend.
-_ERRORS = {"CommitConflictError": CONFLICT, "UnsupportedError": UNSUPPORTED}
 # Counts of a table, by their names in reports.
 _COUNTS = ("rows", "data_files", "delete_files", "snapshots", "manifests")
 _LONGEST_TEXT = 500
@@ -58,53 +39,20 @@ class HistoryRun:
     at: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
-    """Expectation of a plan of an action.
-
-    :param level: of a compaction.
-    :param core_seconds: estimated.
-    :param reasons: names of the debts that it pays, with commas.
-    :param score: of the table's health.
-    """
-
-    level: str | None = None
-    core_seconds: float | None = None
-    reasons: str | None = None
-    score: int | None = None
-
-    @classmethod
-    def of(cls, action: PlannedAction, score: int | None) -> Expectation:
-        """Return what is expected of a planned action."""
-        return cls(
-            level=action.level,
-            core_seconds=round(action.effect.core_seconds, 1),
-            reasons=",".join(each.name for each in action.reasons),
-            score=score,
-        )
-
-
-def history_entries(
-    run: HistoryRun,
-    reports: Iterable[Mapping[str, Any]],
-    expected: Mapping[tuple[str, str], Expectation] | None = None,
-) -> list[HistoryEntry]:
-    """Return a row for each report of a run.
+def history_entries(run: HistoryRun, outcomes: Iterable[TaskOutcome]) -> list[HistoryEntry]:
+    """Return a row for each outcome of a run.
 
     Texts and counts may be strangers': what a table cannot take is cut, written as an escape, or left out.
 
     :param run: that writes.
-    :param reports: as :class:`.LakeApplicationOperator` returns them, those of failures as well.
-    :param expected: of the plan, by table and action.
+    :param outcomes: of its tasks, and of tables that could not be planned.
     """
-    return [_entry(run, report, expected or {}) for report in reports]
+    return [_entry(run, each) for each in outcomes]
 
 
-def _entry(run: HistoryRun, report: Mapping[str, Any], expected: Mapping[tuple[str, str], Expectation]) -> HistoryEntry:
-    table, action = _text(report.get("table")) or "?", _text(report.get("action")) or "?"
-    plan = expected.get((str(report.get("table")), str(report.get("action"))), Expectation())
+def _entry(run: HistoryRun, task: TaskOutcome) -> HistoryEntry:
+    report, expected = task.report, task.expected
     ended_at, seconds = _moment(report.get("ended_at")) or run.at, _seconds(report.get("seconds"))
-    error = _text(report.get("error"))
     return HistoryEntry(
         month=f"{ended_at:%Y-%m}",
         run_key=run.key,
@@ -112,30 +60,37 @@ def _entry(run: HistoryRun, report: Mapping[str, Any], expected: Mapping[tuple[s
         run_id=_text(run.run_id) or "",
         task_id=_text(run.task_id) or "",
         try_number=run.try_number,
-        table_name=table,
-        action=action,
-        level=_text(report.get("level")) or plan.level,
-        outcome=_outcome(report.get("outcome"), error),
-        cause=_text(report.get("reason")),
-        error=error,
+        table_name=_text(task.table) or "?",
+        action=_text(task.action) or "?",
+        level=_text(report.get("level") or expected.get("level")),
+        outcome=PLANNED if report.get("outcome") == PLANNED else task.outcome,
+        cause=_text(task.reason or None),
+        error=_text(task.error or None),
         started_at=None if seconds is None else ended_at - timedelta(seconds=seconds),
         ended_at=ended_at,
         seconds=seconds,
-        core_seconds_expected=plan.core_seconds,
-        reasons=_text(plan.reasons),
-        score_before=plan.score,
+        core_seconds_expected=_number(expected.get("core_seconds")),
+        reasons=_text(expected.get("why")),
+        score_before=_count(expected.get("score")),
         **_state(report.get("before"), "before"),
         **_state(report.get("after"), "after"),
-        orphan_files=_count(report.get("orphan_files")),
-        orphan_bytes=_count(report.get("orphan_bytes")),
-        oldest_orphan_at=_moment(report.get("oldest_orphan_at")),
+        **_orphans(report),
     )
 
 
-def _outcome(outcome: object, error: str | None) -> str:
-    if error is not None:
-        return _ERRORS.get(error, FAILED)
-    return _OUTCOMES.get(str(outcome), DONE)
+def _orphans(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the orphan files that a look for them has counted, less those that it removed."""
+    kinds = report.get("orphans")
+    counts = [_count(each) for each in kinds.values()] if isinstance(kinds, Mapping) else [None]
+    files, size, removed = sum(filter(None, counts)), _count(report.get("orphan_bytes")), report.get("files_removed")
+    if None in counts or report.get("mode") == "restore":
+        return {}
+    left = max(0, files - (_count(removed) or 0))
+    return {
+        "orphan_files": _count(left),
+        "orphan_bytes": None if size is None or files <= 0 else size * left // files,
+        "oldest_orphan_at": _moment(report.get("oldest")) if left else None,
+    }
 
 
 def _state(given: object, when: str) -> dict[str, Any]:
@@ -153,6 +108,10 @@ def _seconds(phases: object) -> float | None:
         return None
     total = sum(each for each in phases.values() if isinstance(each, (int, float)))
     return round(total, 3) if math.isfinite(total) and 0 <= total < timedelta(days=365).total_seconds() else None
+
+
+def _number(given: object) -> float | None:
+    return round(float(given), 1) if isinstance(given, (int, float)) and abs(given) < _MOST else None
 
 
 def _moment(given: object) -> datetime | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
+from airflow_lake_provider.maintenance.fleet_run import FleetRun
 from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+
+# Each time a budget may take other tables, which may be leased, too.
+_MOST_ASKED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,28 @@ def leased_to_another(plan: TablePlan, lease: MaintenanceLease | None) -> TableP
     """
     if lease is None:
         return plan
-    why = f"Run {lease.run_id} of DAG {lease.dag_id} maintains the table since {lease.acquired_at:%Y-%m-%d %H:%M}."
+    why = f"Run {lease.run_id} of DAG {lease.dag_id} maintains it since {lease.acquired_at:%Y-%m-%d %H:%M}."
     instead = f"It is planned again when that run has ended, at the latest from {lease.expires_at:%Y-%m-%d %H:%M} on."
     waiting = tuple(NotPlanned(action=each.action, why=why, instead=instead) for each in plan.actions)
     return replace(plan, actions=(), not_planned=(*plan.not_planned, *waiting))
+
+
+def leased_run(
+    plans: Sequence[TablePlan],
+    run_of: Callable[[Sequence[TablePlan]], FleetRun],
+    take: Callable[[Sequence[str]], Mapping[str, MaintenanceLease]],
+) -> tuple[FleetRun, dict[str, MaintenanceLease]]:
+    """Return the run of those plans whose tables no other run has leased, and the leases of others.
+
+    :param run_of: returns the run of plans; without some, a budget may take others.
+    :param take: takes the leases of tables, and returns those of other runs.
+    """
+    refused: dict[str, MaintenanceLease] = {}
+    run = run_of(plans)
+    for _ in range(_MOST_ASKED):
+        of_others = take([plan.table for job in run.jobs for plan in job.plans])
+        if not of_others:
+            break
+        refused |= of_others
+        run = run_of([leased_to_another(plan, refused.get(plan.table)) for plan in plans])
+    return run, refused

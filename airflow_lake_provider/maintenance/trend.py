@@ -20,6 +20,11 @@ from typing import Any
 VERSION = 1
 MOST_POINTS = 30
 MOST_BYTES = 1024
+# Of the maintenance history, that are read for it.
+COLUMNS = (
+    *("table_name", "run_key", "ended_at", "outcome", "score_before"),
+    *("data_files_after", "bytes_after", "delete_files_after"),
+)
 _UNCOUNTED = -1
 _SCALE = 999
 _MOST_HOURS = 99_999

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
@@ -11,6 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_lake_provider.contracts.argument_validation import names
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.maintenance.history_entries import history_entries
 from airflow_lake_provider.maintenance.outcomes import (
     FAILED,
     OUTCOMES,
@@ -21,6 +26,7 @@ from airflow_lake_provider.maintenance.outcomes import (
 )
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
 
 if TYPE_CHECKING:
@@ -28,11 +34,14 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.operators.table_task import TableTask
 
+# Key of XCom with the trends of the tables that a run has worked on, as ``maintenance/trend.py`` writes them.
+TRENDS = "trends"
+_MOST_TRENDS = 200
 _MOST_NAMED = 10
 # Arguments of the group that are the plan's; those of both are named where they are passed.
 _OF_PLAN = (
     *("tables", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
-    *("job_core_seconds", "job_tables"),
+    *("job_core_seconds", "job_tables", "history"),
 )
 _OF_BOTH = ("lake_conn_id", "allowed_tables")
 
@@ -80,13 +89,16 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     :param jobs: XCom of the :class:`.LakeMaintenancePlanOperator`: ``plan.output`` (templated).
     :param reports: XCom of the mapped :class:`LakeMaintenanceOperator`: ``run.output`` (templated).
     :param fail_on: outcomes that make the run red: ``failed``, and on request ``unsupported`` or ``conflict``.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog of the history (templated).
+    :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Writing it
+        fails no task.
     :param trigger_rule: by default it also runs where applications failed or nothing was due.
     :param operator: arguments of BaseOperator.
     :raises InvalidSpecError: ``fail_on`` names none of the outcomes, or ``jobs`` is no output of a task.
     :raises AirflowFailException: naming the tasks that failed, with their errors.
     """
 
-    template_fields: Sequence[str] = ("jobs", "reports")
+    template_fields: Sequence[str] = ("jobs", "reports", "lake_conn_id")
     ui_color = "#d9ecf7"
 
     def __init__(
@@ -95,6 +107,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         jobs: XComArg,
         reports: XComArg,
         fail_on: Sequence[str] = (FAILED,),
+        lake_conn_id: str = LakeCatalogHook.default_conn_name,
+        history: str | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **operator: Any,
     ) -> None:
@@ -104,6 +118,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.plan_task_id = jobs.operator.task_id
         self.jobs = jobs
         self.reports = reports
+        self.lake_conn_id = lake_conn_id
+        self.history = history
         self.fail_on = names(fail_on, "fail_on", "outcomes")
         if unknown := [each for each in self.fail_on if each not in OUTCOMES]:
             raise InvalidSpecError(f"fail_on takes {', '.join(map(repr, OUTCOMES))}, got {unknown[0]!r}")
@@ -111,6 +127,14 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Tell of the outcomes."""
         outcomes = self.outcomes(context)
+    def execute(self, context: Context) -> list[str]:
+        """Return what failed, in words."""
+        hook = LakeCatalogHook(self.lake_conn_id)
+        try:
+            outcomes = self.outcomes(context)
+            self._remember(hook, outcomes, context)
+        finally:
+            MaintenanceLeases(hook).give_back(asking_run(context, self.plan_task_id, datetime.now(UTC)).run_key)
         for each in outcomes:
             if each.outcome not in ("done", "nothing-due"):
                 say = self.log.error if each.outcome in self.fail_on else self.log.warning
@@ -122,6 +146,17 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
+
+    def _remember(self, hook: LakeCatalogHook, outcomes: Sequence[TaskOutcome], context: Context) -> None:
+        """Append the outcomes to the history of maintenance, and put the trends of their tables into XCom."""
+        try:
+            history = MaintenanceHistory(hook, self.history)
+            if history.record(history_entries(history_run(context, self.retries or 0), outcomes)):
+                tables = list(dict.fromkeys(each.table for each in outcomes))
+                context["ti"].xcom_push(key=TRENDS, value=history.trends(tables[:_MOST_TRENDS]))
+        # What is only remembered fails no task.
+        except Exception:
+            self.log.warning("The outcomes could not be remembered", exc_info=True)
 
     def outcomes(self, context: Context) -> list[TaskOutcome]:
         """Return the outcome of every task of the run: the one place where all of them are known.
@@ -158,6 +193,7 @@ def lake_maintenance(
         are those of all three.
     :raises InvalidSpecError: an argument cannot be.
     """
+    of_records = {name: arguments[name] for name in ("lake_conn_id", "history") if name in arguments}
     shared = {name: arguments.pop(name) for name in _OF_BOTH if name in arguments}
     of_plan = {name: arguments.pop(name) for name in _OF_PLAN if name in arguments}
     with TaskGroup(group_id) as group:
@@ -167,5 +203,7 @@ def lake_maintenance(
         ).expand_kwargs(plan.output)
         # That of ``default_args``, too.
         plan.run_pool = run.pool
-        LakeMaintenanceVerdictOperator(task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on)
+        LakeMaintenanceVerdictOperator(
+            task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on, **of_records
+        )
     return group

@@ -12,16 +12,23 @@ from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.hooks.own_tables import with_own_tables
 from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
-from airflow_lake_provider.maintenance.packing import Budget, PastOutcome
+from airflow_lake_provider.maintenance.leases import leased_run
+from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.operators.allowed_tables import table_patterns
+from airflow_lake_provider.operators.maintenance_run import asking_run
 from airflow_lake_provider.operators.outcome import show_outcome
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_lake_provider.maintenance.plan import TablePlan
 
 # Keys of XCom beside the jobs.
 NOT_RUN, SUMMARY = "not_run", "summary"
@@ -54,6 +61,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
     :param job_tables: most tables of one Spark application.
     :param run_pool: pool of the mapped task. Tables whose policy names another pool are left out with that reason:
         Airflow cannot map a pool. None takes tables of any.
+    :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Tables that
+        keep failing by it rest.
     :param operator: arguments of BaseOperator.
     :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
@@ -79,6 +88,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         job_core_seconds: float = _CORE_SECONDS_OF_A_JOB,
         job_tables: int = _TABLES_OF_A_JOB,
         run_pool: str | None = None,
+        history: str | None = None,
         **operator: Any,
     ) -> None:
         super().__init__(**operator)
@@ -86,6 +96,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         self.lake_conn_id = lake_conn_id
         self.policy_file = policy_file
         self.policy = policy
+        self.history = history
         # Airflow's own method of that name prints templates, and has no caller.
         self.dry_run = dry_run  # type: ignore[method-assign, assignment]
         limits = {"max_core_seconds": max_core_seconds, "max_bytes": max_bytes, "max_tables": max_tables}
@@ -111,7 +122,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         now = datetime.now(UTC)
         try:
             is_dry_run = flag(self.dry_run, "dry_run")
-            planned, run = self._plan(now)
+            planned, run = self._plan(context, now, is_dry_run=is_dry_run)
         except LakeProviderError as error:
             show_outcome(context, str(self.tables), type(error).__name__)
             raise as_task_failure(error) from None
@@ -124,31 +135,39 @@ class LakeMaintenancePlanOperator(RetryDelays):
         context["ti"].xcom_push(key=SUMMARY, value=summary)
         return [] if is_dry_run else run.as_kwargs
 
-    def _plan(self, now: datetime) -> tuple[PlannedTables, FleetRun]:
+    def _plan(self, context: Context, now: datetime, *, is_dry_run: bool) -> tuple[PlannedTables, FleetRun]:
         hook = LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
         policies = PolicyReader(hook, policy_file=self.policy_file, policy=self.policy)
         patterns = TablePatterns.parse(self.tables, self.allowed_tables)
-        planned = plan_tables(patterns, policies, now, missing_are_broken=True)
-        if not planned.plans:
+        history = MaintenanceHistory(hook, self.history)
+        asked = with_own_tables(patterns, hook, [history.table, MaintenanceLeases(hook).table])
+        planned = plan_tables(asked, policies, now, missing_are_broken=True)
+        if not any(patterns.matches(each.table) for each in planned.plans):
             limit = f" and {', '.join(self.allowed_tables)}" if self.allowed_tables else ""
             raise MissingTableError(
                 f"connection {hook.lake_conn_id!r}: no table matches {self.tables}{limit}; correct the patterns"
             )
-        run = fleet_run(
-            planned.plans,
-            now,
-            outcomes=self.past_outcomes(hook, [each.table for each in planned.plans]),
-            overlaps=planned.overlaps,
-            pool=self.run_pool,
-            budget=self.budget,
-            core_seconds=self.job_core_seconds,
-            most_tables=self.job_tables,
-        )
-        return planned, run
+        past = history.past_outcomes()
 
-    def past_outcomes(self, hook: LakeCatalogHook, tables: Sequence[str]) -> Mapping[str, Sequence[PastOutcome]]:  # noqa: ARG002  # nothing keeps them yet
-        """Return the outcomes of earlier runs, by which tables that keep failing rest."""
-        return {}
+        def run_of(plans: Sequence[TablePlan]) -> FleetRun:
+            return fleet_run(
+                plans,
+                now,
+                outcomes=past,
+                overlaps=planned.overlaps,
+                pool=self.run_pool,
+                budget=self.budget,
+                core_seconds=self.job_core_seconds,
+                most_tables=self.job_tables,
+            )
+
+        if is_dry_run:
+            return planned, run_of(planned.plans)
+        leases, asking = MaintenanceLeases(hook), asking_run(context, self.task_id, now)
+        run, refused = leased_run(planned.plans, run_of, lambda names: leases.take(names, asking))
+        for name, lease in refused.items():
+            self.log.warning("%s is left alone: %s", name, lease)
+        return planned, run
 
     def _tell(self, planned: PlannedTables, run: FleetRun) -> None:
         """Say of each table that is due or broken what is done and why; count the others."""

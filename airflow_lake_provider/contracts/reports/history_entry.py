@@ -38,7 +38,7 @@ class HistoryEntry:
     :param ended_at: when the action ended; of one that failed, when the row was made.
     :param seconds: of all phases of the action; None where it has no report.
     :param core_seconds_expected: by the plan.
-    :param reasons: names of the debts for which it was planned, with commas.
+    :param reasons: why it was planned, the beginning of the sentences.
     :param score_before: of the table's health when it was planned.
     :param snapshot_before: head of main, as text.
     :param snapshot_after: likewise.
@@ -54,8 +54,8 @@ class HistoryEntry:
     :param snapshots_after: likewise.
     :param manifests_before: of the head.
     :param manifests_after: likewise.
-    :param orphan_files: that no metadata names, as a removal has counted them; mostly one of a dry run.
-    :param orphan_bytes: of all of them.
+    :param orphan_files: that no metadata names, as a look for them has counted them, less those that it removed.
+    :param orphan_bytes: of them.
     :param oldest_orphan_at: when the oldest of them was written.
     """
 

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
+from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 
 
 def run(*arguments: str) -> None:
@@ -35,7 +36,7 @@ def three_runs(lake_catalog: SqlCatalog) -> None:
     ):
         at = datetime.now(UTC) - timedelta(days=days)
         who = HistoryRun(key=f"k{days}", dag_id="nightly", run_id=f"r{days}", task_id="verdict", try_number=1, at=at)
-        assert history.record(history_entries(who, [report]))
+        assert history.record(history_entries(who, outcomes_of_run([], [], [report])))
 
 
 @pytest.mark.usefixtures("three_runs")

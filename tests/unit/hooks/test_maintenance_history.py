@@ -42,6 +42,7 @@ def entry(run: str = "aa", table: str = "shop.orders", *, ago: timedelta = timed
         "try_number": 1,
         "action": "compaction",
         "outcome": "done",
+        "core_seconds_expected": 1.5,
     }
     return HistoryEntry(table_name=table, ended_at=at, **{**plain, **given})
 
@@ -237,6 +238,14 @@ def test_tables_that_keep_failing_are_read_back_for_a_plan(history: MaintenanceH
     (waits,) = held_back(plan, past["shop.orders"], NOW).not_planned
     assert "no space 2" in waits.why
     assert history.past_outcomes(NOW - timedelta(hours=1)) == {}
+
+
+def test_a_table_that_was_broken_for_days_does_not_rest_once_it_is_mended(history: MaintenanceHistory) -> None:
+    for number in range(5):
+        # As a plan reports it, which nobody has tried.
+        broken: dict[str, Any] = {"outcome": "failed", "action": "plan", "core_seconds_expected": None}
+        history.record([entry(f"r{number}", ago=timedelta(hours=number), **broken)])
+    assert history.past_outcomes() == {}
 
 
 def test_the_newest_count_of_orphans_is_read_back_for_the_health(history: MaintenanceHistory) -> None:

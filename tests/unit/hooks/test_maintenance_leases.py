@@ -135,6 +135,6 @@ def test_the_plan_of_a_leased_table_says_who_has_it_and_until_when() -> None:
     left = leased_to_another(plan, lease)
     assert left.actions == ()
     (waiting,) = left.not_planned
-    assert waiting.why == "Run r1 of DAG dag_one maintains the table since 2026-11-26 03:00."
+    assert waiting.why == "Run r1 of DAG dag_one maintains it since 2026-11-26 03:00."
     assert waiting.instead == "It is planned again when that run has ended, at the latest from 2026-11-26 09:00 on."
     assert leased_to_another(plan, None) is plan

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from airflow_lake_provider.contracts.json_codec import to_plain
-from airflow_lake_provider.contracts.reports.history_entry import OUTCOMES, HistoryEntry
+from airflow_lake_provider.contracts.reports.history_entry import OUTCOMES, PLANNED, HistoryEntry
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.maintenance import outcomes
 from airflow_lake_provider.maintenance.history_entries import (
-    Expectation,
     HistoryRun,
     history_entries,
     orphan_counts_of,
     past_outcomes_of,
 )
+from airflow_lake_provider.maintenance.outcomes import TaskOutcome, outcomes_of_run
 from airflow_lake_provider.maintenance.packing import PastOutcome
-from airflow_lake_provider.maintenance.plan import Effect, PlannedAction, Reason
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
 AT = datetime(2026, 12, 1, 0, 0, 30, tzinfo=UTC)
@@ -43,47 +43,53 @@ def test_a_row_has_what_was_planned_and_what_was_done() -> None:
         seconds={"plan": 1.0, "rewrite": 59.5},
         ended_at=AT - timedelta(minutes=1),
     )
-    reason = Reason(name="small-files", value=0.9, threshold=0.2, sentence="many")
-    action = PlannedAction(action="compaction", level="minor", reasons=(reason,), effect=Effect(core_seconds=12.34))
-    expected = {("shop.orders", "compaction"): Expectation.of(action, 49)}
+    job = {
+        "tasks": [{"action": "compaction", "table": "shop.orders"}],
+        "expected": [{"level": "minor", "score": 49, "core_seconds": 12.34, "why": "8 small files"}],
+    }
     plain = {"action": report.action, **to_plain(report)}
-    (entry,) = history_entries(RUN, [plain], expected)
+    (entry,) = history_entries(RUN, outcomes_of_run([job], [plain], []))
     # The action ended in the month before its row was made.
     assert (entry.month, entry.ended_at) == ("2026-11", AT - timedelta(minutes=1))
     assert (entry.seconds, entry.started_at) == (60.5, AT - timedelta(seconds=120.5))
-    assert (entry.level, entry.core_seconds_expected, entry.reasons, entry.score_before) == (
-        "major",
-        12.3,
-        "small-files",
-        49,
-    )
+    assert (entry.level, entry.core_seconds_expected, entry.score_before) == ("major", 12.3, 49)
+    assert (entry.reasons, entry.cause, entry.error, entry.outcome) == ("8 small files", "merged", None, "done")
     assert (entry.snapshot_before, entry.snapshot_after) == ("9223372036854775807", "6")
     assert (entry.data_files_before, entry.data_files_after, entry.bytes_before, entry.bytes_after) == (8, 1, 800, 700)
     assert (entry.run_key, entry.dag_id, entry.run_id, entry.try_number) == ("0123456789abcdef", "nightly", "r1", 2)
 
 
+def test_a_dry_run_is_no_success_and_a_lost_application_is_a_failure_with_its_cause() -> None:
+    tasks = [{"action": "remove-orphans", "table": "a"}, {"action": "compaction", "table": "b"}]
+    orphans: dict[str, Any] = {"orphans": {"data": 2, "metadata": 1}, "orphan_bytes": 9}
+    planned = {"action": "remove-orphans", "table": "a", "outcome": "planned", **orphans}
+    dry, lost = history_entries(RUN, outcomes_of_run([{"tasks": tasks, "expected": [{}, {}]}], [planned], []))[::-1]
+    assert (dry.outcome, dry.orphan_files, dry.orphan_bytes) == ("planned", 3, 9)
+    assert (lost.outcome, lost.error, lost.ended_at) == ("failed", "JobFailedError", AT)
+    assert (lost.cause or "").startswith("Its Spark application ended without a report")
+
+
 @pytest.mark.parametrize(
-    ("outcome", "error", "expected"),
+    ("report", "files", "size"),
     [
-        ("done", None, "done"),
-        ("applied", None, "done"),
-        ("nothing-due", None, "nothing-due"),
-        ("conflict", None, "conflict"),
-        ("planned", None, "planned"),
-        # As of gc.enabled=false.
-        ("skipped", None, "unsupported"),
-        ("failed", "UnsupportedError", "unsupported"),
-        ("failed", "CommitConflictError", "conflict"),
-        ("failed", "JobFailedError", "failed"),
-        ("failed", "BrokenMetadataError", "failed"),
-        ("failed", None, "failed"),
+        ({"orphans": {"data": 2, "metadata": 1}, "orphan_bytes": 90}, 3, 90),
+        ({"orphans": {"data": 2, "metadata": 1}, "orphan_bytes": 90, "files_removed": 2}, 1, 30),
+        ({"orphans": {"data": 3}, "orphan_bytes": 90, "files_removed": 3}, 0, 0),
+        ({"orphans": {}, "orphan_bytes": 0}, 0, None),
+        # It has looked for nothing.
+        ({"orphans": {}, "mode": "restore", "files_restored": 3}, None, None),
+        ({}, None, None),
     ],
 )
-def test_an_outcome_is_one_of_a_few(outcome: str, error: str | None, expected: str) -> None:
-    report = {"table": "shop.orders", "action": "compaction", "outcome": outcome, "error": error}
-    (entry,) = history_entries(RUN, [report])
-    assert entry.outcome == expected
-    assert expected in OUTCOMES
+def test_orphan_files_are_those_that_are_left(report: dict[str, Any], files: int | None, size: int | None) -> None:
+    plain = {"action": "remove-orphans", "table": "a", "outcome": "done", "oldest": "2026-11-01T00:00:00+00:00"}
+    (row,) = history_entries(RUN, outcomes_of_run([], [], [{**plain, **report}]))
+    assert (row.orphan_files, row.orphan_bytes) == (files, size)
+    assert (row.oldest_orphan_at is None) == (not files)
+
+
+def test_the_outcomes_of_rows_are_those_of_runs_and_that_of_dry_runs() -> None:
+    assert set(OUTCOMES) == {*outcomes.OUTCOMES, PLANNED}
 
 
 ANYTHING = st.recursive(
@@ -92,11 +98,24 @@ ANYTHING = st.recursive(
     max_leaves=4,
 )
 FIELDS = ["table", "action", "level", "outcome", "reason", "error", "before", "after", "seconds", "ended_at"]
-REPORT = st.dictionaries(st.sampled_from([*FIELDS, "orphan_files", "orphan_bytes", "oldest_orphan_at"]), ANYTHING)
+REPORT = st.dictionaries(
+    st.sampled_from([*FIELDS, "orphans", "orphan_bytes", "oldest", "files_removed", "mode"]), ANYTHING
+)
+EXPECTED = st.dictionaries(st.sampled_from(["level", "score", "core_seconds", "why"]), ANYTHING)
+TASK = st.builds(
+    TaskOutcome,
+    table=st.text(),
+    action=st.text(),
+    outcome=st.sampled_from(outcomes.OUTCOMES),
+    error=st.text(),
+    reason=st.text(),
+    report=REPORT,
+    expected=EXPECTED,
+)
 
 
-@given(st.lists(REPORT, max_size=3))
-def test_whatever_a_report_says_makes_a_row_that_the_table_takes(reports: list[dict[str, Any]]) -> None:
+@given(st.lists(TASK, max_size=3))
+def test_whatever_a_report_says_makes_a_row_that_the_table_takes(reports: list[TaskOutcome]) -> None:
     entries = history_entries(RUN, reports)
     columns = OpsTable(catalog=None, name=TableName.parse("a.b"), row=HistoryEntry, kind="").schema  # type: ignore[arg-type]
     plain = [{name: getattr(each, name) for name in HistoryEntry.__dataclass_fields__} for each in entries]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +16,17 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
 from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.operators.lake_maintenance import (
+    TRENDS,
     LakeMaintenanceOperator,
     LakeMaintenanceVerdictOperator,
     lake_maintenance,
 )
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow_lake_provider.operators.maintenance_run import asking_run
 from tests.unit.operators.test_lake_application import driver, last_try
 
 if TYPE_CHECKING:
@@ -101,7 +108,8 @@ def test_the_group_takes_no_argument_that_no_operator_has() -> None:
 class Instance:
     """Stand-in of a task instance: its XCom, and the state of the plan."""
 
-    dag_id, run_id = "d", "r"
+    dag_id, run_id, task_id = "d", "r", "nightly.verdict"
+    map_index, try_number, max_tries = -1, 1, 0
 
     def __init__(self, not_run: list[Mapping[str, str]], state: str) -> None:
         self.not_run = not_run
@@ -175,3 +183,58 @@ def test_a_plan_that_failed_makes_the_verdict_red_and_one_that_was_skipped_skips
 def test_a_verdict_takes_the_output_of_a_plan_alone() -> None:
     with pytest.raises(InvalidSpecError, match="jobs must be the output"):
         LakeMaintenanceVerdictOperator(task_id="v", jobs=[], reports=[])  # type: ignore[arg-type]  # what is refused
+
+
+@pytest.fixture
+def history(lake_catalog: SqlCatalog) -> MaintenanceHistory:
+    """History of the catalog, whose table is not there yet."""
+    return MaintenanceHistory(LakeCatalogHook())
+
+
+def remembered(history: MaintenanceHistory) -> list[tuple[str, str, str, str | None]]:
+    """Return what the history has of all tables."""
+    rows = history.entries("*", datetime.now(UTC) - timedelta(days=1))
+    return sorted((row["table_name"], row["action"], row["outcome"], row["error"]) for row in rows)
+
+
+def test_a_run_is_remembered_once_with_what_was_red(context: Context, history: MaintenanceHistory) -> None:
+    job = {"tasks": [COMPACT, named("shop.lost")], "expected": [{"core_seconds": 2.0, "score": 40}, {}]}
+    before, after = {"data_files": 8}, {"data_files": 1, "data_bytes": 90, "delete_files": 0}
+    done = {**DONE, "before": before, "after": after}
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="1 done, 2 failed"):
+            verdict_of([job], [[done]], [BROKEN], context)
+    assert remembered(history) == [
+        ("shop.gone", "plan", "failed", "BrokenMetadataError"),
+        ("shop.lost", "compaction", "failed", "JobFailedError"),
+        ("shop.orders", "compaction", "done", None),
+    ]
+    trends = {each["table"]: each for each in context["ti"].shown[TRENDS]}  # type: ignore[attr-defined]  # a stand-in
+    assert (trends["shop.orders"]["score"], trends["shop.orders"]["most"]) == ("40", [1, 90, 0])
+
+
+def test_a_run_that_is_cleared_and_runs_again_is_remembered_again(
+    context: Context, history: MaintenanceHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict_of([JOB], [[LOST]], [], context)
+    monkeypatch.setattr(Instance, "try_number", 2)
+    monkeypatch.setattr(Instance, "max_tries", 1)
+    verdict_of([JOB], [[DONE]], [], context)
+    assert [row[2] for row in remembered(history)] == ["conflict", "done"]
+
+
+def test_a_group_that_keeps_no_history_makes_no_table(context: Context, lake_catalog: SqlCatalog) -> None:
+    verdict_of([JOB], [[DONE]], [], context, history="off")
+    assert ("lake_ops",) not in lake_catalog.list_namespaces()
+
+
+def test_leases_are_given_back_whatever_became_of_the_run(context: Context, lake_catalog: SqlCatalog) -> None:
+    leases = MaintenanceLeases(LakeCatalogHook())
+    context["ti"] = Instance([], "success")  # type: ignore[typeddict-item]  # a stand-in
+    asking = asking_run(context, "nightly.plan", datetime.now(UTC))
+    leases.take(["shop.orders"], asking)
+    leases.take(["shop.items"], replace(asking, run_key="another"))
+    with pytest.raises(AirflowFailException):
+        verdict_of(None, [], [], context, "failed")
+    rows = lake_catalog.load_table("lake_ops.maintenance_leases").scan().to_arrow().to_pylist()
+    assert [row["table_name"] for row in rows] == ["shop.items"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,15 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
-from airflow_lake_provider.maintenance.packing import PastOutcome
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
+from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
 from tests.made_tables import register
-from tests.unit.maintenance.test_packing import NOW
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -158,10 +163,83 @@ def test_a_form_names_no_table_that_the_file_does_not_allow(context: Context) ->
 
 
 @pytest.mark.usefixtures("five", "pushed")
-def test_a_table_that_keeps_failing_rests(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    failures = [PastOutcome(at=NOW.replace(year=2099), outcome="failed", cause="OOM")] * 3
-    monkeypatch.setattr(LakeMaintenancePlanOperator, "past_outcomes", lambda *_: {"shop.orders": failures})
-    assert plan(tables=["shop.*"]).execute(context) == []
+def test_a_table_that_keeps_failing_by_the_history_rests(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+    for hours in (3, 2, 1):
+        at = datetime.now(UTC) - timedelta(hours=hours)
+        who = HistoryRun(key=f"k{hours}", dag_id="d", run_id=f"r{hours}", task_id="v", try_number=1, at=at)
+        failed = {"action": "compaction", "table": "shop.orders", "outcome": "failed", "reason": "memory ran out"}
+        task = {"tasks": [failed], "expected": [{"core_seconds": 2.0}]}
+        assert MaintenanceHistory(LakeCatalogHook()).record(history_entries(who, outcomes_of_run([task], [failed], [])))
+    assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == []
+    lines = capsys.readouterr().out
+    assert "shop.orders rests: Its last runs failed" in lines
+    assert "memory ran out" in lines
+    assert jobs_of_shop(plan(tables=["shop.*"], history="off").execute(context)) == ["shop.orders"]
+
+
+def jobs_of_shop(jobs: list[dict[str, Any]]) -> list[str]:
+    """Return the tables of jobs, without this package's own."""
+    return [task["table"] for job in jobs for task in job["tasks"] if task["table"].startswith("shop.")]
+
+
+def lease(key: str) -> MaintenanceLease:
+    """Return the lease that a run asks for."""
+    now = datetime.now(UTC)
+    later = now + timedelta(hours=1)
+    return MaintenanceLease(table_name="", run_key=key, dag_id="weekly", run_id="r7", acquired_at=now, expires_at=later)
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_a_table_that_another_run_maintains_is_left_alone_and_said(
+    context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leases = MaintenanceLeases(LakeCatalogHook())
+    leases.take(["shop.orders"], lease("another"))
+    assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == []
+    assert "shop.orders is left alone: run r7 of DAG weekly has leased it until" in capsys.readouterr().out
+    leases.give_back("another")
+    # A retry of the plan has its leases already.
+    for _ in range(2):
+        assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == ["shop.orders"]
+    assert list(leases.take(["shop.orders"], lease("another"))) == ["shop.orders"]
+
+
+@pytest.mark.usefixtures("five", "pushed")
+@pytest.mark.parametrize("arguments", [{"dry_run": True}, {"max_tables": 0}])
+def test_a_plan_without_a_job_takes_no_lease(
+    arguments: dict[str, Any], context: Context, lake_catalog: SqlCatalog
+) -> None:
+    assert plan(tables=["shop.*"], **arguments).execute(context) == []
+    assert ("lake_ops",) not in lake_catalog.list_namespaces()
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_where_a_leased_table_leaves_room_in_the_budget_another_one_is_taken(
+    context: Context, lake_catalog: SqlCatalog, orders: Table, append: Append
+) -> None:
+    second = lake_catalog.create_table("shop.second", orders.schema())
+    for number in range(6):
+        append(second, number)
+    leases = MaintenanceLeases(LakeCatalogHook())
+    leases.take(["shop.orders"], lease("another"))
+    assert jobs_of_shop(plan(tables=["shop.*"], max_tables=1).execute(context)) == ["shop.second"]
+    assert set(leases.take(["shop.second"], lease("a third"))) == {"shop.second"}
+
+
+@pytest.mark.usefixtures("five")
+def test_a_run_maintains_its_own_history_and_leases_unless_the_author_leaves_them_out(
+    context: Context, pushed: dict[str, Any], lake_catalog: SqlCatalog
+) -> None:
+    plan(tables=["shop.*"]).execute(context)
+    tables = pushed[SUMMARY]["tables"]
+    assert lake_catalog.list_tables("lake_ops") == [("lake_ops", "maintenance_leases")]
+    plan(tables=["shop.*"]).execute(context)
+    assert pushed[SUMMARY]["tables"] == tables + 1
+    for arguments in ({"tables": ["shop.*", "!lake_ops.*"]}, {"tables": ["shop.*"], "allowed_tables": ["shop.*"]}):
+        plan(**arguments).execute(context)
+        assert pushed[SUMMARY]["tables"] == tables
+    with pytest.raises(MissingTableError, match="no table matches"):
+        plan(tables=["none.*"]).execute(context)
 
 
 @pytest.mark.usefixtures("five", "pushed")
