@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
 from airflow_lake_provider.contracts.property_values import count_of, number_or, number_property
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import (
+    CompactionLevel,
+    CompactionSpec,
+    CompactionStrategy,
+    Verification,
+)
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 
@@ -174,3 +179,15 @@ def would_be_fewer(facts: TableFacts, sizes: Iterable[Collection[int]]) -> bool:
     """
     target = manifest_target(facts)
     return any(len(each) > -(-sum(each) // target) for each in sizes)
+
+
+def refuse_verification_without_keys(spec: CompactionSpec, facts: TableFacts) -> None:
+    """Refuse to compare keys of a table that says of no column that it identifies a row.
+
+    :raises InvalidSpecError: it has no identifier fields.
+    """
+    if spec.verify is Verification.KEYS and not facts.shape.identifiers:
+        raise InvalidSpecError(
+            f"{spec.table}: verify='keys' needs identifier fields, and the table has none; set them with ALTER TABLE ... "
+            "SET IDENTIFIER FIELDS, or use verify='rows'"
+        )

@@ -58,7 +58,10 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :param max_attempts: tries when a writer gets in between.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
+    :param verify: scan the table before and after, and compare. ``"rows"`` compares the number of rows in each
+        partition, ``"keys"`` a checksum of the identifier fields as well. None compares what metadata says.
     :param job: arguments of :class:`.LakeJobOperator`.
+    :raises BrokenInvariantError: a commit of it has changed rows.
     :raises CommitConflictError: other writers won every attempt, and ``fail_on_conflict`` is set.
     """
 
@@ -81,6 +84,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         max_attempts: int = 3,
         dry_run: bool | str = False,
         fail_on_conflict: bool = False,
+        verify: str | None = None,
         **job: Any,
     ) -> None:
         super().__init__(**job)

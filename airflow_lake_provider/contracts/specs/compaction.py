@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import (
@@ -21,7 +22,14 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
-__all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy"]
+__all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy", "Verification"]
+
+
+class Verification(str, Enum):
+    """Comparison of the rows before and after a compaction, by a scan of both."""
+
+    ROWS = "rows"
+    KEYS = "keys"
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:
@@ -48,6 +56,8 @@ class CompactionSpec(JobSpec):
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
+    verify: Verification | None = argument(optional(choice_of(Verification)), default=None, templated=False)
+    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"verify"}
 
     @property
     def needs(self) -> tuple[str, ...]:

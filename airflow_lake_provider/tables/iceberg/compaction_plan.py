@@ -15,6 +15,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     choose_level,
     is_untidied,
     manifest_target,
+    refuse_verification_without_keys,
     rules_for,
     surely_nothing_due,
     table_size,
@@ -44,12 +45,14 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
     ``delete_files_removed`` counts the delete files whose every data file is rewritten.
 
-    :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+    :raises InvalidSpecError: ``where`` does not parse or does not fit the table, or keys are to be compared that it
+        does not have.
     :raises BrokenMetadataError: a target size of the table is no number.
     """
     if spec.where is not None:
         # What cannot be read is refused, whatever is due.
         table.columns_in(spec.where)
+    refuse_verification_without_keys(spec, table.facts)
     before = table.state()
     level, why = choose_level(spec, before, before.equality_deletes or 0)
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)

@@ -20,7 +20,12 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import (
+    CompactionLevel,
+    CompactionSpec,
+    CompactionStrategy,
+    Verification,
+)
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
@@ -151,6 +156,7 @@ ASIDE: dict[str, Any] = {
     "on_repeat": OnRepeat.APPLY,
     "max_attempts": 99,
     "batch_id": "another",
+    "verify": Verification.ROWS,
 }
 OTHER: dict[type, Any] = {bool: None, int: 77, float: 0.25, str: "other"}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.errors import (
@@ -26,6 +27,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     choose_level,
     is_untidied,
+    refuse_verification_without_keys,
     rules_for,
     table_size,
     target_size_owner,
@@ -52,6 +54,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_positi
     position_deletes_are_due,
     rewrite_position_deletes,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -85,6 +88,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
+        refuse_verification_without_keys(spec, table.facts)
         equality_deletes = count_of(next(table.summaries(), {}), "total-equality-deletes")
         level, why = choose_level(spec, before, equality_deletes)
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
@@ -202,6 +206,8 @@ def _reported(
     before = report.before.snapshot if report.before else None
     ours, foreign = _commits_since(rewrite.table, before, rewrite.run_key)
     refuse_broken_invariants(rewrite.table, {id_ for id_, _ in ours})
+    with progress.phase("verify") if rewrite.spec.verify and ours else nullcontext():
+        refuse_changed_rows(rewrite.table, rewrite.spec, [id_ for id_, _ in ours])
     last = tally.last
     if last.failed and not last.lost and not tally.groups:
         raise _failed(rewrite.table, f"no file group could be rewritten: {'; '.join(last.messages)}")

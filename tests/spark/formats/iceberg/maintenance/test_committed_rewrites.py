@@ -7,17 +7,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BrokenInvariantError
+from airflow_lake_provider.contracts.errors import BrokenInvariantError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Verification
 from airflow_lake_provider.iceberg.snapshot_retention import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import (
     refuse_broken_invariants,
     refuse_lost_refs,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
-from tests.spark.maintained_table import MaintainedTable
-from tests.spark.maintenance_flow import compact, expire, expiry, with_three_appends
+from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
+from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
+from tests.spark.maintenance_flow import compact, expire, expiry, with_six_files_and_deletes, with_three_appends
 
 
 def test_a_rewrite_that_leaves_out_a_file_is_refused_and_names_the_snapshot_to_go_back_to(spark: SparkSession) -> None:
@@ -45,3 +48,50 @@ def test_the_tag_of_an_audit_is_not_lost_by_an_expiry(spark: SparkSession) -> No
         refuse_lost_refs(handle, planned, lambda: ())
     assert expire(table).outcome is Outcome.DONE
     assert compact(table).outcome is Outcome.NOTHING_DUE
+
+
+def partitioned_with_keys(spark: SparkSession) -> MaintainedTable:
+    table = MaintainedTable(spark, partitioned=True)
+    change = table.handle.refresh().java.updateSchema().allowIncompatibleChanges()
+    change.requireColumn("id").setIdentifierFields(["id"]).commit()
+    return with_six_files_and_deletes(table)
+
+
+def test_rows_and_keys_are_compared_on_request_and_a_writer_in_between_does_not_matter(spark: SparkSession) -> None:
+    table = partitioned_with_keys(spark)
+    other = table.other_session()
+    progress = ProgressThatRuns("rewrite", lambda: table.delete([150], other))
+
+    report = compact(table, progress, level=CompactionLevel.MAJOR, verify=Verification.KEYS)
+
+    assert report.outcome is Outcome.DONE
+    assert "verify" in report.seconds
+    assert table.rows_read() == table.rows
+
+
+def test_a_key_that_took_the_place_of_another_is_told_by_the_checksum_alone(spark: SparkSession) -> None:
+    table = partitioned_with_keys(spark)
+    before = table.head()
+    table.spark.sql(f"UPDATE {table.name} SET id = 7777 WHERE id = 7")
+    handle, after = table.handle.refresh(), table.head()
+
+    refuse_changed_rows(handle, table.compaction(verify=Verification.ROWS), [after])
+    with pytest.raises(BrokenInvariantError, match=rf"rows of snapshot {after} .* Roll back to {before}") as refused:
+        refuse_changed_rows(handle, table.compaction(verify=Verification.KEYS), [after])
+    assert "south}: +0 rows" in str(refused.value)
+    assert "north" not in str(refused.value)
+    table.delete([8])
+    with pytest.raises(BrokenInvariantError, match=r"south\}: -1 rows"):
+        refuse_changed_rows(table.handle.refresh(), table.compaction(verify=Verification.ROWS), [table.head()])
+
+
+def test_keys_of_a_table_without_identifier_fields_are_refused_before_anything_is_written(
+    spark: SparkSession,
+) -> None:
+    table = with_three_appends(MaintainedTable(spark))
+    head = table.head()
+    with pytest.raises(InvalidSpecError, match="verify='keys' needs identifier fields"):
+        compact(table, level=CompactionLevel.FULL, verify=Verification.KEYS)
+    with pytest.raises(InvalidSpecError, match="or use verify='rows'"):
+        plan_compaction(table.on_worker(), table.compaction(verify=Verification.KEYS))
+    assert table.head() == head

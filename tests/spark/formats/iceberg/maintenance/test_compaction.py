@@ -182,6 +182,22 @@ def test_a_conflict_that_lasts_is_an_outcome_and_the_writer_wins(spark: SparkSes
     assert sorted(table.live_files()) == files
 
 
+def test_a_compaction_that_a_writer_refused_leaves_none_of_its_own_files_behind(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark, partitioned=True)
+    other = table.other_session()
+
+    report = compact(
+        table,
+        ProgressThatRuns("rewrite", lambda: table.delete([50, 150], other)),
+        level=CompactionLevel.MAJOR,
+        max_attempts=1,
+    )
+
+    assert (report.outcome, report.groups_rewritten, report.failed_groups) == (Outcome.CONFLICT, 0, 2)
+    named = {Path(path.removeprefix("file:")) for path in table.outside().inspect.all_files()["file_path"].to_pylist()}
+    assert table.files_on_disk() <= named
+
+
 def test_groups_without_a_conflict_stay_done_when_another_group_is_given_up(spark: SparkSession) -> None:
     table = six_files_with_deletes(spark, partitioned=True)
     other = table.other_session()

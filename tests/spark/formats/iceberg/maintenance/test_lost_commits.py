@@ -112,15 +112,20 @@ def test_a_commit_that_is_sent_twice_as_its_first_answer_was_lost_is_made_and_it
     assert again.outcome is Outcome.NOTHING_DUE
 
 
-@pytest.mark.parametrize("way", ["after unknown", "after away"])
-def test_a_commit_of_manifests_whose_fate_the_catalog_does_not_tell_keeps_its_files(
-    faulty: tuple[FaultySession, Lake], way: str
+@pytest.mark.parametrize(
+    ("commit", "way"),
+    [(2, "after unknown"), (2, "after away"), (1, "after unknown")],
+    ids=["manifests", "manifests, and the catalog goes away", "data files"],
+)
+def test_a_commit_whose_fate_the_catalog_does_not_tell_keeps_its_files(
+    faulty: tuple[FaultySession, Lake], commit: int, way: str
 ) -> None:
     session, lake = faulty
     table = MaintainedTable(session.spark)
     small_files(table)
-    last = 2 if way == "after unknown" else FOREVER
-    ran = session.run(table.compaction(max_attempts=1), Fault("commit", 2, last, way))
+    last = commit if way == "after unknown" else FOREVER
+    spec = table.compaction(max_attempts=1, min_input_files=2, partial_progress=False)
+    ran = session.run(spec, Fault("commit", commit, last, way))
     assert isinstance(ran.answer, JobFailure)
     assert ran.answer.to_error().retry_may_help
     assert lake.rows(table.name) == table.rows
