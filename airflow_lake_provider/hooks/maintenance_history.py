@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -174,14 +173,10 @@ def _has_rows(ops: OpsTable, table: Table, entry: HistoryEntry) -> bool:
 
 
 def _past_outcomes(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, list[PastOutcome]]:
+    where = replace(_where(since), not_null=_TRIED)
     columns = ["table_name", "ended_at", "outcome", "cause"]
-    failed = replace(_where(since, outcome=_NO_SUCCESS), not_null=_TRIED)
-    failures = Counter(row["table_name"] for row in ops.rows(table, failed, columns[:1]))
-    names = [name for name, count in failures.items() if count >= FAILURES_BEFORE_WAIT]
-    if not names:
-        # As of most runs.
-        return {}
-    return past_outcomes_of(ops.rows(table, replace(_where(since, table_name=names), not_null=_TRIED), columns))
+    failed = {"outcome": _NO_SUCCESS}
+    return past_outcomes_of(ops.rows_of_groups(table, where, columns, "table_name", failed, FAILURES_BEFORE_WAIT))
 
 
 def _last_orphans(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, OrphanCount]:

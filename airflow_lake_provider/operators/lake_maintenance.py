@@ -125,10 +125,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
             raise InvalidSpecError(f"fail_on takes {', '.join(map(repr, OUTCOMES))}, got {unknown[0]!r}")
 
     def execute(self, context: Context) -> None:
-        """Tell of the outcomes."""
-        outcomes = self.outcomes(context)
-    def execute(self, context: Context) -> list[str]:
-        """Return what failed, in words."""
+        """Tell of the outcomes, and remember them."""
         hook = LakeCatalogHook(self.lake_conn_id)
         try:
             outcomes = self.outcomes(context)

@@ -82,6 +82,12 @@ def reports(lake_home: Path) -> dict[str, Any]:
         return {each["table"]: each for (value,) in database.execute(query) for each in json.loads(str(value))}
 
 
+def remembered(catalog: Catalog) -> set[tuple[str, str, str]]:
+    """Return what the history has of the tables."""
+    rows = catalog.load_table("lake_ops.maintenance_history").scan().to_arrow().to_pylist()
+    return {(row["table_name"], row["action"], row["outcome"]) for row in rows}
+
+
 def test_a_night_maintains_what_is_due_by_one_start_of_spark_and_is_red_for_broken_tables_alone(
     migrated: Mapping[str, str], lake_home: Path, tables: Catalog
 ) -> None:
@@ -101,6 +107,15 @@ def test_a_night_maintains_what_is_due_by_one_start_of_spark_and_is_red_for_brok
     assert "3 done, 1 unsupported, 2 failed" in verdict
     assert "plan of ops.broken: BrokenMetadataError" in verdict
     assert "compaction of ops.lost_file: " in verdict
+
+    # All of it is remembered, and no lease is left.
+    assert remembered(tables) == {
+        *((name, "compaction", "done") for name in COMPACTED),
+        ("ops.lost_file", "compaction", "failed"),
+        ("ops.broken", "plan", "failed"),
+        ("raw.nogc", "snapshot-expiry", "unsupported"),
+    }
+    assert tables.load_table("lake_ops.maintenance_leases").scan().count() == 0
 
     # Nothing is due: Airflow skips the jobs, no Spark is started, and the broken table is red as before.
     again = night(migrated, "--conf", json.dumps({"tables": "ops.broken"}))

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
@@ -189,14 +190,45 @@ class OpsTable:
         :param where: which of them; None for all.
         :param columns: that are read; empty for all.
         """
-        chosen = AlwaysTrue() if where is None else where.expression
-        scan = table.scan(chosen, selected_fields=tuple(columns) or ("*",))
-        for batch in scan.to_arrow().to_batches():
+        for batch in _scanned(table, where, columns).to_batches():
             yield from batch.to_pylist()
+
+    def rows_of_groups(
+        self,
+        table: Table,
+        where: RowFilter,
+        columns: Sequence[str],
+        group: str,
+        values: Mapping[str, Collection[str]],
+        fewest: int,
+    ) -> list[dict[str, Any]]:
+        """Return the rows of those groups of which enough have certain values; one scan finds both.
+
+        :param where: rows that are read.
+        :param columns: that are read, those that are named here included.
+        :param group: column whose values tell the groups apart.
+        :param values: of another column, by its name.
+        :param fewest: rows of a group that have one of them.
+        """
+        rows = _scanned(table, where, columns)
+        for name, wanted in values.items():
+            counts = rows.filter(_is_in(rows, name, wanted))[group].value_counts().to_pylist()
+            rows = rows.filter(_is_in(rows, group, [each["values"] for each in counts if each["counts"] >= fewest]))
+        chosen: list[dict[str, Any]] = rows.to_pylist()
+        return chosen
 
     def _arrow(self, rows: Sequence[Any]) -> pa.Table:
         plain = [{name: getattr(row, name) for name in self.columns} for row in rows]
         return pa.Table.from_pylist(plain, schema=schema_to_pyarrow(self.schema))
+
+
+def _scanned(table: Table, where: RowFilter | None, columns: Sequence[str]) -> pa.Table:
+    chosen = AlwaysTrue() if where is None else where.expression
+    return table.scan(chosen, selected_fields=tuple(columns) or ("*",)).to_arrow()
+
+
+def _is_in(rows: pa.Table, column: str, values: Collection[str]) -> pa.ChunkedArray:
+    return pc.is_in(rows[column], value_set=pa.array(list(values), rows[column].type))
 
 
 def _column(number: int, name: str, hint: Any) -> NestedField:
