@@ -47,7 +47,6 @@ OTHERS = (
     "hooks.maintenance_history.MaintenanceHistory",
     "contracts.reports.history_entry.HistoryEntry",
     "maintenance.packing.PastOutcome",
-    *(f"maintenance.history_entries.{name}" for name in ("history_entries", "HistoryRun")),
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
     "assets.lake_table.watches",
