@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_lake_provider.assets.declared_assets import DeclaredAsset, declare
+from airflow_lake_provider.assets.declared_assets import DeclaredAsset, declare, declared
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
@@ -79,6 +79,29 @@ def watches(asset: object) -> bool:
     """
     watchers = asset.watchers if isinstance(asset, Asset) else []
     return any(isinstance(watcher.trigger, LakeSnapshotEventTrigger) for watcher in watchers)
+
+
+def changed_tables(events: Iterable[Any], lake_conn_id: str, authorities: Iterable[str]) -> list[str]:
+    """Return the tables of a connection on whose main branch asset events are, each once.
+
+    :param events: of ``triggering_asset_events``; those of other assets are passed over.
+    :param authorities: of the URIs of the connection's assets, for those that no DAG file here declares.
+    """
+    tables: dict[str, None] = {}
+    for event in events:
+        try:
+            payload = snapshot_event(event)
+        except InvalidSpecError:
+            continue
+        declaration = declared(event.asset.name, event.asset.uri)
+        is_ours = (
+            declaration.lake_conn_id == lake_conn_id
+            if declaration is not None
+            else event.asset.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
+        )
+        if is_ours and payload["branch"] == "main":
+            tables[str(payload["table"])] = None
+    return list(tables)
 
 
 def snapshot_event(event: object) -> dict[str, Any]:

@@ -104,6 +104,12 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     debt = _debt(health, files, asked, heat)
     if not (debt.small or debt.deletes or debt.order):
         return _nothing_due(files, asked, heat)
+    last = health.last_maintenance.get(ACTION)
+    if last is not None and now - last.at < asked.every:
+        return _left_out(
+            f"The last compaction was at {last.at:%H:%M}; compaction.every is {asked.every}.",
+            f"It is due from {last.at + asked.every:%Y-%m-%d %H:%M} on.",
+        )
     level, notes, refusal = _level(debt, policy, now)
     if refusal is not None:
         return refusal

@@ -40,7 +40,7 @@ _MOST_TRENDS = 200
 _MOST_NAMED = 10
 # Arguments of the group that are the plan's; those of both are named where they are passed.
 _OF_PLAN = (
-    *("tables", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
+    *("tables", "only_changed", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
     *("job_core_seconds", "job_tables", "history"),
 )
 _OF_BOTH = ("lake_conn_id", "allowed_tables")

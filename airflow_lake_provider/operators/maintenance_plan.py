@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
@@ -47,6 +49,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
 
     :param tables: name or patterns, ``["shop.*", "!shop.tmp_*"]`` (templated). One that is named and does not exist is
         reported and stops no other; where nothing matches, the task fails.
+    :param only_changed: in a run that asset events triggered, look at no other tables than theirs. Each of ``tables``
+        in any other run.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
     :param policy_file: YAML file with policies, relative to the folder of DAGs (templated). None takes ``[lake]
         policy_file``, or else ``lake_policy.yaml`` where it exists.
@@ -77,6 +81,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         self,
         *,
         tables: str | Sequence[str] = "*",
+        only_changed: bool = False,
         lake_conn_id: str = LakeCatalogHook.default_conn_name,
         policy_file: str | None = None,
         policy: Mapping[str, Any] | None = None,
@@ -93,6 +98,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
     ) -> None:
         super().__init__(**operator)
         self.tables = tables
+        self.only_changed = only_changed
         self.lake_conn_id = lake_conn_id
         self.policy_file = policy_file
         self.policy = policy
@@ -103,6 +109,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         try:
             for name, value in {**limits, "job_core_seconds": job_core_seconds, "job_tables": job_tables}.items():
                 refuse_template(value, name)
+            self.only_changed = flag(only_changed, "only_changed")
             self.allowed_tables = table_patterns(allowed_tables)
             self.budget = Budget(
                 core_seconds=optional(share)(max_core_seconds, "max_core_seconds"),
@@ -140,9 +147,13 @@ class LakeMaintenancePlanOperator(RetryDelays):
         policies = PolicyReader(hook, policy_file=self.policy_file, policy=self.policy)
         patterns = TablePatterns.parse(self.tables, self.allowed_tables)
         history = MaintenanceHistory(hook, self.history)
-        asked = with_own_tables(patterns, hook, [history.table, MaintenanceLeases(hook).table])
-        planned = plan_tables(asked, policies, now, missing_are_broken=True)
-        if not any(patterns.matches(each.table) for each in planned.plans):
+        events = _triggering_events(context) if self.only_changed else []
+        if events:
+            planned = _plan_changed(patterns, policies, now, events)
+        else:
+            asked = with_own_tables(patterns, hook, [history.table, MaintenanceLeases(hook).table])
+            planned = plan_tables(asked, policies, now, missing_are_broken=True)
+        if not events and not any(patterns.matches(each.table) for each in planned.plans):
             limit = f" and {', '.join(self.allowed_tables)}" if self.allowed_tables else ""
             raise MissingTableError(
                 f"connection {hook.lake_conn_id!r}: no table matches {self.tables}{limit}; correct the patterns"
@@ -195,6 +206,25 @@ class LakeMaintenancePlanOperator(RetryDelays):
                 rest[reasons.pop() if len(reasons) == 1 else "Nothing is due."] += 1
         for why, count in rest.most_common():
             self.log.info("%d tables: %s", count, why)
+
+
+def _plan_changed(
+    patterns: TablePatterns, policies: PolicyReader, now: datetime, events: Sequence[Any]
+) -> PlannedTables:
+    """Plan the tables of asset events; one that was dropped since then is no fault."""
+    hook = policies.hook
+    authorities = (hook.lake_conn_id, hook.connection.asset_authority)
+    changed = [each for each in changed_tables(events, hook.lake_conn_id, authorities) if patterns.matches(each)]
+    if not changed:
+        return PlannedTables(plans=())
+    planned = plan_tables(TablePatterns(tuple(changed)), policies, now, missing_are_broken=True)
+    there = (each for each in planned.plans if not (each.error or "").startswith(f"{MissingTableError.__name__}:"))
+    return replace(planned, plans=tuple(there))
+
+
+def _triggering_events(context: Context) -> list[Any]:
+    """Return the asset events that triggered the run, each as often as it has a name."""
+    return [event for events in context.get("triggering_asset_events", {}).values() for event in events]
 
 
 def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:

@@ -53,6 +53,15 @@ def test_a_commit_to_orders_starts_the_revenue_and_two_runs_never_race(dags: dic
     assert dag.get_task("new_snapshot").consumer == dag.get_task("revenue").consumer
 
 
+def test_a_commit_to_a_table_of_the_shop_maintains_it_and_no_two_runs_race(dags: dict[str, Any]) -> None:
+    dag = dags["maintain_by_commits"]
+    assets = {asset.uri: bool(asset.watchers) for asset in dag.timetable.asset_condition.objects}
+    tables = ("orders", "order_items", "products")
+    assert assets == {f"iceberg://lake_default/shop/{table}": table == "orders" for table in tables}
+    assert dag.max_active_runs == 1
+    assert dag.get_task("by_commits.plan").only_changed is True
+
+
 def test_who_writes_the_watched_table_gives_its_asset_the_same_watcher(dags: dict[str, Any]) -> None:
     (outlet,) = dags["ingest_orders"].get_task("orders").outlets
     assert len(outlet.watchers) == 1

@@ -12,7 +12,7 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.serialization.encoders import encode_asset_like
 
-from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event, watches
+from airflow_lake_provider.assets.lake_table import changed_tables, lake_table_asset, snapshot_event, watches
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
@@ -122,3 +122,22 @@ def test_one_function_reads_both_kinds_of_event() -> None:
 def test_an_event_of_something_else_is_refused(event: object) -> None:
     with pytest.raises(InvalidSpecError, match="not an event of a lake table"):
         snapshot_event(event)
+
+
+def test_changed_tables_are_those_of_events_on_main_of_the_connection_each_once() -> None:
+    declared_elsewhere = lake_table_asset("shop.returns", lake_conn_id="other", authority="lake_default")
+
+    def event(uri: str, table: str, name: str = "", **payload: Any) -> SimpleNamespace:
+        extra = {"table": table, "branch": "main", "snapshot_id": "2", "previous_snapshot_id": "1", **payload}
+        return SimpleNamespace(asset=SimpleNamespace(name=name or uri, uri=uri), extra=extra)
+
+    events = [
+        event("iceberg://lake_default/shop/orders", "shop.orders"),
+        event("iceberg://lake_default/shop/orders", "shop.orders", snapshot_id="3"),
+        event("iceberg://prod/shop/items", "shop.items"),
+        event("iceberg://other/shop/orders", "shop.others"),
+        event("iceberg://lake_default/shop/branched/@audit", "shop.branched", branch="audit"),
+        event(declared_elsewhere.uri, "shop.returns", declared_elsewhere.name),
+        SimpleNamespace(asset=SimpleNamespace(name="report", uri="s3://reports"), extra={"rows": 3}),
+    ]
+    assert changed_tables(events, "lake_default", ["lake_default", "prod"]) == ["shop.orders", "shop.items"]

@@ -533,6 +533,19 @@ def test_deletes_of_hot_partitions_are_no_debt(deletes: DeleteDebt, counts: dict
         assert f"{counts['delete_files']} delete files are in hot partitions: day=1." in left_out(made, "compaction")
 
 
+def test_a_compaction_waits_for_the_time_between_two_however_ill_the_table_is() -> None:
+    ill = replace(WELL, files=SMALL, deletes=VECTORS)
+    just_now = {"compaction": MaintenanceRun(snapshot="1", at=NOW - timedelta(minutes=10))}
+    early = plan(replace(ill, last_maintenance=just_now))
+    assert early.actions == ()
+    assert left_out(early, "compaction") == (
+        "The last compaction was at 11:50; compaction.every is 0:15:00. It is due from 2026-11-26 12:05 on."
+    )
+    assert in_short(plan(replace(ill, last_maintenance=just_now), compaction={"every": "PT10M"}))
+    other = {"replace": just_now["compaction"]}
+    assert in_short(plan(replace(ill, last_maintenance=other)))
+
+
 def compacted(hours: int) -> dict[str, MaintenanceRun]:
     return {"compaction": MaintenanceRun(snapshot="1", at=NOW - timedelta(hours=hours))}
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -240,6 +241,41 @@ def test_a_run_maintains_its_own_history_and_leases_unless_the_author_leaves_the
         assert pushed[SUMMARY]["tables"] == tables
     with pytest.raises(MissingTableError, match="no table matches"):
         plan(tables=["none.*"]).execute(context)
+
+
+def triggered_by(context: Context, *tables: str) -> None:
+    """Let asset events on tables have triggered the run."""
+    context["triggering_asset_events"] = {  # type: ignore[typeddict-item]  # of a stand-in
+        name: [
+            SimpleNamespace(
+                asset=SimpleNamespace(name=name, uri=f"iceberg://lake_default/{name.replace('.', '/')}"),
+                extra={"table": name, "branch": "main", "snapshot_id": "2", "previous_snapshot_id": "1"},
+            )
+        ]
+        for name in tables
+    }
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize(
+    ("changed", "due", "looked_at"),
+    [
+        (["shop.orders"], ["shop.orders"], 1),
+        (["shop.orders", "shop.well", "mart.other"], ["shop.orders"], 2),
+        (["shop.well"], [], 1),
+        (["mart.other"], [], 0),
+        (["shop.dropped"], [], 0),
+        ([], ["shop.orders"], 5),
+    ],
+)
+def test_a_run_by_commits_looks_at_no_other_tables(
+    context: Context, pushed: dict[str, Any], changed: list[str], due: list[str], looked_at: int
+) -> None:
+    triggered_by(context, *changed)
+    jobs = plan(tables=["shop.*"], only_changed=True).execute(context)
+    assert [task["table"] for job in jobs for task in job["tasks"]] == due
+    assert pushed[SUMMARY]["tables"] == looked_at
+    assert {each["table"] for each in pushed[NOT_RUN]} <= ({"shop.gone", "shop.nogc"} if not changed else set())
 
 
 @pytest.mark.usefixtures("five", "pushed")
