@@ -104,13 +104,8 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     debt = _debt(health, files, asked, heat)
     if not (debt.small or debt.deletes or debt.order):
         return _nothing_due(files, asked, heat)
-    last = health.last_maintenance.get(ACTION)
-    if last is not None and now - last.at < asked.every:
-        return _left_out(
-            f"The last compaction was at {last.at:%H:%M}; compaction.every is {asked.every}.",
-            f"It is due from {last.at + asked.every:%Y-%m-%d %H:%M} on.",
-        )
     level, notes, refusal = _level(debt, policy, now)
+    refusal = _comes_too_soon(health, asked, now) or refusal
     if refusal is not None:
         return refusal
     if level is _MAJOR and heat.has_uncounted_deletes:
@@ -128,6 +123,17 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
 
 def _left_out(why: str, instead: str) -> NotPlanned:
     return NotPlanned(action=ACTION, why=why, instead=instead)
+
+
+def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime) -> NotPlanned | None:
+    """Return why a compaction waits for the time that the policy asks for between two."""
+    last = health.last_maintenance.get(ACTION)
+    if last is None or now - last.at >= asked.every:
+        return None
+    return _left_out(
+        f"The last compaction was at {last.at:%H:%M}; compaction.every is {asked.every}.",
+        f"It is due from {last.at + asked.every:%Y-%m-%d %H:%M} on.",
+    )
 
 
 def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:

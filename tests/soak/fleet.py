@@ -1,0 +1,298 @@
+"""A fleet is maintained again and again beside two writers: no batch fails, files get fewer, no row is lost.
+
+One writer upserts without a pause. Another one commits a checkpoint every ten seconds as Flink does, with deletes by
+key and by position. Beside their tables are a broken one, one of version 1, one whose partition spec evolved, one of
+many partitions, and two that share a location.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.reports.job import JobFailure, Outcome
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.maintenance.outcomes import CONFLICT, DONE, FAILED, TaskOutcome
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
+from tests.run_maintenance import run_maintenance
+from tests.soak.batches import Batch, Inbox, Model, random_changes
+from tests.soak.driver import Driver
+from tests.soak.java_class import java_class
+from tests.soak.lake import CATALOG, NAMESPACE, Lake
+
+SECONDS, PARTITIONS, CHECKPOINT_SECONDS = 1800, 5_000, 10.0
+_CHECKPOINT = Path(__file__).with_name("FlinkCheckpoint.java")
+_STREAM = TableName.parse(f"{NAMESPACE}.stream")
+_SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "n", LongType()))
+_BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
+# A table that changes all the time has hot files only.
+POLICY = {"compaction": {"hot_within": "PT1S", "min_input_files": 3}}
+APPLICATION = {
+    "conf": {"spark.driver.memory": "1500m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+}
+
+
+@dataclass
+class Writer:
+    """Commits again and again in a thread, until it is stopped or fails.
+
+    :param commit: given a number, commits once.
+    :param every: seconds between two commits.
+    """
+
+    commit: Callable[[int], None]
+    every: float = 0.0
+    committed: int = 0
+    error: Exception | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Writer:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self.stopped.is_set():
+                self.commit(self.committed)
+                self.committed += 1
+                self.stopped.wait(self.every)
+        # The thread that waits for this one looks at it.
+        except Exception as error:  # noqa: BLE001
+            self.error = error
+
+
+@dataclass
+class FleetSoak:
+    """The lake, the rows that its tables must have, and what became of the tasks of all runs.
+
+    :param partitions: of the table of many.
+    :param outcomes: by table, action and outcome.
+    """
+
+    lake: Lake
+    seed: int
+    partitions: int
+    outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    runs: int = 0
+    failed: list[str] = field(default_factory=list)
+    orders: Model = field(default_factory=dict)
+    stream: dict[int, int] = field(default_factory=dict)
+    others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def play(self, seconds: float) -> dict[str, Any]:
+        """Maintain beside the writers for some time, and once more when they have ended; return what was seen."""
+        self._make_tables()
+        serve = "tests.soak.fleet:serve_checkpoints"
+        with Driver(self.lake, "upserts") as upserts, Driver(self.lake, "checkpoints", serve) as checkpoints:
+            writers = [
+                Writer(self._upserts(upserts)),
+                Writer(self._checkpoints(checkpoints), CHECKPOINT_SECONDS),
+            ]
+            with writers[0], writers[1]:
+                self._wait_for_first(writers)
+                started = time.monotonic()
+                while time.monotonic() - started < seconds and not any(each.error for each in writers):
+                    self._maintain()
+            for writer in writers:
+                if writer.error is not None:
+                    self.failed.append(f"a batch failed: {writer.error}")
+        if not self.failed:
+            self._maintain()
+            self._check()
+        print(*self.failed, sep="\n", file=sys.stderr)
+        return {
+            "runs": self.runs,
+            "upserts": writers[0].committed,
+            "checkpoints": writers[1].committed,
+            "outcomes": {" ".join(key): count for key, count in sorted(self.outcomes.items())},
+            "failed": self.failed,
+        }
+
+    def _wait_for_first(self, writers: list[Writer]) -> None:
+        while not all(each.committed for each in writers) and not any(each.error for each in writers):
+            time.sleep(0.5)
+
+    def _make_tables(self) -> None:
+        catalog = self.lake.catalog()
+        catalog.create_namespace(NAMESPACE)
+        plain = {"format-version": "2"}
+        for name, properties in {"v1": {"format-version": "1"}, "evolved": plain, "broken": plain}.items():
+            self._append(catalog.create_table(f"{NAMESPACE}.{name}", _SCHEMA, properties=properties), 8)
+        evolved = catalog.load_table(f"{NAMESPACE}.evolved")
+        with evolved.update_spec() as update:
+            update.add_identity("n")
+        self._append(evolved, 8)
+        many = catalog.create_table(f"{NAMESPACE}.many", _SCHEMA, partition_spec=_BY_N, properties=plain)
+        rows = [{"id": number, "n": number % self.partitions} for number in range(2 * self.partitions)]
+        many.append(pa.Table.from_pylist(rows, schema=_SCHEMA.as_arrow()))
+        self.others["many"] = rows
+        for name in ("shared_a", "shared_b"):
+            place = f"{self.lake.home.as_uri()}/warehouse/{NAMESPACE}/shared"
+            self._append(catalog.create_table(f"{NAMESPACE}.{name}", _SCHEMA, location=place, properties=plain), 6)
+        Path(urlsplit(catalog.load_table(f"{NAMESPACE}.broken").metadata_location).path).unlink()
+        del self.others["broken"]
+
+    def _append(self, table: Table, files: int) -> None:
+        kept = self.others.setdefault(table.name()[-1], [])
+        for number in range(files):
+            rows = [{"id": len(kept) + place, "n": number % 2} for place in range(20)]
+            table.append(pa.Table.from_pylist(rows, schema=_SCHEMA.as_arrow()))
+            kept += rows
+
+    def _upserts(self, driver: Driver) -> Callable[[int], None]:
+        inbox, draw = Inbox(self.lake.home / "inbox"), Random(self.seed)
+
+        def upsert(number: int) -> None:
+            changes = random_changes(draw, f"batch {number}", number)
+            inbox.arrive(str(number), changes)
+            spec = UpsertSpec(
+                catalog=CATALOG,
+                table=f"{NAMESPACE}.orders",
+                run=RunIdentity.of("fleet", str(number), "upsert", "-1"),
+                source=inbox.source(),
+                keys=("id",),
+                delete_when="op = 'd'",
+                schema_contract=SchemaContract(exclude_columns=("op",)),
+            )
+            report = driver.run(spec)
+            if isinstance(report, JobFailure) or report.outcome is not Outcome.APPLIED:
+                raise RuntimeError(f"upsert {number}: {report}")
+            Batch(tuple(changes)).apply_to(self.orders)
+
+        return upsert
+
+    def _checkpoints(self, driver: Driver) -> Callable[[int], None]:
+        draw = Random(self.seed + 1)
+
+        def commit(number: int) -> None:
+            changes = [[draw.randrange(500), number * 1000 + place, draw.random() < 0.1] for place in range(100)]
+            driver.sql(json.dumps({"checkpoint": number + 1, "changes": changes}))
+            for key, value, is_gone in changes:
+                if is_gone:
+                    self.stream.pop(key, None)
+                else:
+                    self.stream[key] = value
+
+        return commit
+
+    def _maintain(self) -> None:
+        outcomes = run_maintenance(f"{NAMESPACE}.*", f"run {self.runs}", plan={"policy": POLICY}, **APPLICATION)
+        self.runs += 1
+        for each in outcomes:
+            name = each.table.rpartition(".")[2]
+            self.outcomes[name, each.action, each.outcome] += 1
+            if each.outcome == FAILED and name != "broken":
+                self.failed.append(f"{each}: {each.reason}")
+        say(self.runs, outcomes)
+
+    def _check(self) -> None:
+        """Compare rows with the dicts, by PyIceberg, and look whether maintenance got anywhere."""
+        catalog = self.lake.catalog()
+        stream = {key: (value,) for key, value in self.stream.items()}
+        for name, expected in {"orders": self.orders, "stream": stream}.items():
+            if self.lake.rows(f"{NAMESPACE}.{name}") != expected:
+                self.failed.append(f"{name} has other rows than its writer gave it")
+            if not any(self.outcomes[name, "compaction", outcome] for outcome in (DONE,)):
+                self.failed.append(f"no compaction of {name} came through")
+        for name, rows in self.others.items():
+            found = catalog.load_table(f"{NAMESPACE}.{name}").scan().to_arrow().to_pylist()
+            if _sorted(found) != _sorted(rows):
+                self.failed.append(f"{name} has other rows than before")
+        if self.outcomes["broken", "plan", FAILED] != self.runs:
+            self.failed.append("the broken table was not reported by each run")
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def say(number: int, outcomes: list[TaskOutcome]) -> None:
+    """Print what became of a run."""
+    counts = Counter(each.outcome for each in outcomes)
+    conflicts = [each.table for each in outcomes if each.outcome == CONFLICT]
+    print(f"run {number}: {dict(counts)} {conflicts or ''}", file=sys.stderr, flush=True)
+
+
+def serve_checkpoints() -> None:
+    """Commit a checkpoint for each line of the standard input, in a driver of its own; it makes the table."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    spark, _ = open_session()
+    checkpoint = java_class(spark, _CHECKPOINT, "lake.soak.FlinkCheckpoint")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{_STREAM} (id BIGINT, n BIGINT) TBLPROPERTIES ('format-version'='2')"
+    )
+    gateway: Any = spark.sparkContext._gateway
+    for line in sys.stdin:
+        request = json.loads(json.loads(line)["sql"])
+        ids, values, gone = (
+            gateway.new_array(kind, len(request["changes"]))
+            for kind in (gateway.jvm.long, gateway.jvm.long, gateway.jvm.boolean)
+        )
+        for place, change in enumerate(request["changes"]):
+            ids[place], values[place], gone[place] = change
+        try:
+            # A fresh handle, as Flink's committer has it.
+            checkpoint.commit(IcebergTable(spark, CATALOG, _STREAM).java, ids, values, gone, request["checkpoint"])
+            answer = "{}"
+        # Whatever it is, the asking side has to see it.
+        except Exception as error:  # noqa: BLE001
+            answer = json.dumps({"failure": str(error)})
+        answers.write(answer + "\n")
+
+
+def soak(home: Path, seed: int, seconds: float = SECONDS, partitions: int = PARTITIONS) -> dict[str, Any]:
+    """Play in a folder, and return what was seen."""
+    lake = Lake.at(home / "lake")
+    extra = {"type": "sql", **{name: lake.connection.pyiceberg_properties()[name] for name in ("uri", "warehouse")}}
+    os.environ["AIRFLOW_CONN_LAKE_DEFAULT"] = json.dumps({"conn_type": "iceberg", "extra": extra})
+    os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps({"conn_type": "spark", "host": "local[1]"})
+    os.environ["AIRFLOW__LAKE__JOB_DIRECTORY"] = str(home / "jobs")
+    started = time.monotonic()
+    found = FleetSoak(lake, seed, partitions).play(seconds)
+    return {"soak": "fleet", "seed": seed, **found, "seconds": round(time.monotonic() - started)}
+
+
+def main() -> None:
+    """Play one seed and print a line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(Path(folder), options.seed, options.seconds, options.partitions)
+    print(json.dumps(found))
+    sys.exit(bool(found["failed"]))
+
+
+if __name__ == "__main__":
+    main()
