@@ -18,6 +18,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "operators",
                 *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
+                *("rewrite_manifests",),
                 *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
                 *("maintenance_plan", "lake_maintenance"),
             )

@@ -259,7 +259,7 @@ _IN_EVERY_VERSION = (
     *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
-    "compaction-hilbert",
+    *("compaction-hilbert", "file-lists"),
     *("snapshot-expiry", "health", "metadata-changes", "format-upgrade"),
 )
 ICEBERG = FormatCapabilities(

@@ -70,6 +70,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "compaction-sort": "sort rows while they are rewritten",
             "compaction-zorder": "sort rows by several columns at once while they are rewritten",
             "compaction-hilbert": "the same along a Hilbert curve, whose neighbours are neighbours in every column",
+            "file-lists": "merge the small lists that name a table's files, sorted by partition",
             "deletion-vectors": "keep the deletes of a data file in one bitmap",
             "snapshot-expiry": "forget old snapshots, and delete the files that only they reach",
             "health": "judge a table by its metadata alone, without Spark",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
-from airflow_lake_provider.contracts.property_values import count_of, number_or, number_property
+from airflow_lake_provider.contracts.property_values import count_of, number_property
 from airflow_lake_provider.contracts.specs.compaction import (
     CompactionLevel,
     CompactionSpec,
@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.specs.compaction import (
 )
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.manifest_rules import specs_due
 
 TARGET_SIZE = "write.target-file-size-bytes"
 DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"
@@ -132,19 +133,19 @@ def _percent(spec: CompactionSpec) -> str:
 
 
 UNTIDIED = "an earlier compaction was cut off before the metadata was tidied"
-_TARGET = "commit.manifest.target-size-bytes"
-# As Iceberg takes it, where the table does not say (TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT).
-_DEFAULT_BYTES = 8 * 1024**2
 _OF_FILES = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
 def is_untidied(
-    facts: TableFacts, spec: CompactionSpec, run_key: str, manifest_sizes: Callable[[str], Iterable[Collection[int]]]
+    facts: TableFacts,
+    spec: CompactionSpec,
+    run_key: str,
+    manifest_sizes: Callable[[str], Mapping[int, Iterable[Collection[int]]]],
 ) -> bool:
     """Tell whether the newest compaction of main has not gone on to what it does last.
 
     :param run_key: of this run, whose own earlier try may have had a ``where``.
-    :param manifest_sizes: reads the manifests of a snapshot, see :func:`would_be_fewer`.
+    :param manifest_sizes: reads the manifests of a snapshot, see :func:`.specs_due`.
     """
     newest = next((each for each in facts.ancestors() if each.summary.get(ACTION) == spec.action), None)
     if newest is None or not any(count_of(newest.summary, name) for name in _OF_FILES):
@@ -156,29 +157,7 @@ def is_untidied(
     is_left = facts.format_version == 2 and count_of(newest.summary, "total-position-deletes") > 0
     if is_left and (is_rewrite or is_own):
         return True
-    return spec.rewrite_manifests and would_be_fewer(facts, manifest_sizes(newest.id))
-
-
-def manifest_target(facts: TableFacts) -> int:
-    """Return the bytes that a manifest should have.
-
-    :raises BrokenMetadataError: the property is no number.
-    """
-    return number_property(facts.name, facts.properties, _TARGET) or _DEFAULT_BYTES
-
-
-def manifest_target_bytes(properties: Mapping[str, str]) -> int:
-    """Return the bytes that a manifest should have; Iceberg's where the property is no number, which others refuse."""
-    return number_or(properties, _TARGET, _DEFAULT_BYTES)
-
-
-def would_be_fewer(facts: TableFacts, sizes: Iterable[Collection[int]]) -> bool:
-    """Tell whether merging manifests would leave fewer.
-
-    :param sizes: bytes of those that may be merged, those of data and those of deletes apart.
-    """
-    target = manifest_target(facts)
-    return any(len(each) > -(-sum(each) // target) for each in sizes)
+    return spec.rewrite_manifests and bool(specs_due(facts, manifest_sizes(newest.id)))
 
 
 def refuse_verification_without_keys(spec: CompactionSpec, facts: TableFacts) -> None:

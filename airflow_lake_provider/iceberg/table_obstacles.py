@@ -14,7 +14,9 @@ MERGE_MODE = "write.merge.mode"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
-_OF_ROWS = frozenset({"upsert", "lake-table-source", "delete-rows", "update-rows", "read-changes", "compaction"})
+_OF_ROWS = frozenset(
+    {"upsert", "lake-table-source", "delete-rows", "update-rows", "read-changes", "compaction", "file-lists"}
+)
 # By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.
 _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each is not UpsertStrategy.AUTO}
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.

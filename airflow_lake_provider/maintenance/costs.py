@@ -14,6 +14,8 @@ START_OF_SPARK = 17.0
 COMPACTION_OF_A_TABLE = 1.5
 EXPIRY_OF_A_TABLE = 2.0
 EXPIRY_OF_A_SNAPSHOT = 0.01
+MANIFESTS_OF_A_TABLE = 1.0
+MANIFEST = 0.02
 # A change of metadata is made by the worker, or in a driver beside others.
 TAG = 0.1
 # Core-seconds of opening a file, and bytes that one core rewrites in a second.
@@ -27,6 +29,14 @@ OPEN_FILE_BYTES = 4 * 1024**2
 def tag_seconds() -> float:
     """Return the core-seconds of a tag."""
     return TAG
+
+
+def manifests_seconds(manifests: int) -> float:
+    """Return the core-seconds of a rewrite of manifests.
+
+    :param manifests: that are read.
+    """
+    return round(MANIFESTS_OF_A_TABLE + MANIFEST * max(0, manifests), 3)
 
 
 def expiry_seconds(snapshots: int) -> float:

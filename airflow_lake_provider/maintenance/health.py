@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -251,7 +251,7 @@ def health_of(
         last_data_commit=last_data_commit(history),
         orphans=orphans,
         tags=calendar_tags(facts),
-        obstacles=_obstacles(table, ("compaction", "snapshot-expiry") if suspected else ("snapshot-expiry",)),
+        obstacles=_obstacles(table, suspected=bool(suspected)),
     )
     records = exact.records if exact and exact.are_counted else counts.records
     parts = score_parts(_measures(health, records or 0), declared)
@@ -262,8 +262,13 @@ def _exact(table: LoadedTable, recent: Sequence[Snapshot], counts: HeadCounts, l
     return table.head_files({each.id for each in recent}, counts.target_bytes, limits.fewest_merged)
 
 
-def _obstacles(table: LoadedTable, actions: Iterable[str]) -> dict[str, str]:
-    reasons = {action: table.unfit_for(action) or table.broken_setting(action) for action in actions}
+# Capabilities by the actions that ask for them; the first is due without a suspicion, too.
+_ASKED_FOR = {"snapshot-expiry": "snapshot-expiry", "compaction": "compaction", "rewrite-manifests": "file-lists"}
+
+
+def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
+    actions = [*_ASKED_FOR] if suspected else [*_ASKED_FOR][:1]
+    reasons = {action: table.unfit_for(_ASKED_FOR[action]) or table.broken_setting(action) for action in actions}
     return {action: why for action, why in reasons.items() if why is not None}
 
 

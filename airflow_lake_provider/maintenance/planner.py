@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.maintenance.compaction import plan_compaction
-from airflow_lake_provider.maintenance.costs import expiry_seconds, ranked_action, tag_seconds
-from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.costs import expiry_seconds, manifests_seconds, ranked_action, tag_seconds
+from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
@@ -35,7 +35,6 @@ ORDER = (
 )
 # The one place that says which actions the package has no task for: these are never planned.
 LACKING = {
-    "rewrite-manifests": "No task rewrites manifests alone yet; a compaction merges them at its end.",
     "remove-orphans": "No task lists files that no metadata names yet; Iceberg's remove_orphan_files does.",
     "expire-rows": "No task removes rows by their age yet; LakeDeleteRowsOperator removes those of a predicate.",
     "compute-statistics": "No task computes statistics yet; Iceberg's compute_table_stats does.",
@@ -206,38 +205,57 @@ def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]
         )
 
 
-def _manifests(health: TableHealth, policy: MaintenancePolicy, compaction: PlannedAction | NotPlanned) -> NotPlanned:
+def _manifests(
+    health: TableHealth, policy: MaintenancePolicy, compaction: PlannedAction | NotPlanned
+) -> PlannedAction | NotPlanned:
     action, asked, sizes = "rewrite-manifests", policy.manifests, health.manifests
     if not asked.enabled:
         return NotPlanned(
             action=action, why="The policy leaves manifests.", instead="Set manifests.enabled to true to merge them."
         )
-    mergeable = None if sizes is None else sizes.mergeable
-    if sizes is None or mergeable is None:
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
+        )
+    if sizes is None or sizes.mergeable is None:
         return NotPlanned(
             action=action,
             why="The manifests were not counted, since the table's metadata raised no suspicion.",
             instead="Nothing is due.",
         )
-    reasons = []
-    if mergeable >= asked.mergeable:
-        reasons.append(f"{mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}")
-    if (sizes.manifests or 0) >= FEWEST_MANIFESTS and (sizes.overlap or 0) >= asked.overlap:
-        reasons.append(
-            f"{sizes.overlap:.0%} of the pairs of manifests have partitions in common; the threshold is "
-            f"{asked.overlap:.0%}"
-        )
+    reasons = tuple(_why_manifests(health, sizes, policy))
     if not reasons:
         return NotPlanned(
             action=action,
-            why=f"{mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}.",
+            why=f"{sizes.mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}.",
             instead="Nothing is due.",
         )
-    if isinstance(compaction, PlannedAction) and mergeable:
-        return NotPlanned(
-            action=action, why=f"{'; '.join(reasons)}.", instead="The compaction of this plan merges them at its end."
+    if isinstance(compaction, PlannedAction) and sizes.mergeable:
+        why = " ".join(each.sentence for each in reasons)
+        return NotPlanned(action=action, why=why, instead="The compaction of this plan merges them at its end.")
+    is_sort = any(each.name == "manifest-overlap" for each in reasons)
+    task = {"action": action, "table": health.table, **({"sort": True} if is_sort else {})}
+    effect = Effect(files_removed=sizes.mergeable, core_seconds=manifests_seconds(sizes.manifests or 0))
+    # Of two that overlap, a reader of one partition is spared one.
+    benefit = max(sizes.mergeable, (sizes.overlap or 0.0) * (sizes.manifests or 0) / 2 if is_sort else 0.0)
+    return ranked_action(PlannedAction(action=action, reasons=reasons, effect=effect, task=task), benefit)
+
+
+def _why_manifests(health: TableHealth, sizes: ManifestSizes, policy: MaintenancePolicy) -> Iterator[Reason]:
+    mergeable, asked, overlap = sizes.mergeable or 0, policy.manifests, sizes.overlap or 0.0
+    if mergeable >= asked.mergeable:
+        sentence = f"{mergeable:,} manifests would be gone by a merge; the threshold is {asked.mergeable:,}."
+        yield Reason(name="manifests", value=mergeable, threshold=asked.mergeable, sentence=sentence)
+    last = health.last_maintenance.get("rewrite-manifests")
+    is_sorted = last is not None and last.snapshot == health.snapshot
+    if (sizes.manifests or 0) >= FEWEST_MANIFESTS and overlap >= asked.overlap and not is_sorted:
+        yield Reason(
+            name="manifest-overlap",
+            value=overlap,
+            threshold=asked.overlap,
+            sentence=f"{overlap:.0%} of the pairs of manifests have partitions in common; the threshold is "
+            f"{asked.overlap:.0%}.",
         )
-    return _lacking(action, f"{'; '.join(reasons)}.")
 
 
 def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> NotPlanned:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, assert_never
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+    from airflow_lake_provider.contracts.reports.job import JobReport
     from airflow_lake_provider.tables.base import LoadedTable
+
+# Specs of what a worker plans from metadata.
+PlannedSpec = CompactionSpec | RewriteManifestsSpec | SnapshotExpirySpec
 
 
 @dataclass
@@ -52,7 +56,7 @@ class CatalogTables:
             remedy = f"did you mean {' or '.join(alike)}?" if alike else "name a table of the catalog, or create it"
             raise MissingTableError(f"{str(error).rstrip('.')}; {remedy}") from None
 
-    def plan(self, spec: CompactionSpec | SnapshotExpirySpec) -> CompactionReport | ExpiryReport | None:
+    def plan(self, spec: PlannedSpec) -> JobReport | None:
         """Plan the maintenance of a table from its metadata; None where only Spark plans it.
 
         :raises MissingTableError: as :meth:`load_existing`.
@@ -61,7 +65,9 @@ class CatalogTables:
         table = self.load_existing(spec.table)
         match spec:
             case CompactionSpec():
-                planned: CompactionReport | ExpiryReport | None = table.plan_compaction(spec)
+                planned: JobReport | None = table.plan_compaction(spec)
+            case RewriteManifestsSpec():
+                planned = table.plan_manifests(spec)
             case SnapshotExpirySpec():
                 planned = table.plan_expiry(spec)
             case _:

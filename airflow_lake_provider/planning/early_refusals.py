@@ -37,8 +37,8 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     :raises BadInputError: a column is missing.
     """
     _refuse_missing_target(spec.table, target, spec.create)
-    _refuse_unfit("upsert", target)
-    _refuse_unfit("lake-table-source", source)
+    refuse_unfit("upsert", target)
+    refuse_unfit("lake-table-source", source)
     if source is not None:
         columns = source.facts.shape.names_ever
         for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
@@ -64,8 +64,8 @@ def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source
     :raises MissingTableError: the target does not exist and may not be created.
     """
     _refuse_missing_target(spec.table, target, spec.create)
-    _refuse_unfit("upsert", target)
-    _refuse_unfit("read-changes", source)
+    refuse_unfit("upsert", target)
+    refuse_unfit("read-changes", source)
     _refuse_source_columns(spec, source.facts.shape)
     if target is not None:
         _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
@@ -83,7 +83,7 @@ def refuse_row_change(
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
-    _refuse_unfit("lake-table-source", keys)
+    refuse_unfit("lake-table-source", keys)
     if (why := table.unfit_for(spec.action)) is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed: {why}")
     if isinstance(spec, UpdateRowsSpec):
@@ -103,7 +103,7 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
     """
-    _refuse_unfit("compaction", table)
+    refuse_unfit("compaction", table)
     shape = table.facts.shape
     if spec.strategy.is_by_curve and (unknown := _unknown(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
@@ -111,7 +111,12 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
         )
 
 
-def _refuse_unfit(capability: str, table: LoadedTable | None) -> None:
+def refuse_unfit(capability: str, table: LoadedTable | None) -> None:
+    """Refuse a table that rules a capability out.
+
+    :param table: None for none.
+    :raises UnsupportedError: saying why.
+    """
     if table is not None and (why := table.unfit_for(capability)) is not None:
         raise UnsupportedError(f"{table.facts.name}: {why}")
 

@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -52,6 +53,10 @@ def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
             from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 
             return compact_table(spark, spec, progress)
+        case RewriteManifestsSpec():
+            from airflow_lake_provider.spark_jobs.actions.maintain_table import rewrite_file_lists
+
+            return rewrite_file_lists(spark, spec, progress)
         case SnapshotExpirySpec():
             from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 

@@ -14,9 +14,10 @@ from typing import ClassVar, Protocol
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName, encoded_level, is_level
@@ -73,6 +74,13 @@ class LoadedTable(ABC):
         """Tell from metadata what a compaction would do, as the format's driver decides it; None where only Spark can.
 
         :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+        :raises BrokenMetadataError: a setting of the table is none.
+        """
+        return None
+
+    def plan_manifests(self, spec: RewriteManifestsSpec) -> RewriteManifestsReport | None:
+        """Tell from metadata what a rewrite of manifests would do; None where only Spark can.
+
         :raises BrokenMetadataError: a setting of the table is none.
         """
         return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots, rewrite_file_lists
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
@@ -25,6 +27,18 @@ def expiry(table: MaintainedTable, **arguments: object) -> SnapshotExpirySpec:
 
 def expire(table: MaintainedTable, **arguments: object) -> ExpiryReport:
     return expire_snapshots(table.spark, expiry(table, **arguments), Progress())
+
+
+def rewrite_of_manifests(table: MaintainedTable, **arguments: Any) -> RewriteManifestsSpec:
+    return RewriteManifestsSpec(catalog=CATALOG, table=table.name, run=RUN, **arguments)
+
+
+def rewrite_manifests(
+    table: MaintainedTable, progress: Progress | None = None, **arguments: Any
+) -> RewriteManifestsReport:
+    report = rewrite_file_lists(table.spark, rewrite_of_manifests(table, **arguments), progress or Progress())
+    assert isinstance(report, RewriteManifestsReport)
+    return report
 
 
 def snapshots(table: MaintainedTable) -> list[str]:

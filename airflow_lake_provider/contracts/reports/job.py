@@ -135,6 +135,19 @@ class CompactionReport(JobReport):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RewriteManifestsReport(JobReport):
+    """Report of a rewrite of manifests; of a dry run, what it would do.
+
+    :param manifests_rewritten: manifests that were replaced.
+    :param manifests_added: manifests that replaced them.
+    """
+
+    action: ClassVar[str] = "rewrite-manifests"
+    manifests_rewritten: int = 0
+    manifests_added: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpiryReport(JobReport):
     """Report of an expiry; of a dry run, what it would do.
 
@@ -263,6 +276,7 @@ REPORTS: dict[str, type[JobReport]] = {
     for report in (
         UpsertReport,
         CompactionReport,
+        RewriteManifestsReport,
         ExpiryReport,
         IncrementalReport,
         DeleteRowsReport,

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -32,6 +33,7 @@ def _by_action(*specs: type[JobSpec]) -> dict[str, type[JobSpec]]:
 _OF_ROWS_AND_FILES = (
     UpsertSpec,
     CompactionSpec,
+    RewriteManifestsSpec,
     SnapshotExpirySpec,
     IncrementalSpec,
     DeleteRowsSpec,

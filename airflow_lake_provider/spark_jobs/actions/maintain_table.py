@@ -1,4 +1,4 @@
-"""Compact a table, expire its snapshots, or commit a change of its metadata: what a format does by itself."""
+"""Maintain a table by what its format does itself: compaction, merged lists of files, expiry, changes of metadata."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, MetadataChangeReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport, MetadataChangeReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
@@ -26,6 +27,17 @@ def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress)
             f"{spec.table}: no such table in catalog {spec.catalog}, so there is nothing to compact"
         )
     return table.compact(spec, progress)
+
+
+def rewrite_file_lists(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
+    """Merge the lists that name a table's files, and report what was done.
+
+    :raises MissingTableError: the table is not in the catalog.
+    """
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no lists of files")
+    return table.rewrite_file_lists(spec, progress)
 
 
 # [START action]

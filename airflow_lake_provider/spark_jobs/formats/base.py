@@ -27,8 +27,9 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
@@ -246,6 +247,13 @@ class FormatTable(ABC):
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         """Rewrite small files and files with deletes; a conflict with a writer is an outcome of the report."""
         raise self._lacking("compaction")
+
+    def rewrite_file_lists(self, spec: JobSpec, progress: Progress) -> JobReport:
+        """Merge the lists that name the table's files; a conflict with a writer is an outcome of the report.
+
+        :param spec: of the format's own action.
+        """
+        raise self._lacking("file-lists")
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""

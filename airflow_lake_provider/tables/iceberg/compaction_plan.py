@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
@@ -14,13 +15,13 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     RewriteRules,
     choose_level,
     is_untidied,
-    manifest_target,
     refuse_verification_without_keys,
     rules_for,
     surely_nothing_due,
     table_size,
     target_size_owner,
 )
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _Table(Protocol):
     def state(self) -> TableState: ...
     def columns_in(self, where: str) -> list[str]: ...
     def live_files(self, where: str | None) -> LiveFiles: ...
-    def manifest_sizes(self, snapshot: str) -> list[list[int]]: ...
+    def manifest_sizes(self, snapshot: str) -> Mapping[int, Sequence[Sequence[int]]]: ...
 
 
 def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:

@@ -37,14 +37,14 @@ Partition = tuple[int, Hashable]
 class ManifestRecord:
     """One manifest of a head.
 
-    :param is_mergeable: whether a merge may join it with others of its kind.
+    :param is_of_current_spec: whether it lists files of the table's current partition spec.
     :param files: live ones that it lists.
     :param ranges: lowest and highest value of each partition field; None where it does not say.
     """
 
     bytes: int
     is_of_deletes: bool
-    is_mergeable: bool
+    is_of_current_spec: bool
     spec_id: int
     files: int
     ranges: tuple[tuple[Any, Any] | None, ...] = ()
@@ -223,15 +223,14 @@ def _added(
 
 
 def _mergeable_manifests(manifests: Iterable[ManifestRecord], target: int) -> int:
-    sizes: dict[bool, list[int]] = defaultdict(list)
+    sizes: dict[tuple[int, bool], list[int]] = defaultdict(list)
     for each in manifests:
-        if each.is_mergeable:
-            sizes[each.is_of_deletes].append(each.bytes)
+        sizes[each.spec_id, each.is_of_deletes].append(each.bytes)
     return sum(gone_by_merge(len(each), sum(each), target) for each in sizes.values())
 
 
 def _overlap(manifests: Iterable[ManifestRecord]) -> float | None:
-    compared = [each for each in manifests if each.is_mergeable and not each.is_of_deletes and each.ranges]
+    compared = [each for each in manifests if each.is_of_current_spec and not each.is_of_deletes and each.ranges]
     pairs = list(combinations(compared[:_MOST_COMPARED], 2))
     return round(sum(_meet(one, other) for one, other in pairs) / len(pairs), 4) if pairs else None
 

@@ -18,17 +18,16 @@ from pyiceberg.types import NestedField
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_SIZE,
     TARGET_SIZE,
-    manifest_target,
-    manifest_target_bytes,
     table_size,
 )
 from airflow_lake_provider.iceberg.file_ownership import declared_paths, normalised
@@ -39,6 +38,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_upgrade_to_version_3,
 )
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
 from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
@@ -53,6 +53,7 @@ from airflow_lake_provider.tables.iceberg.head_files import (
     target_bytes,
 )
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
+from airflow_lake_provider.tables.iceberg.manifest_plan import plan_manifests
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 from airflow_lake_provider.tables.iceberg.partitions import (
     partition_path,
@@ -114,6 +115,10 @@ class LoadedIcebergTable(LoadedTable):
         """Tell what a compaction would do."""
         return plan_compaction(self, spec)
 
+    def plan_manifests(self, spec: RewriteManifestsSpec) -> RewriteManifestsReport:
+        """Tell what a rewrite of manifests would do."""
+        return plan_manifests(self, spec)
+
     def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport:
         """Tell what an expiry would do."""
         return plan_expiry(self, spec)
@@ -145,19 +150,20 @@ class LoadedIcebergTable(LoadedTable):
         """
         return read_files(self._table, self.head_manifests, where, column)
 
-    def manifest_sizes(self, snapshot: str) -> list[list[int]]:
-        """Return the bytes of the manifests that a merge may join: of the current partition spec, by what they hold."""
-        sizes: dict[int, list[int]] = {}
+    def manifest_sizes(self, snapshot: str) -> dict[int, list[list[int]]]:
+        """Return the bytes of manifests by the partition spec that they are of, those of data and of deletes apart."""
+        sizes: dict[int, list[list[int]]] = {}
         for manifest in self._manifests(snapshot):
-            if manifest.partition_spec_id == self._table.metadata.default_spec_id:
-                sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
-        return list(sizes.values())
+            kinds = sizes.setdefault(manifest.partition_spec_id, [[], []])
+            kinds[manifest.content == ManifestContent.DELETES].append(manifest.manifest_length)
+        return sizes
 
     def broken_setting(self, action: str) -> str | None:
         """Return which number of the owner an action of maintenance cannot read."""
         try:
-            if action == "compaction":
+            if action in ("compaction", "rewrite-manifests"):
                 manifest_target(self.facts)
+            if action == "compaction":
                 for name in (TARGET_SIZE, DELETE_TARGET_SIZE):
                     table_size(self._name, self.facts.properties, name)
             elif action == "snapshot-expiry":
@@ -196,7 +202,7 @@ class LoadedIcebergTable(LoadedTable):
             ManifestRecord(
                 bytes=manifest.manifest_length,
                 is_of_deletes=manifest.content == ManifestContent.DELETES,
-                is_mergeable=manifest.partition_spec_id == metadata.default_spec_id,
+                is_of_current_spec=manifest.partition_spec_id == metadata.default_spec_id,
                 spec_id=manifest.partition_spec_id,
                 files=(manifest.added_files_count or 0) + (manifest.existing_files_count or 0),
                 ranges=partition_ranges(manifest, types.get(manifest.partition_spec_id, ())),

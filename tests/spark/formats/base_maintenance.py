@@ -19,6 +19,7 @@ from tests.spark.maintenance_flow import (
     compact,
     expire,
     expiry,
+    rewrite_manifests,
     snapshots,
     with_four_regions,
     with_six_files_and_deletes,
@@ -129,6 +130,20 @@ class MaintenanceSuite(FormatSuite):
         mended = health_of(table.on_worker(), datetime.now(UTC))
         assert (mended.score, mended.findings) == (100, ())
         assert mended.last_maintenance["compaction"].snapshot == mended.snapshot
+
+    @needs("file-lists")
+    def test_lists_of_files_are_merged_sorted_once_and_change_no_row(self, new_table: NewTable) -> None:
+        table = with_four_regions(new_table(partitioned=True))
+        before, files = table.rows_read(), table.live_files()
+
+        merged = rewrite_manifests(table)
+        written_again = rewrite_manifests(table, sort=True)
+
+        assert (merged.outcome, written_again.outcome) == (Outcome.DONE, Outcome.NOTHING_DUE)
+        assert merged.before is not None
+        assert merged.after is not None
+        assert merged.before.manifests > merged.after.manifests == 1
+        assert (table.rows_read(), sorted(table.live_files())) == (before, sorted(files))
 
     @needs("snapshot-expiry")
     def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(self, new_table: NewTable) -> None:

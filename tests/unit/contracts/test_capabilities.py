@@ -42,6 +42,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS
@@ -108,6 +109,7 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
         CompactionSpec(table="a.b", strategy=CompactionStrategy.HILBERT, sort_by=("id",)),
         {"compaction", "compaction-hilbert"},
     ),
+    "manifests": (RewriteManifestsSpec(table="a.b"), {"file-lists"}),
     "expiry": (SnapshotExpirySpec(table="a.b", older_than=timedelta(days=5)), {"snapshot-expiry"}),
     "deletion": (DeleteRowsSpec(table="a.b", where="id = 1"), {"delete-rows", "erasure-proof"}),
     "deletion of keys": (

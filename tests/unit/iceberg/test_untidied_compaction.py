@@ -7,7 +7,8 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.iceberg.compaction_rules import is_untidied, would_be_fewer
+from airflow_lake_provider.iceberg.compaction_rules import is_untidied
+from airflow_lake_provider.iceberg.manifest_rules import specs_due
 from tests.table_facts import table_of
 
 SPEC = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag", "run", "task", "-1"))
@@ -48,11 +49,33 @@ def facts(summaries: list[dict[str, str]], format_version: int = 3) -> TableFact
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_cut_off_compaction_is_told_by_its_newest_commit(member: str) -> None:
     spec, version, summaries, small, untidied = MEMBERS[member]
-    assert is_untidied(facts(summaries, version), spec, "a", lambda _: [[5, 5] if small else [5]]) is untidied
+    assert is_untidied(facts(summaries, version), spec, "a", lambda _: {0: [[5, 5] if small else [5]]}) is untidied
 
 
 @pytest.mark.parametrize(
-    ("sizes", "fewer"), [([], False), ([5], False), ([5, 5], True), ([10, 10], False), ([10, 9, 1], True)]
+    ("sizes", "fewer", "as_many"),
+    [
+        ([], False, False),
+        ([5], False, False),
+        ([5, 5], True, True),
+        ([10, 10], False, True),
+        ([10, 9, 1], True, True),
+        # Written with a larger target: a rewrite would leave more.
+        ([30, 30], False, False),
+    ],
 )
-def test_manifests_are_merged_where_that_leaves_fewer(sizes: list[int], fewer: bool) -> None:
-    assert would_be_fewer(facts([]), [[10], sizes]) is fewer
+@pytest.mark.parametrize("spec_id", [0, 3])
+def test_manifests_are_merged_where_that_leaves_fewer_and_sorted_where_it_leaves_as_many(
+    sizes: list[int], fewer: bool, as_many: bool, spec_id: int
+) -> None:
+    of_specs = {1: [[10], []], spec_id: [[10], sizes]}
+    assert specs_due(facts([]), of_specs) == [spec_id] * fewer
+    assert specs_due(facts([]), of_specs, sort=True) == [spec_id] * as_many
+    # Main's head is such a rewrite.
+    sorted_already = facts([{"lake.action": "rewrite-manifests"}])
+    assert specs_due(sorted_already, of_specs, sort=True) == [spec_id] * fewer
+
+
+def test_a_target_size_of_one_byte_makes_no_manifest_for_each_entry() -> None:
+    tiny = table_of(properties={"commit.manifest.target-size-bytes": "1"})
+    assert specs_due(tiny, {0: [[5_000, 5_000], [700]]}, sort=True) == []

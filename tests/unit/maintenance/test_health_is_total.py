@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
-from airflow_lake_provider.iceberg.compaction_rules import manifest_target_bytes
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import read_facts
 from airflow_lake_provider.iceberg.snapshot_retention import expirable_snapshots
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
@@ -126,7 +126,7 @@ manifests = st.builds(
     ManifestRecord,
     bytes=long_numbers,
     is_of_deletes=st.booleans(),
-    is_mergeable=st.booleans(),
+    is_of_current_spec=st.booleans(),
     spec_id=st.integers(0, 2),
     files=st.integers(-3, 2**31),
     ranges=st.lists(bounds, max_size=2).map(tuple),

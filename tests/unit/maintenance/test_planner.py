@@ -48,6 +48,7 @@ WELL = TableHealth(
     snapshots=SnapshotAges(snapshots=5, expirable=0),
 )
 SMALL = replace(FILES, small_files=60, mergeable_files=50, mergeable_in_groups=50, small_bytes=600 * MIB)
+MANY = ManifestSizes(manifests=90, bytes=9000, mergeable=89, overlap=0.9)
 VECTORS = DeleteDebt(delete_files=20, deleted_rows=900, vector_deletes=900, deleted_share=0.3, equality_deletes=0)
 
 
@@ -175,6 +176,16 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         {"tags": {"daily": 7}},
         ["create-tag tag", "snapshot-expiry snapshots", "compaction major small-files deleted-rows"],
     ),
+    ("many manifests", {"manifests": replace(MANY, overlap=0.1)}, {}, ["rewrite-manifests manifests"]),
+    ("one fewer manifest", {"manifests": replace(MANY, mergeable=19, overlap=0.1)}, {}, []),
+    ("manifests that overlap", {"manifests": replace(MANY, mergeable=0)}, {}, ["rewrite-manifests manifest-overlap"]),
+    ("manifests beside a compaction", {"manifests": MANY, "files": SMALL}, {}, ["compaction minor small-files"]),
+    (
+        "manifests after an expiry",
+        {"manifests": MANY, "snapshots": SnapshotAges(snapshots=50, expirable=20)},
+        {},
+        ["snapshot-expiry snapshots", "rewrite-manifests manifests manifest-overlap"],
+    ),
     ("tags of three kinds", {}, {"tags": {"daily": 7, "weekly": 4, "monthly": 12}}, ["create-tag tag"] * 3),
     ("a tag that is there", {"tags": ("daily-2026-11-26",)}, {"tags": {"daily": 7}}, []),
     (
@@ -231,7 +242,7 @@ EVERYTHING: dict[str, Any] = {
     "files": SMALL,
     "deletes": VECTORS,
     "snapshots": SnapshotAges(snapshots=90, expirable=80),
-    "manifests": ManifestSizes(manifests=90, bytes=9000, mergeable=89, overlap=0.9),
+    "manifests": MANY,
 }
 UNKNOWN_FILES = {"files": None}
 NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
@@ -315,14 +326,21 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         ),
     ),
     (
-        "manifests are due",
-        {"manifests": EVERYTHING["manifests"]},
+        "manifests that the table rules out",
+        {"manifests": MANY, "obstacles": {"rewrite-manifests": "a broken number"}},
         {},
         "rewrite-manifests",
-        (
-            "89 manifests would be gone by a merge; the threshold is 20; 90% of the pairs of manifests have "
-            "partitions in common; the threshold is 50%. No task"
-        ),
+        "The table rules it out: a broken number.",
+    ),
+    (
+        "manifests that overlap, and are sorted already",
+        {
+            "manifests": replace(MANY, mergeable=0),
+            "last_maintenance": {"rewrite-manifests": MaintenanceRun(snapshot="7", at=NOW)},
+        },
+        {},
+        "rewrite-manifests",
+        "0 manifests would be gone by a merge; the threshold is 20. Nothing is due.",
     ),
     (
         "manifests, beside a compaction",

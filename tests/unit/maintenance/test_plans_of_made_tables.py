@@ -13,6 +13,7 @@ from pyiceberg.table import StaticTable
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import health_of
@@ -28,6 +29,8 @@ MENDED = {
     "deletion-vectors": "compaction major",
     "equality-deletes": "compaction major",
     "snapshots": "snapshot-expiry",
+    "manifests": "rewrite-manifests",
+    "manifest-overlap": "rewrite-manifests",
 }
 
 
@@ -50,6 +53,8 @@ def test_what_is_planned_for_an_ill_table_is_due_by_a_dry_run(illness: str, tmp_
         spec = written_task({**task, "table": "shop.orders"}, "task")
         if isinstance(spec, CompactionSpec):
             assert loaded.plan_compaction(spec).outcome is Outcome.PLANNED
+        elif isinstance(spec, RewriteManifestsSpec):
+            assert loaded.plan_manifests(spec).outcome is Outcome.PLANNED
         else:
             assert isinstance(spec, SnapshotExpirySpec)
             assert loaded.plan_expiry(spec.asked(datetime.now(UTC))).outcome is Outcome.PLANNED
@@ -95,6 +100,7 @@ def test_a_partition_that_is_hot_by_its_deletes_alone_is_owed_nothing(
     [
         ("compaction", "small-files", "write.target-file-size-bytes"),
         ("compaction", "small-files", "commit.manifest.target-size-bytes"),
+        ("rewrite-manifests", "manifests", "commit.manifest.target-size-bytes"),
         ("snapshot-expiry", "snapshots", "history.expire.max-snapshot-age-ms"),
         ("snapshot-expiry", "snapshots", "history.expire.min-snapshots-to-keep"),
         ("snapshot-expiry", "snapshots", "history.expire.max-ref-age-ms"),

@@ -22,6 +22,7 @@ from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
+from airflow_lake_provider.operators.rewrite_manifests import LakeRewriteManifestsOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
@@ -36,6 +37,7 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeDeleteRowsOperator,
     LakeUpdateRowsOperator,
     LakeCompactionOperator,
+    LakeRewriteManifestsOperator,
     LakeSnapshotExpiryOperator,
     LakeRollbackOperator,
     LakePublishBranchOperator,

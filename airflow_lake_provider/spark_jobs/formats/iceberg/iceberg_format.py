@@ -14,9 +14,10 @@ from airflow_lake_provider.contracts.argument_validation import choice
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
@@ -34,6 +35,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change im
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import merge_manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expiry import expire
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
@@ -140,6 +142,9 @@ class IcebergFormatTable(FormatTable):
 
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         return compact(self.table.refresh_readable(), spec, progress)
+
+    def rewrite_file_lists(self, spec: RewriteManifestsSpec, progress: Progress) -> RewriteManifestsReport:  # type: ignore[override]  # the action is Iceberg's
+        return merge_manifests(self.table.refresh_readable(), spec, progress)
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         return expire(self.table, spec, progress)

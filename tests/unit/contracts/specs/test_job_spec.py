@@ -29,6 +29,7 @@ from airflow_lake_provider.contracts.specs.compaction import (
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_plain, spec_to_plain
@@ -75,6 +76,7 @@ MAXIMAL: dict[str, JobSpec] = {
         partial_progress=False,
         delete_ratio_threshold=0.5,
     ),
+    "rewrite-manifests": RewriteManifestsSpec(**BASE, sort=True),
     "snapshot-expiry": SnapshotExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),
     "incremental": IncrementalSpec(
         **BASE,

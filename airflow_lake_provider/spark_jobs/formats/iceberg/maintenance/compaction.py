@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +20,6 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
@@ -34,6 +32,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
@@ -47,7 +46,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_f
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import (
     manifest_sizes,
-    manifests_are_due,
+    manifest_specs_due,
     rewrite_manifests,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_position_delete_files import (
@@ -152,7 +151,7 @@ def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progres
         tally.last = attempt
         if not attempt.lost or tally.attempts >= rewrite.spec.max_attempts:
             break
-        one_by_one = not attempt.refused and not _commits_since(rewrite.table, str(head), rewrite.run_key)[1]
+        one_by_one = not attempt.refused and not commits_since(rewrite.table, str(head), rewrite.run_key)[1]
         _wait(tally.attempts, attempt.lost, progress, is_by_itself=one_by_one)
     return tally
 
@@ -176,8 +175,8 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
             refusals.append(remove_dangling_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):
             refusals.append(rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
-        if spec.rewrite_manifests and manifests_are_due(table):
-            refusals.append(rewrite_manifests(table, summary))
+        if spec.rewrite_manifests:
+            refusals.append(rewrite_manifests(table, summary, manifest_specs_due(table)))
     tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
 
 
@@ -204,7 +203,7 @@ def _reported(
     rewrite: DataFileRewrite, report: CompactionReport, planned: PlannedGroups, tally: _Tally, progress: Progress
 ) -> CompactionReport:
     before = report.before.snapshot if report.before else None
-    ours, foreign = _commits_since(rewrite.table, before, rewrite.run_key)
+    ours, foreign = commits_since(rewrite.table, before, rewrite.run_key)
     refuse_broken_invariants(rewrite.table, {id_ for id_, _ in ours})
     with progress.phase("verify") if rewrite.spec.verify and ours else nullcontext():
         refuse_changed_rows(rewrite.table, rewrite.spec, [id_ for id_, _ in ours])
@@ -228,34 +227,15 @@ def _reported(
         committed=tuple(id_ for id_, _ in ours),
         warnings=tuple(tally.warnings),
         seconds=dict(progress.seconds),
-        files_rewritten=_sum(ours, "deleted-data-files"),
-        files_added=_sum(ours, "added-data-files"),
+        files_rewritten=sum_of(ours, "deleted-data-files"),
+        files_added=sum_of(ours, "added-data-files"),
         bytes_rewritten=tally.bytes,
-        delete_files_removed=_sum(ours, "removed-delete-files") - _sum(ours, "added-delete-files"),
+        delete_files_removed=sum_of(ours, "removed-delete-files") - sum_of(ours, "added-delete-files"),
         groups_rewritten=tally.groups,
         failed_groups=last.failed + last.lost,
         failures=last.messages,
         attempts=max(1, tally.attempts),
     )
-
-
-def _commits_since(
-    table: IcebergTable, before: str | None, run_key: str
-) -> tuple[list[tuple[str, Mapping[str, str]]], list[str]]:
-    """Return our snapshots of main since one, oldest first, and the ids of other writers' ones."""
-    ours, foreign = [], []
-    for snapshot in table.ancestors():
-        if snapshot.id == before:
-            break
-        if snapshot.summary.get(RUN_KEY) == run_key:
-            ours.append((snapshot.id, snapshot.summary))
-        else:
-            foreign.append(snapshot.id)
-    return ours[::-1], foreign[::-1]
-
-
-def _sum(commits: list[tuple[str, Mapping[str, str]]], name: str) -> int:
-    return sum(count_of(summary, name) for _, summary in commits)
 
 
 def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str], has_committed: bool) -> str:

@@ -1,28 +1,82 @@
-"""Merge small manifests, where fewer would be left."""
+"""Merge small manifests of each partition spec, where fewer would be left; alone, or at the end of a compaction."""
 
 from __future__ import annotations
 
-from airflow_lake_provider.iceberg.compaction_rules import would_be_fewer
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifestsReport
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.manifest_rules import manifests_sentence, specs_due
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
     run_action,
     with_commit_status_check,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 
-def manifests_are_due(table: IcebergTable) -> bool:
-    """Tell whether merging would leave fewer manifests."""
+def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: Progress) -> RewriteManifestsReport:
+    """Merge what is due, a commit for each partition spec, and report what the table's metadata says was done.
+
+    Iceberg itself tries again where a writer has added manifests. One that has removed some wins.
+
+    :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
+    """
+    run_key = spec.run.run_key(spec.digest_text(), ())
+    with progress.phase("plan") as facts:
+        before, head = table.state(), table.head()
+        sizes = {} if head is None else manifest_sizes(table, head)
+        due = specs_due(table.facts, sizes, sort=spec.sort)
+        facts.update({"manifests": before.manifests, "specs": len(due)})
+    refusal = None
+    if due:
+        with progress.phase("rewrite") as facts:
+            refusal = rewrite_manifests(table, {ACTION: spec.action, RUN_KEY: run_key}, due)
+            facts["conflict"] = refusal is not None
+    ours, _ = commits_since(table, before.snapshot, run_key)
+    report = RewriteManifestsReport(
+        table=spec.table,
+        outcome=Outcome.DONE if ours else Outcome.NOTHING_DUE,
+        reason=manifests_sentence(sizes, due),
+        before=before,
+        after=table.state(),
+        committed=tuple(id_ for id_, _ in ours),
+        seconds=dict(progress.seconds),
+        manifests_rewritten=sum_of(ours, "manifests-replaced"),
+        manifests_added=sum_of(ours, "manifests-created"),
+    )
+    if refusal is None:
+        return report
+    return replace(report, outcome=Outcome.CONFLICT, reason=f"{report.reason}; a writer was in the way: {refusal}")
+
+
+def manifest_specs_due(table: IcebergTable) -> list[int]:
+    """Return the partition specs of whose manifests merging would leave fewer."""
     head = table.head()
-    return head is not None and would_be_fewer(table.facts, manifest_sizes(table, head))
+    return [] if head is None else specs_due(table.facts, manifest_sizes(table, head))
 
 
-def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Merge manifests up to their target size, sorted by partition."""
-    return run_action(table, table.java_actions.rewriteManifests(with_commit_status_check(table)), summary)
+def rewrite_manifests(table: IcebergTable, summary: dict[str, str], specs: Iterable[int]) -> str | None:
+    """Merge manifests of partition specs up to their target size, sorted by partition.
+
+    :param summary: of the snapshots that are committed, one for each spec.
+    :return: what another commit refused, after which no other spec is tried; None where it worked.
+    """
+    for id_ in specs:
+        action = table.java_actions.rewriteManifests(with_commit_status_check(table)).specId(id_)
+        if (refusal := run_action(table, action, summary)) is not None:
+            return refusal
+    return None
 
 
-def manifest_sizes(table: IcebergTable, snapshot_id: int) -> list[list[int]]:
-    """Return the sizes of manifests of data files, and of those of delete files, of the partition spec in use."""
-    snapshot, io, spec_id = table.java.snapshot(snapshot_id), table.java.io(), table.facts.shape.spec_id
-    by_content = (snapshot.dataManifests(io), snapshot.deleteManifests(io))
-    return [[each.length() for each in manifests if each.partitionSpecId() == spec_id] for manifests in by_content]
+def manifest_sizes(table: IcebergTable, snapshot_id: int) -> dict[int, list[list[int]]]:
+    """Return the bytes of manifests by the partition spec that they are of, those of data and of deletes apart."""
+    snapshot, io = table.java.snapshot(snapshot_id), table.java.io()
+    sizes: dict[int, list[list[int]]] = {}
+    for place, manifests in enumerate((snapshot.dataManifests(io), snapshot.deleteManifests(io))):
+        for manifest in manifests:
+            sizes.setdefault(manifest.partitionSpecId(), [[], []])[place].append(manifest.length())
+    return sizes
