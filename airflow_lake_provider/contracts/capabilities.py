@@ -259,7 +259,7 @@ _IN_EVERY_VERSION = (
     *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
-    *("compaction-hilbert", "file-lists"),
+    *("compaction-hilbert", "file-lists", "statistics"),
     *("snapshot-expiry", "health", "metadata-changes", "format-upgrade"),
 )
 ICEBERG = FormatCapabilities(
@@ -276,6 +276,7 @@ ICEBERG = FormatCapabilities(
         "equality-with-kept-values": _NO_LOOK,
         "delete-rows": _FROM_2,
         "update-rows": _FROM_2,
+        "row-expiry": _FROM_2,
         "erasure-proof": _FROM_2,
         "read-changes": _FROM_3,
         "changelog": Gap(GapKind.OURS, "mode='net' gives the sum of all steps"),

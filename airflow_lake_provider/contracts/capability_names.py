@@ -57,6 +57,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "row changes": {
             "delete-rows": "delete rows that match",
             "update-rows": "update rows that match",
+            "row-expiry": "remove rows by their age, whole files without reading them",
             "erasure-proof": "say which snapshots still hold deleted rows",
         },
         "incremental reads": {
@@ -71,6 +72,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "compaction-zorder": "sort rows by several columns at once while they are rewritten",
             "compaction-hilbert": "the same along a Hilbert curve, whose neighbours are neighbours in every column",
             "file-lists": "merge the small lists that name a table's files, sorted by partition",
+            "statistics": "count distinct values of columns, and rows and files of partitions",
             "deletion-vectors": "keep the deletes of a data file in one bitmap",
             "snapshot-expiry": "forget old snapshots, and delete the files that only they reach",
             "health": "judge a table by its metadata alone, without Spark",

@@ -93,6 +93,17 @@ class Snapshot:
         return any(count_of(summary, key) for key in COUNT_KEYS) or not any(key in summary for key in _COUNTED_KEYS)
 
     @property
+    def brings_rows(self) -> bool:
+        """True where rows came, and no more went; False where the summary does not tell, unless it is an append.
+
+        A deletion that writes files anew adds rows, too, and takes more away.
+        """
+        if not self.changes_rows:
+            return False
+        added, deleted = (count_of(self.summary, f"{change}-records") for change in ("added", "deleted"))
+        return self.operation == "append" or 0 < added >= deleted
+
+    @property
     def begins_history(self) -> bool:
         """True for the first snapshot of a table, also of one that replaced another and keeps its numbers.
 

@@ -11,6 +11,7 @@ BASE_SNAPSHOT = "lake.base-snapshot"
 FILTER = "lake.filter"
 ERASED_DIGEST = "lake.erased-digest"
 ROWS_MATCHED = "lake.rows-matched"
+EXPIRED_BEFORE = "lake.expired-before"
 
 RECENT_RUN_KEYS = "lake.recent-run-keys"
 RUN_KEYS_DROPPED_BEFORE = "lake.run-keys-dropped-before"

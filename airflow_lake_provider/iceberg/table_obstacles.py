@@ -14,9 +14,8 @@ MERGE_MODE = "write.merge.mode"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
-_OF_ROWS = frozenset(
-    {"upsert", "lake-table-source", "delete-rows", "update-rows", "read-changes", "compaction", "file-lists"}
-)
+_OF_CHANGES = frozenset({"delete-rows", "update-rows", "row-expiry"})
+_OF_ROWS = _OF_CHANGES | {"upsert", "lake-table-source", "read-changes", "compaction", "file-lists", "statistics"}
 # By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.
 _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each is not UpsertStrategy.AUTO}
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
@@ -127,7 +126,7 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     """
     if capability in _OF_ROWS and (why := without_spark(shape.columns)) is not None:
         return why
-    if capability in ("delete-rows", "update-rows"):
+    if capability in _OF_CHANGES:
         return without_row_changes(shape.format_version, shape.properties)
     if capability == "read-changes":
         return without_row_lineage(shape.format_version) or with_change_type(shape.names)

@@ -16,6 +16,8 @@ EXPIRY_OF_A_TABLE = 2.0
 EXPIRY_OF_A_SNAPSHOT = 0.01
 MANIFESTS_OF_A_TABLE = 1.0
 MANIFEST = 0.02
+# Of the files that have old and young rows; nobody has counted them.
+ROW_EXPIRY = 2.0
 # A change of metadata is made by the worker, or in a driver beside others.
 TAG = 0.1
 # Core-seconds of opening a file, and bytes that one core rewrites in a second.
@@ -37,6 +39,14 @@ def manifests_seconds(manifests: int) -> float:
     :param manifests: that are read.
     """
     return round(MANIFESTS_OF_A_TABLE + MANIFEST * max(0, manifests), 3)
+
+
+def statistics_seconds(size: int) -> float:
+    """Return the core-seconds of statistics.
+
+    :param size: bytes of the data files, all of which are read.
+    """
+    return round(COMPACTION_OF_A_TABLE + max(0, size) / BYTES_MERGED, 3)
 
 
 def expiry_seconds(snapshots: int) -> float:

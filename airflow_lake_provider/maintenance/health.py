@@ -24,9 +24,11 @@ from airflow_lake_provider.maintenance.history import (
     consumer_lags,
     hot_by_files,
     hot_partitions,
+    last_arrival,
     last_data_commit,
     last_maintenance,
     recent_changes,
+    rows_expired_at,
     snapshot_ages,
     with_files,
 )
@@ -156,6 +158,9 @@ class TableHealth:
     :param last_maintenance: newest run by action; ``replace`` is one of another tool.
     :param consumers: incremental readers, by their tags.
     :param last_data_commit: newest commit that changed rows.
+    :param last_arrival: newest commit that brought rows, and took fewer away.
+    :param rows_expired_at: newest expiry of rows.
+    :param statistics_at: moment of the newest snapshot that has statistics.
     :param orphans: None where no dry run has counted them.
     :param tags: those that a policy makes by the calendar.
     :param obstacles: why the table rules an action out, by the action; a compaction is asked for where manifests were
@@ -182,6 +187,9 @@ class TableHealth:
     last_maintenance: dict[str, MaintenanceRun] = field(default_factory=dict)
     consumers: tuple[ConsumerLag, ...] = ()
     last_data_commit: datetime | None = None
+    last_arrival: datetime | None = None
+    rows_expired_at: datetime | None = None
+    statistics_at: datetime | None = None
     orphans: OrphanCount | None = None
     tags: tuple[str, ...] = ()
     obstacles: dict[str, str] = field(default_factory=dict)
@@ -249,6 +257,9 @@ def health_of(
         last_maintenance=last_maintenance(history),
         consumers=consumer_lags(facts, history, now),
         last_data_commit=last_data_commit(history),
+        last_arrival=last_arrival(history),
+        rows_expired_at=rows_expired_at(history),
+        statistics_at=table.statistics_at(),
         orphans=orphans,
         tags=calendar_tags(facts),
         obstacles=_obstacles(table, suspected=bool(suspected)),
@@ -262,13 +273,15 @@ def _exact(table: LoadedTable, recent: Sequence[Snapshot], counts: HeadCounts, l
     return table.head_files({each.id for each in recent}, counts.target_bytes, limits.fewest_merged)
 
 
-# Capabilities by the actions that ask for them; the first is due without a suspicion, too.
-_ASKED_FOR = {"snapshot-expiry": "snapshot-expiry", "compaction": "compaction", "rewrite-manifests": "file-lists"}
+# Capabilities by the actions that ask for them where manifests were worth reading.
+_SUSPECTED = {"compaction": "compaction", "rewrite-manifests": "file-lists"}
 
 
 def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
-    actions = [*_ASKED_FOR] if suspected else [*_ASKED_FOR][:1]
-    reasons = {action: table.unfit_for(_ASKED_FOR[action]) or table.broken_setting(action) for action in actions}
+    asked = {"snapshot-expiry": "snapshot-expiry", **(_SUSPECTED if suspected else {})}
+    reasons = {action: table.unfit_for(name) or table.broken_setting(action) for action, name in asked.items()}
+    # By the version alone: of a thousand tables, nobody works out the columns.
+    reasons["expire-rows"] = table.capabilities.lacks("row-expiry", table.facts.format_version)
     return {action: why for action, why in reasons.items() if why is not None}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
+from airflow_lake_provider.contracts.row_age import newest_arrival
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
 from airflow_lake_provider.tables.head_files import AddedFiles
@@ -197,6 +198,17 @@ def recent_changes(history: Sequence[Snapshot], now: datetime) -> list[Snapshot]
 def last_data_commit(history: Sequence[Snapshot]) -> datetime | None:
     """Return when rows were changed last, as far as the history goes."""
     return next((each.committed_at for each in history if each.changes_rows), None)
+
+
+def last_arrival(history: Sequence[Snapshot]) -> datetime | None:
+    """Return when rows arrived last, by which an expiry of rows counts their age."""
+    arrived = newest_arrival(history)
+    return None if arrived is None else arrived.committed_at
+
+
+def rows_expired_at(history: Sequence[Snapshot]) -> datetime | None:
+    """Return when rows were removed last by their age."""
+    return next((each.committed_at for each in history if each.summary.get(ACTION) == "expire-rows"), None)
 
 
 def last_maintenance(history: Sequence[Snapshot]) -> dict[str, MaintenanceRun]:

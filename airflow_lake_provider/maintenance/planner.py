@@ -12,7 +12,14 @@ from datetime import UTC, datetime, timedelta
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.maintenance.compaction import plan_compaction
-from airflow_lake_provider.maintenance.costs import expiry_seconds, manifests_seconds, ranked_action, tag_seconds
+from airflow_lake_provider.maintenance.costs import (
+    ROW_EXPIRY,
+    expiry_seconds,
+    manifests_seconds,
+    ranked_action,
+    statistics_seconds,
+    tag_seconds,
+)
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan
 from airflow_lake_provider.maintenance.score import (
@@ -36,12 +43,11 @@ ORDER = (
 # The one place that says which actions the package has no task for: these are never planned.
 LACKING = {
     "remove-orphans": "No task lists files that no metadata names yet; Iceberg's remove_orphan_files does.",
-    "expire-rows": "No task removes rows by their age yet; LakeDeleteRowsOperator removes those of a predicate.",
-    "compute-statistics": "No task computes statistics yet; Iceberg's compute_table_stats does.",
 }
 # Of an expiry, which only the code of a DAG may lower.
 _MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
+_BETWEEN_ROW_EXPIRIES = timedelta(days=1)
 # Of the snapshots, which a large metadata.json shrinks by.
 _SHARE_GONE = 0.1
 
@@ -88,8 +94,8 @@ def _steps(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Ite
     yield _manifests(health, policy, compaction)
     yield compaction
     yield _orphans(health, policy, now)
-    yield _rows(health, policy)
-    yield _lacking("compute-statistics", "The policy asks for no statistics.")
+    yield _rows(health, policy, now)
+    yield _statistics(health, policy, now)
 
 
 def _lacking(action: str, why: str) -> NotPlanned:
@@ -283,7 +289,7 @@ def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> N
     )
 
 
-def _rows(health: TableHealth, policy: MaintenancePolicy) -> NotPlanned:
+def _rows(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
     action, asked = "expire-rows", policy.row_expiry
     if asked.column is None or asked.keep is None:
         return NotPlanned(
@@ -291,8 +297,67 @@ def _rows(health: TableHealth, policy: MaintenancePolicy) -> NotPlanned:
             why="The policy lets no rows go by their age.",
             instead="Set row_expiry.column and row_expiry.keep.",
         )
-    since = "which is not known" if health.last_data_commit is None else f"at {health.last_data_commit:%Y-%m-%d %H:%M}"
-    return _lacking(
-        action,
-        f"Rows whose {asked.column} is {age_text(asked.keep)} before the last commit of rows, {since}, would go.",
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Upgrade the table, or change it."
+        )
+    arrived, last = health.last_arrival, health.rows_expired_at
+    if arrived is None:
+        return NotPlanned(
+            action=action,
+            why="No commit that brought rows is in the history any more, so nobody knows how old the rows are.",
+            instead="Nothing is due until rows arrive.",
+        )
+    if last is not None and (arrived <= last or now - last < _BETWEEN_ROW_EXPIRIES):
+        ago = age_text(now - last)
+        return NotPlanned(
+            action=action,
+            why=f"Rows were expired {ago} ago; the last commit that brought rows was at {_minute(arrived)}.",
+            instead="It comes once a day, where rows have arrived since.",
+        )
+    sentence = f"Rows whose {asked.column} is {age_text(asked.keep)} before the last arrival, {_minute(arrived)}, go."
+    reason = Reason(name="row-age", value=0, threshold=asked.keep.total_seconds(), sentence=sentence)
+    task = {
+        "action": action,
+        "table": health.table,
+        "column": asked.column,
+        "keep": to_iso(asked.keep),
+        "max_share": asked.max_share,
+    }
+    effect = Effect(core_seconds=ROW_EXPIRY)
+    note = "The worker looks at the bounds of files first, and starts nothing where no row is too old."
+    planned = PlannedAction(action=action, reasons=(reason,), effect=effect, notes=(note,), task=task)
+    return ranked_action(planned, 1.0)
+
+
+def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
+    action, asked, last = "compute-statistics", policy.statistics, health.statistics_at
+    if asked.every is None:
+        return NotPlanned(
+            action=action, why="The policy asks for no statistics.", instead="Set statistics.every to compute some."
+        )
+    if last is not None and (health.last_data_commit is None or health.last_data_commit <= last):
+        return NotPlanned(
+            action=action, why="No rows have changed since those that there are.", instead="Nothing is due."
+        )
+    if last is not None and now - last < asked.every:
+        return NotPlanned(
+            action=action,
+            why=f"They are of {age_text(now - last)} ago; the policy asks every {age_text(asked.every)}.",
+            instead=f"The next are due in {age_text(asked.every - (now - last))}.",
+        )
+    ago = "missing" if last is None else f"of {age_text(now - last)} ago"
+    reason = Reason(
+        name="statistics",
+        value=0 if last is None else (now - last).total_seconds(),
+        threshold=asked.every.total_seconds(),
+        sentence=f"The statistics are {ago}; the policy asks every {age_text(asked.every)}.",
     )
+    task = {"action": action, "table": health.table, **({"columns": list(asked.columns)} if asked.columns else {})}
+    size = (health.files.data_bytes if health.files else None) or 0
+    effect = Effect(core_seconds=statistics_seconds(size))
+    return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}"

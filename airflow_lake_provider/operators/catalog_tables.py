@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, assert_never
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.tables.base import LoadedTable
 
 # Specs of what a worker plans from metadata.
-PlannedSpec = CompactionSpec | RewriteManifestsSpec | SnapshotExpirySpec
+PlannedSpec = CompactionSpec | RewriteManifestsSpec | RowExpirySpec | SnapshotExpirySpec | StatisticsSpec
 
 
 @dataclass
@@ -68,6 +70,10 @@ class CatalogTables:
                 planned: JobReport | None = table.plan_compaction(spec)
             case RewriteManifestsSpec():
                 planned = table.plan_manifests(spec)
+            case StatisticsSpec():
+                planned = table.plan_statistics(spec)
+            case RowExpirySpec():
+                planned = table.plan_row_expiry(spec)
             case SnapshotExpirySpec():
                 planned = table.plan_expiry(spec)
             case _:

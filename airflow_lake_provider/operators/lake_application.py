@@ -27,8 +27,10 @@ from airflow_lake_provider.operators.publish_branch import PublishBranchAction
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.rewrite_manifests import RewriteManifestsAction
 from airflow_lake_provider.operators.rollback import RollbackAction
+from airflow_lake_provider.operators.row_expiry import RowExpiryAction
 from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
+from airflow_lake_provider.operators.statistics import StatisticsAction
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
@@ -47,8 +49,10 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
         IncrementalAction,
         DeleteRowsAction,
         UpdateRowsAction,
+        RowExpiryAction,
         CompactionAction,
         RewriteManifestsAction,
+        StatisticsAction,
         SnapshotExpiryAction,
         RollbackAction,
         PublishBranchAction,
@@ -71,8 +75,9 @@ class LakeApplicationOperator(SparkApplicationOperator):
 
     :param tasks: what each single operator takes, with its action: ``{"action": "upsert", "table": "shop.orders",
         "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). Actions are
-        ``upsert``, ``incremental``, ``delete-rows``, ``update-rows``, ``compaction``, ``rewrite-manifests``,
-        ``snapshot-expiry``, ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
+        ``upsert``, ``incremental``, ``delete-rows``, ``update-rows``, ``expire-rows``, ``compaction``,
+        ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``, ``rollback``, ``publish-branch``,
+        ``create-tag``, ``drop-tag`` and ``upgrade``.
     :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.
     :param application: arguments of :class:`.SparkApplicationOperator`.
     :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.

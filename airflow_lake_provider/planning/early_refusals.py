@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.planning.incremental_plan import position_id
@@ -108,6 +109,20 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     if spec.strategy.is_by_curve and (unknown := _unknown(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
+        )
+
+
+def refuse_statistics(spec: StatisticsSpec, table: LoadedTable) -> None:
+    """Refuse statistics of columns that the table lacks.
+
+    :raises UnsupportedError: Spark cannot read the table.
+    :raises InvalidSpecError: naming them.
+    """
+    refuse_unfit("statistics", table)
+    shape = table.facts.shape
+    if unknown := sorted(set(spec.of_columns) - shape.columns.keys()):
+        raise InvalidSpecError(
+            f"{spec.table}: columns names columns that the table lacks: {unknown}; it has {shape.names}"
         )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.capabilities import declared_format
@@ -13,10 +16,27 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
+
+_FOLDER = "airflow_lake_provider.spark_jobs.actions"
+# Module and function of each.
+_ACTIONS: Mapping[type[JobSpec], str] = {
+    UpsertSpec: "upsert_batch:upsert_batch",
+    IncrementalSpec: "incremental_run:run_incremental",
+    DeleteRowsSpec: "delete_rows:delete_rows",
+    UpdateRowsSpec: "update_rows:update_rows",
+    RowExpirySpec: "expire_rows:expire_rows",
+    CompactionSpec: "maintain_table:compact_table",
+    RewriteManifestsSpec: "maintain_table:rewrite_file_lists",
+    StatisticsSpec: "maintain_table:compute_statistics",
+    SnapshotExpirySpec: "maintain_table:expire_snapshots",
+    MetadataChangeSpec: "maintain_table:change_metadata",
+}
 
 
 def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
@@ -39,38 +59,10 @@ def _properties(spark: SparkSession, spec: JobSpec) -> dict[str, str]:
 
 
 def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
+    place = _ACTIONS.get(type(spec))
+    if place is None:
+        raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")
     # Each action is imported alone: a driver pays only for what it runs.
-    match spec:
-        case UpsertSpec():
-            from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
-
-            return upsert_batch(spark, spec, progress)
-        case IncrementalSpec():
-            from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
-
-            return run_incremental(spark, spec, progress)
-        case CompactionSpec():
-            from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
-
-            return compact_table(spark, spec, progress)
-        case RewriteManifestsSpec():
-            from airflow_lake_provider.spark_jobs.actions.maintain_table import rewrite_file_lists
-
-            return rewrite_file_lists(spark, spec, progress)
-        case SnapshotExpirySpec():
-            from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
-
-            return expire_snapshots(spark, spec, progress)
-        case DeleteRowsSpec():
-            from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
-
-            return delete_rows(spark, spec, progress)
-        case UpdateRowsSpec():
-            from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
-
-            return update_rows(spark, spec, progress)
-        case MetadataChangeSpec():
-            from airflow_lake_provider.spark_jobs.actions.maintain_table import change_metadata
-
-            return change_metadata(spark, spec, progress)
-    raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")
+    module, _, name = place.partition(":")
+    report: JobReport = getattr(import_module(f"{_FOLDER}.{module}"), name)(spark, spec, progress)
+    return report

@@ -14,11 +14,19 @@ from typing import ClassVar, Protocol
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    RewriteManifestsReport,
+    RowExpiryReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName, encoded_level, is_level
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
@@ -83,6 +91,21 @@ class LoadedTable(ABC):
 
         :raises BrokenMetadataError: a setting of the table is none.
         """
+        return None
+
+    def plan_row_expiry(self, spec: RowExpirySpec) -> RowExpiryReport | None:
+        """Tell from metadata what an expiry of rows would do; None where only Spark can.
+
+        :raises InvalidSpecError: the column is missing, or has no time.
+        """
+        return None
+
+    def plan_statistics(self, spec: StatisticsSpec) -> StatisticsReport | None:
+        """Tell from metadata whether statistics of main's head are missing; None where only Spark can."""
+        return None
+
+    def statistics_at(self) -> datetime | None:
+        """Return the moment of the newest snapshot that has statistics; None where none has."""
         return None
 
     def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport | None:

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots, rewrite_file_lists
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
@@ -39,6 +40,11 @@ def rewrite_manifests(
     report = rewrite_file_lists(table.spark, rewrite_of_manifests(table, **arguments), progress or Progress())
     assert isinstance(report, RewriteManifestsReport)
     return report
+
+
+def statistics(table: MaintainedTable, **arguments: Any) -> StatisticsSpec:
+    spec = StatisticsSpec.from_mapping({"table": table.name, **arguments})
+    return spec.framed({"catalog": CATALOG, "table_format": "iceberg", "run": RUN})
 
 
 def snapshots(table: MaintainedTable) -> list[str]:

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, UpdateRowsReport
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, RowExpiryReport, UpdateRowsReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.expire_rows import expire_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -34,6 +36,18 @@ def update(
     identity = run if isinstance(run, RunIdentity) else RunIdentity.of("dag", run, "task", "-1")
     spec = UpdateRowsSpec(catalog=CATALOG, table=table.name, run=identity, **arguments)
     return update_rows(table.spark, spec, progress or Progress())
+
+
+def expire_old_rows(
+    table: MaintainedTable, run: str = "run 1", progress: Progress | None = None, **arguments: Any
+) -> RowExpiryReport:
+    return expire_rows(table.spark, row_expiry(table, run, **arguments), progress or Progress())
+
+
+def row_expiry(table: MaintainedTable, run: str = "run 1", **arguments: Any) -> RowExpirySpec:
+    given = {"column": "day", "keep": timedelta(days=30), "max_share": 1.0, "asked_at": datetime.now(UTC), **arguments}
+    identity = RunIdentity.of("dag", run, "task", "-1")
+    return RowExpirySpec(catalog=CATALOG, table=table.name, run=identity, **given)
 
 
 def rows_outside(table: MaintainedTable) -> dict[int, tuple[str, int]]:

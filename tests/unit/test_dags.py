@@ -112,7 +112,22 @@ def test_a_rollback_starts_by_hand_and_names_the_head_that_was_looked_at(dags: d
     assert dag.get_task("rollback").expected_snapshot_id == "{{ params.head }}"
 
 
-@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance", "roll_back_one_table"])
+def test_old_rows_go_only_after_somebody_has_approved_what_a_dry_run_has_counted(dags: dict[str, Any]) -> None:
+    dag = dags["expire_rows_after_approval"]
+    assert [task.task_id for task in dag.topological_sort()] == ["look", "is_due", "approve", "expire"]
+    look, is_due, approve, expire = (dag.get_task(name) for name in ("look", "is_due", "approve", "expire"))
+    assert (look.only_plan, expire.only_plan) == (True, False)
+    assert (look.table, look.column, look.kept_for) == (expire.table, expire.column, expire.kept_for)
+    assert expire.upstream_task_ids == {"approve"}
+    # Nobody's answer is none, and only a success lets the next task run.
+    assert (approve.defaults, expire.trigger_rule) == (["Reject"], "all_success")
+    asked = [is_due.python_callable({"outcome": outcome}) for outcome in ("planned", "nothing-new")]
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize(
+    "dag_id", ["expire_rows_after_approval", "maintain_one_table", "nightly_maintenance", "roll_back_one_table"]
+)
 def test_no_form_takes_free_text(dags: dict[str, Any], dag_id: str) -> None:
     for name, param in _params(dags[dag_id]):
         schema = param.schema

@@ -265,7 +265,7 @@ CONTRACT_FLOORS = (
         "untrusted_properties",
     },
     {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
-    {"applied", "reports"},
+    {"applied", "reports", "row_age"},
     {"author"},
     {"policy_settings", "specs"},
     {"policy_schema"},

@@ -36,7 +36,8 @@ from airflow_lake_provider.contracts.setting_kinds import (
     whole,
 )
 
-# Files of a writer that has not committed yet are as good as orphans; nobody writes for a day.
+# Files of a writer that has not committed yet are as good as orphans; nobody writes for a day. A slip of the unit must
+# not empty a table.
 _SAFE_AGE = timedelta(days=1)
 _MOST_TAGS = 1_000
 _PRIORITIES = 1_000_000
@@ -188,12 +189,14 @@ class RowExpiryPolicy(AuthorObject):
 
     :param enabled: False keeps all; column and age are None then.
     :param column: date or timestamp of a row.
-    :param keep: rows older than this before the last commit of rows go.
+    :param keep: rows older than this before the last commit of rows go; at least a day.
+    :param max_share: of a table's rows; more are refused.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
     column: str | None = field(default=None, metadata=setting(TEXT.or_none("no row goes"), NEVER))
-    keep: timedelta | None = field(default=None, metadata=setting(span().or_none("no row goes"), LONGER))
+    keep: timedelta | None = field(default=None, metadata=setting(span(_SAFE_AGE).or_none("no row goes"), LONGER))
+    max_share: float = field(default=0.5, metadata=setting(SHARE, LOWER))
 
     def complete(self) -> None:
         """Refuse a column without an age; an age alone is for tables whose column comes from elsewhere."""
@@ -203,6 +206,18 @@ class RowExpiryPolicy(AuthorObject):
             object.__setattr__(self, "keep", None)
         if self.column is not None and self.keep is None:
             raise InvalidSpecError(f"row_expiry needs keep beside column, got column={self.column!r} and no keep")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsPolicy(AuthorObject):
+    """Statistics for those who plan queries; off until ``every`` is given.
+
+    :param every: time between two computations, since each reads the whole table.
+    :param columns: of which distinct values are counted; none for all.
+    """
+
+    every: timedelta | None = field(default=None, metadata=setting(span().or_none("never"), LONGER))
+    columns: Sequence[str] = field(default=(), metadata=setting(COLUMNS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +244,7 @@ class MaintenancePolicy(AuthorObject):
     :param manifests: merged and sorted.
     :param orphans: files that no metadata names.
     :param row_expiry: rows that go by their age.
+    :param statistics: of columns and partitions.
     :param tags: by the calendar.
     :param fresh_within: age of the last commit of rows above which the table is stale.
     :param consumed_within: how far a consumer may be behind.
@@ -244,6 +260,7 @@ class MaintenancePolicy(AuthorObject):
     manifests: ManifestPolicy = field(default_factory=ManifestPolicy, metadata=_group(ManifestPolicy))
     orphans: OrphanPolicy = field(default_factory=OrphanPolicy, metadata=_group(OrphanPolicy))
     row_expiry: RowExpiryPolicy = field(default_factory=RowExpiryPolicy, metadata=_group(RowExpiryPolicy))
+    statistics: StatisticsPolicy = field(default_factory=StatisticsPolicy, metadata=_group(StatisticsPolicy))
     tags: TagPolicy = field(default_factory=TagPolicy, metadata=_group(TagPolicy))
     fresh_within: timedelta | None = field(default=None, metadata=setting(span().or_none("no limit")))
     consumed_within: timedelta = field(default=timedelta(days=3), metadata=setting(span()))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobReport, UpdateRowsReport
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobReport, RowExpiryReport, UpdateRowsReport
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 
 # Names in the summary by the fields of reports.
@@ -28,7 +28,11 @@ _NAMES = {
 _OF_MERGE = {
     f"rows_{change}": f"spark.merge-into.num-target-rows-{change}" for change in ("inserted", "updated", "deleted")
 }
-_OF_MATCHED = {DeleteRowsReport: {"rows_deleted": ROWS_MATCHED}, UpdateRowsReport: {"rows_updated": ROWS_MATCHED}}
+_OF_MATCHED: dict[type[JobReport], dict[str, str]] = {
+    DeleteRowsReport: {"rows_deleted": ROWS_MATCHED},
+    RowExpiryReport: {"rows_deleted": ROWS_MATCHED},
+    UpdateRowsReport: {"rows_updated": ROWS_MATCHED},
+}
 
 
 def counts_to_summary(**counts: int | None) -> dict[str, str]:

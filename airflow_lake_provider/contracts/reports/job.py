@@ -148,6 +148,23 @@ class RewriteManifestsReport(JobReport):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatisticsReport(JobReport):
+    """Report of statistics; of a dry run, none are there yet.
+
+    :param of_snapshot: id of the snapshot that they are of, as text.
+    :param distinct_counts: columns whose distinct values were counted, by name.
+    :param table_file: location of the statistics of the table; None where none were missing.
+    :param partition_file: location of those of its partitions, likewise.
+    """
+
+    action: ClassVar[str] = "compute-statistics"
+    of_snapshot: str | None = None
+    distinct_counts: dict[str, int] = field(default_factory=dict)
+    table_file: str | None = None
+    partition_file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpiryReport(JobReport):
     """Report of an expiry; of a dry run, what it would do.
 
@@ -230,6 +247,26 @@ class DeleteRowsReport(JobReport):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowExpiryReport(JobReport):
+    """Report of an expiry of rows; of a dry run, what it would do at most.
+
+    :param expired_before: value of the column below which rows went; None where no clock is known.
+    :param rows_deleted: rows that went; None where an earlier try's snapshot does not say. With equality deletes, or
+        with deletes that several files share, rows of removed files count that were deleted already.
+    :param files_removed: data files that had old rows alone, removed without being read.
+    :param files_changed: data files with younger rows, too.
+    :param attempts: commits tried; 1 without a conflict.
+    """
+
+    action: ClassVar[str] = "expire-rows"
+    expired_before: str | None = None
+    rows_deleted: int | None = 0
+    files_removed: int = 0
+    files_changed: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpdateRowsReport(JobReport):
     """Report of an update.
 
@@ -277,9 +314,11 @@ REPORTS: dict[str, type[JobReport]] = {
         UpsertReport,
         CompactionReport,
         RewriteManifestsReport,
+        StatisticsReport,
         ExpiryReport,
         IncrementalReport,
         DeleteRowsReport,
+        RowExpiryReport,
         UpdateRowsReport,
         MetadataChangeReport,
     )

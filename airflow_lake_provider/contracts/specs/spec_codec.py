@@ -22,7 +22,9 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 )
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 
@@ -34,10 +36,12 @@ _OF_ROWS_AND_FILES = (
     UpsertSpec,
     CompactionSpec,
     RewriteManifestsSpec,
+    StatisticsSpec,
     SnapshotExpirySpec,
     IncrementalSpec,
     DeleteRowsSpec,
     UpdateRowsSpec,
+    RowExpirySpec,
 )
 _OF_METADATA = (RollbackSpec, PublishBranchSpec, CreateTagSpec, DropTagSpec, TableUpgradeSpec)
 # Actions that an author may ask for, and those that a driver carries out.

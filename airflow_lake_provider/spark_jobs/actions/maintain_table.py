@@ -7,11 +7,18 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport, MetadataChangeReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    JobReport,
+    MetadataChangeReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -38,6 +45,17 @@ def rewrite_file_lists(spark: SparkSession, spec: JobSpec, progress: Progress) -
     if not table.exists():
         raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no lists of files")
     return table.rewrite_file_lists(spec, progress)
+
+
+def compute_statistics(spark: SparkSession, spec: StatisticsSpec, progress: Progress) -> StatisticsReport:
+    """Compute statistics that main's head lacks, and report what was done.
+
+    :raises MissingTableError: the table is not in the catalog.
+    """
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no statistics")
+    return table.compute_statistics(spec, progress)
 
 
 # [START action]

@@ -27,11 +27,12 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport, StatisticsReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
@@ -254,6 +255,10 @@ class FormatTable(ABC):
         :param spec: of the format's own action.
         """
         raise self._lacking("file-lists")
+
+    def compute_statistics(self, spec: StatisticsSpec, progress: Progress) -> StatisticsReport:
+        """Compute statistics that main's head lacks; a conflict with a writer is an outcome of the report."""
+        raise self._lacking("statistics")
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""

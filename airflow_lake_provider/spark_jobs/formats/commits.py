@@ -84,9 +84,13 @@ class MatchedCommit(DataCommit):
     """One atomic change of the rows that match at ``base``.
 
     :param assignments: column to SQL expression over the old row; None deletes the rows.
+    :param whole_files_by: column by whose values files go unread whose rows all match, as far as the format can tell.
+    :param most_rows: the change is refused where more match; None for no limit.
     """
 
     match: RowMatch
+    whole_files_by: str | None = None
+    most_rows: int | None = None
     assignments: Mapping[str, str] | None = None
 
 
@@ -146,6 +150,8 @@ class AppliedCommit:
 
     :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
     :param settings_clause: whose settings hold, as the end of a sentence.
+    :param files_removed: data files that went unread.
+    :param files_changed: others with rows that were deleted.
     """
 
     snapshot: str
@@ -157,6 +163,8 @@ class AppliedCommit:
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
     settings_clause: str = ""
+    files_removed: int = 0
+    files_changed: int = 0
 
     @property
     def details(self) -> dict[str, Any]:

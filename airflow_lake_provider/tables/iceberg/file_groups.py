@@ -21,6 +21,7 @@ class FileRecord:
     :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
     :param snapshot: that added it; None where its manifest does not say.
     :param bounds: lowest and highest value of the column that was asked for; None where its manifest does not say.
+    :param nulls: rows without a value of it; None likewise.
     """
 
     path: str
@@ -32,6 +33,7 @@ class FileRecord:
     deleted_records: int = 0
     snapshot: str | None = None
     bounds: tuple[Any, Any] | None = None
+    nulls: int | None = None
 
 
 def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:

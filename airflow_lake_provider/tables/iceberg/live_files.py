@@ -104,13 +104,15 @@ class DeleteIndex:
         return [d for d in deletes if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
 
 
-def _parsed_where(where: str | None, table: str) -> BooleanExpression:
+def _parsed_where(where: str | BooleanExpression | None, table: str) -> BooleanExpression:
     """Parse a predicate as PyIceberg reads it.
 
     :raises InvalidSpecError: it does not parse.
     """
     if where is None:
         return AlwaysTrue()
+    if isinstance(where, BooleanExpression):
+        return where
     try:
         return parse(where)
     except (ParseException, ValueError, RecursionError) as error:
@@ -136,7 +138,10 @@ def columns_in(where: str, table: str) -> list[str]:
 
 
 def read_files(
-    table: Table, manifests: Sequence[ManifestFile], where: str | None, column: NestedField | None = None
+    table: Table,
+    manifests: Sequence[ManifestFile],
+    where: str | BooleanExpression | None,
+    column: NestedField | None = None,
 ) -> LiveFiles:
     """Read the live data files that may hold rows of ``where``, and all delete files, of main's head.
 
@@ -155,7 +160,9 @@ def read_files(
     )
 
 
-def _data_entries(table: Table, manifests: list[ManifestFile], where: str | None) -> Iterator[ManifestEntry]:
+def _data_entries(
+    table: Table, manifests: list[ManifestFile], where: str | BooleanExpression | None
+) -> Iterator[ManifestEntry]:
     planner = ManifestGroupPlanner(
         table_metadata=table.metadata,
         io=table.io,
@@ -184,6 +191,7 @@ def _file_record(entry: ManifestEntry, deletes: DeleteIndex, column: NestedField
         deleted_records=sum(delete.records for delete in on if delete.target is not None),
         snapshot=None if entry.snapshot_id is None else str(entry.snapshot_id),
         bounds=None if column is None else _bounds(file, column),
+        nulls=None if column is None else (file.null_value_counts or {}).get(column.field_id),
     )
 
 

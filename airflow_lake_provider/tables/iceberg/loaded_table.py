@@ -7,23 +7,30 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import ClassVar
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.table import snapshots as pyiceberg_snapshots
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    RewriteManifestsReport,
+    RowExpiryReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
+from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableFacts, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_SIZE,
@@ -39,7 +46,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
 )
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
@@ -61,7 +68,10 @@ from airflow_lake_provider.tables.iceberg.partitions import (
     partition_types,
     rows_outside,
 )
+from airflow_lake_provider.tables.iceberg.pyiceberg_facts import facts_of
+from airflow_lake_provider.tables.iceberg.row_expiry_plan import plan_row_expiry
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.statistics_plan import plan_statistics, statistics_at
 
 # First format version with row ids, and without position delete files.
 _WITH_LINEAGE = 3
@@ -119,6 +129,22 @@ class LoadedIcebergTable(LoadedTable):
         """Tell what a rewrite of manifests would do."""
         return plan_manifests(self, spec)
 
+    def plan_statistics(self, spec: StatisticsSpec) -> StatisticsReport:
+        """Tell which statistics are missing."""
+        metadata = self._table.metadata
+        of_table, of_partitions = (
+            {str(each.snapshot_id) for each in files} for files in (metadata.statistics, metadata.partition_statistics)
+        )
+        return plan_statistics(self, spec, of_table, of_partitions)
+
+    def statistics_at(self) -> datetime | None:
+        """Return the moment of the newest snapshot that has statistics."""
+        return statistics_at(self.facts)
+
+    def plan_row_expiry(self, spec: RowExpirySpec) -> RowExpiryReport:
+        """Tell what an expiry of rows would do."""
+        return plan_row_expiry(self, spec)
+
     def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport:
         """Tell what an expiry would do."""
         return plan_expiry(self, spec)
@@ -141,7 +167,11 @@ class LoadedIcebergTable(LoadedTable):
         """Return what version 3 changes for a table with rows."""
         return list(_changed_by_version_3(self.facts)) if version == _WITH_LINEAGE else []
 
-    def live_files(self, where: str | None, column: NestedField | None = None) -> LiveFiles:
+    def column(self, name: str) -> NestedField | None:
+        """Return a top-level column; None where there is none."""
+        return next((field for field in self._table.metadata.schema().fields if field.name == name), None)
+
+    def live_files(self, where: str | BooleanExpression | None, column: NestedField | None = None) -> LiveFiles:
         """Read the live files of main's head.
 
         :param where: predicate on the rows that the data files may hold; None for all.
@@ -282,68 +312,6 @@ class UnparsedIcebergTable(LoadedIcebergTable):
         table = self._parse()
         refuse_broken_metadata(self._name, table.metadata)
         return table
-
-
-def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
-    """Return what PyIceberg has read of a table's metadata.
-
-    :param name: of the table.
-    """
-    return IcebergFacts(
-        name=name,
-        uuid=str(metadata.table_uuid),
-        location=metadata.location,
-        format_version=metadata.format_version,
-        properties=metadata.properties,
-        snapshots={str(each.snapshot_id): _snapshot(each) for each in metadata.snapshots},
-        references={
-            name: Reference(
-                name=name,
-                snapshot=str(ref.snapshot_id),
-                is_branch=ref.snapshot_ref_type is SnapshotRefType.BRANCH,
-                min_snapshots=ref.min_snapshots_to_keep,
-                max_snapshot_age=ref.max_snapshot_age_ms,
-                max_ref_age=ref.max_ref_age_ms,
-            )
-            for name, ref in metadata.refs.items()
-        },
-        main_log=[(entry.timestamp_ms, str(entry.snapshot_id)) for entry in metadata.snapshot_log],
-        metadata_log=[(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log],
-        statistics=[
-            (str(each.snapshot_id), each.statistics_path)
-            for each in (*metadata.statistics, *metadata.partition_statistics)
-        ],
-        read_shape=lambda: _shape(metadata),
-    )
-
-
-def _snapshot(given: pyiceberg_snapshots.Snapshot) -> IcebergSnapshot:
-    summary = given.summary
-    return IcebergSnapshot(
-        id=str(given.snapshot_id),
-        parent=None if given.parent_snapshot_id is None else str(given.parent_snapshot_id),
-        at=given.timestamp_ms,
-        sequence_number=given.sequence_number or 0,
-        summary={"operation": summary.operation.value, **summary.additional_properties} if summary else {},
-        schema_id=given.schema_id,
-        first_row_id=given.first_row_id,
-        manifest_list=given.manifest_list,
-    )
-
-
-def _shape(metadata: TableMetadata) -> TableShape:
-    orders = {order.order_id: order for order in metadata.sort_orders}
-    return TableShape(
-        format_version=metadata.format_version,
-        properties=metadata.properties,
-        schemas={each.schema_id: each.model_dump(mode="json") for each in metadata.schemas},
-        schema_id=metadata.current_schema_id,
-        partition_specs={
-            spec.spec_id: [field.model_dump(mode="json") for field in spec.fields] for spec in metadata.partition_specs
-        },
-        spec_id=metadata.default_spec_id,
-        sort_order=[field.model_dump(mode="json") for field in orders[metadata.default_sort_order_id].fields],
-    )
 
 
 def _changed_by_version_3(facts: TableFacts) -> Iterator[str]:

@@ -9,6 +9,7 @@ from tests.end_to_end.standalone_airflow import StandaloneAirflow
 
 POLL_SECONDS = 2
 DAGS = {
+    "expire_rows_after_approval",
     "ingest_orders",
     "maintain_one_table",
     "nightly_maintenance",

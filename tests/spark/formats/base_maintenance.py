@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.maintenance.health import health_of
+from airflow_lake_provider.spark_jobs.actions.maintain_table import compute_statistics
+from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintenance_flow import (
@@ -21,6 +23,7 @@ from tests.spark.maintenance_flow import (
     expiry,
     rewrite_manifests,
     snapshots,
+    statistics,
     with_four_regions,
     with_six_files_and_deletes,
     with_three_appends,
@@ -144,6 +147,26 @@ class MaintenanceSuite(FormatSuite):
         assert merged.after is not None
         assert merged.before.manifests > merged.after.manifests == 1
         assert (table.rows_read(), sorted(table.live_files())) == (before, sorted(files))
+
+    @needs("statistics")
+    def test_distinct_values_are_counted_once_for_each_head(self, new_table: NewTable) -> None:
+        table = with_four_regions(new_table(partitioned=True))
+        asked = statistics(table, columns=["region"])
+        missing = table.on_worker().plan_statistics(asked)
+
+        report = compute_statistics(table.spark, asked, Progress())
+
+        assert missing.outcome is Outcome.PLANNED
+        assert (report.outcome, report.of_snapshot, report.distinct_counts) == (
+            Outcome.DONE,
+            table.head(),
+            {"region": 4},
+        )
+        assert table.on_worker().statistics_at() is not None
+        for again in (table.on_worker().plan_statistics(asked), compute_statistics(table.spark, asked, Progress())):
+            assert again.outcome is Outcome.NOTHING_DUE
+        table.append(900, 1, "else")
+        assert table.on_worker().plan_statistics(asked).outcome is Outcome.PLANNED
 
     @needs("snapshot-expiry")
     def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(self, new_table: NewTable) -> None:

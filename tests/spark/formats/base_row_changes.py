@@ -14,7 +14,16 @@ from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintained_table import ProgressThatRuns
-from tests.spark.row_change_flow import compact_away, delete, expire_all, ids_in_any_file, rows_outside, summary, update
+from tests.spark.row_change_flow import (
+    compact_away,
+    delete,
+    expire_all,
+    expire_old_rows,
+    ids_in_any_file,
+    rows_outside,
+    summary,
+    update,
+)
 
 PLUS_ONE = {"amount": "amount + 1"}
 # Long enough not to be part of a snapshot id.
@@ -56,6 +65,25 @@ class RowChangeSuite(FormatSuite):
         assert again.outcome is Outcome.APPLIED
         assert rows_outside(table)[8] == ("north!", 89)
         assert update(table, "run 3", assignments=PLUS_ONE, where="id = 999").outcome is Outcome.NOTHING_NEW
+
+    @needs("row-expiry")
+    def test_old_rows_go_once_and_a_feed_that_stalled_keeps_its_rows(self, new_table: NewTable) -> None:
+        table = new_table()
+        table.append(0, 3)
+        table.spark.sql(f"ALTER TABLE {table.name} ADD COLUMN day DATE")
+        days = {10: 60, 11: 40, 12: 1}
+        values = ", ".join(f"({id_}L, 'east', 1L, current_date() - {days_ago})" for id_, days_ago in days.items())
+        table.spark.sql(f"INSERT INTO {table.name} VALUES {values}")
+
+        report = expire_old_rows(table)
+
+        # Those without a value stay.
+        assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 2)
+        assert {row["id"] for row in table.records()} == {0, 1, 2, 12}
+        assert expire_old_rows(table).outcome is Outcome.ALREADY_APPLIED
+        # The expiry brought no rows, so nothing is older than before.
+        assert expire_old_rows(table, "run 2").outcome is Outcome.NOTHING_NEW
+        assert expire_old_rows(table, "run 2").expired_before == report.expired_before
 
     @needs("update-rows")
     def test_what_is_committed_in_between_is_matched_and_computed_again(self, new_table: NewTable) -> None:

@@ -30,7 +30,9 @@ class IcebergSuite(FormatSuite):
     refusals: ClassVar[Mapping[str, pytest.RaisesExc[Any]]] = {
         # While a DAG is parsed, since no other format can do it.
         "equality-with-kept-values": pytest.RaisesExc(InvalidSpecError, match="looks at no row of the table"),
-        **dict.fromkeys(("strategy-positions", "strategy-equality", "delete-rows", "update-rows"), _NO_DELETES),
+        **dict.fromkeys(
+            ("strategy-positions", "strategy-equality", "delete-rows", "update-rows", "row-expiry"), _NO_DELETES
+        ),
         "erasure-proof": _NO_DELETES,
         "read-changes": pytest.RaisesExc(UnsupportedError, match="version 3"),
         "changelog": pytest.RaisesExc(UnsupportedError, match="lacks 'changelog'"),

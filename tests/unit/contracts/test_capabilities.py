@@ -44,8 +44,10 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 )
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
@@ -109,6 +111,8 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
         CompactionSpec(table="a.b", strategy=CompactionStrategy.HILBERT, sort_by=("id",)),
         {"compaction", "compaction-hilbert"},
     ),
+    "row expiry": (RowExpirySpec(table="a.b", column="day", keep=timedelta(days=30)), {"row-expiry"}),
+    "statistics": (StatisticsSpec(table="a.b"), {"statistics"}),
     "manifests": (RewriteManifestsSpec(table="a.b"), {"file-lists"}),
     "expiry": (SnapshotExpirySpec(table="a.b", older_than=timedelta(days=5)), {"snapshot-expiry"}),
     "deletion": (DeleteRowsSpec(table="a.b", where="id = 1"), {"delete-rows", "erasure-proof"}),

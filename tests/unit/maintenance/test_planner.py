@@ -48,6 +48,7 @@ WELL = TableHealth(
     snapshots=SnapshotAges(snapshots=5, expirable=0),
 )
 SMALL = replace(FILES, small_files=60, mergeable_files=50, mergeable_in_groups=50, small_bytes=600 * MIB)
+AGED: dict[str, Any] = {"row_expiry": {"column": "day", "keep": "P30D"}}
 MANY = ManifestSizes(manifests=90, bytes=9000, mergeable=89, overlap=0.9)
 VECTORS = DeleteDebt(delete_files=20, deleted_rows=900, vector_deletes=900, deleted_share=0.3, equality_deletes=0)
 
@@ -186,6 +187,21 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         ["snapshot-expiry snapshots", "rewrite-manifests manifests manifest-overlap"],
     ),
+    ("rows that go by their age", {"last_arrival": NOW}, AGED, ["expire-rows row-age"]),
+    (
+        "rows that arrived since the last expiry",
+        {"last_arrival": NOW, "rows_expired_at": NOW - timedelta(days=1)},
+        AGED,
+        ["expire-rows row-age"],
+    ),
+    ("statistics that are missing", {}, {"statistics": {"every": "P7D"}}, ["compute-statistics statistics"]),
+    (
+        "statistics of some columns that are old",
+        {"statistics_at": NOW - timedelta(days=7), "last_data_commit": NOW},
+        {"statistics": {"every": "P7D", "columns": ["id"]}},
+        ["compute-statistics statistics"],
+    ),
+    ("an age without a column", {"last_arrival": NOW}, {"row_expiry": {"keep": "P30D"}}, []),
     ("tags of three kinds", {}, {"tags": {"daily": 7, "weekly": 4, "monthly": 12}}, ["create-tag tag"] * 3),
     ("a tag that is there", {"tags": ("daily-2026-11-26",)}, {"tags": {"daily": 7}}, []),
     (
@@ -387,18 +403,41 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ("rows stay", {}, {}, "expire-rows", "The policy lets no rows go by their age."),
     (
-        "rows go",
-        {"last_data_commit": NOW},
-        {"row_expiry": {"column": "day", "keep": "P30D"}},
+        "no rows arrived since the last expiry",
+        {"last_arrival": NOW - timedelta(days=3), "rows_expired_at": NOW - timedelta(days=2)},
+        AGED,
         "expire-rows",
-        "Rows whose day is 30.0 days before the last commit of rows, at 2026-11-26 12:00, would go. No task",
+        "Rows were expired 2.0 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes once a",
     ),
     (
-        "no statistics",
-        {},
-        {},
+        "rows were expired this morning",
+        {"last_arrival": NOW, "rows_expired_at": NOW - timedelta(hours=3)},
+        AGED,
+        "expire-rows",
+        "Rows were expired 3.0 hours ago",
+    ),
+    ("nobody knows when rows arrived", {}, AGED, "expire-rows", "No commit that brought rows is in the history"),
+    (
+        "a version without deletes",
+        {"last_arrival": NOW, "obstacles": {"expire-rows": "format version 1 has no deletes"}},
+        AGED,
+        "expire-rows",
+        "The table rules it out: format version 1 has no deletes. Upgrade",
+    ),
+    ("no statistics", {}, {}, "compute-statistics", "The policy asks for no statistics. Set statistics.every"),
+    (
+        "statistics of yesterday",
+        {"statistics_at": NOW - timedelta(days=1), "last_data_commit": NOW},
+        {"statistics": {"every": "P7D"}},
         "compute-statistics",
-        "The policy asks for no statistics. No task computes statistics yet",
+        "They are of 24.0 hours ago; the policy asks every 7.0 days. The next are due in 6.0 days.",
+    ),
+    (
+        "statistics of the newest rows",
+        {"statistics_at": NOW - timedelta(days=9), "last_data_commit": NOW - timedelta(days=9)},
+        {"statistics": {"every": "P7D"}},
+        "compute-statistics",
+        "No rows have changed since those that there are.",
     ),
     ("no tags", {}, {}, "create-tag", "The policy asks for no tags."),
     (

@@ -123,7 +123,10 @@ policies = st.builds(
     ),
     manifests=st.builds(ManifestPolicy, enabled=st.booleans(), mergeable=many, overlap=fractions),
     orphans=st.builds(OrphanPolicy, mode=st.sampled_from(OrphanMode), every=spans),
-    row_expiry=st.one_of(st.just(RowExpiryPolicy()), st.builds(RowExpiryPolicy, column=st.just("day"), keep=spans)),
+    row_expiry=st.one_of(
+        st.just(RowExpiryPolicy()),
+        st.builds(RowExpiryPolicy, column=st.just("day"), keep=spans.map(lambda each: max(each, timedelta(days=1)))),
+    ),
     tags=st.builds(TagPolicy, **{name: st.integers(0, 1_000) for name in ("daily", "weekly", "monthly")}),
     major_hours=st.one_of(st.none(), st.sampled_from(["22-6", "6-22", "0-24", "23-0"])),
     priority=st.integers(-3, 3),

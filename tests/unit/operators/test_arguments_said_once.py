@@ -24,7 +24,9 @@ from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rewrite_manifests import LakeRewriteManifestsOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
+from airflow_lake_provider.operators.row_expiry import LakeRowExpiryOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from airflow_lake_provider.operators.statistics import LakeStatisticsOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
@@ -38,6 +40,8 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeUpdateRowsOperator,
     LakeCompactionOperator,
     LakeRewriteManifestsOperator,
+    LakeRowExpiryOperator,
+    LakeStatisticsOperator,
     LakeSnapshotExpiryOperator,
     LakeRollbackOperator,
     LakePublishBranchOperator,

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.iceberg import metadata_facts
 from airflow_lake_provider.iceberg.table_obstacles import strategy_obstacles
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.tables.iceberg import loaded_table
+from airflow_lake_provider.tables.iceberg import pyiceberg_facts
 
 # Written by Iceberg's own Java: ten tables of every kind that this package writes.
 EARLIER_LAKE = Path(__file__).parents[2] / "data" / "lake_of_9bcfaf4" / "lake.tar.xz"
@@ -32,7 +32,7 @@ NAME = "shop.orders"
 
 
 def by_worker(text: str) -> TableFacts:
-    return loaded_table.facts_of(NAME, TableMetadataUtil.parse_raw(text))
+    return pyiceberg_facts.facts_of(NAME, TableMetadataUtil.parse_raw(text))
 
 
 def by_driver(text: str) -> TableFacts:

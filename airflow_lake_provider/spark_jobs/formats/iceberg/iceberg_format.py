@@ -14,11 +14,17 @@ from airflow_lake_provider.contracts.argument_validation import choice
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    RewriteManifestsReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
@@ -35,6 +41,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change im
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compute_statistics import compute_statistics
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import merge_manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expiry import expire
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
@@ -145,6 +152,9 @@ class IcebergFormatTable(FormatTable):
 
     def rewrite_file_lists(self, spec: RewriteManifestsSpec, progress: Progress) -> RewriteManifestsReport:  # type: ignore[override]  # the action is Iceberg's
         return merge_manifests(self.table.refresh_readable(), spec, progress)
+
+    def compute_statistics(self, spec: StatisticsSpec, progress: Progress) -> StatisticsReport:
+        return compute_statistics(self.table.refresh_readable(), spec, progress)
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         return expire(self.table, spec, progress)

@@ -141,12 +141,14 @@ class RowDelta:
 
     :param replaced: delete files that those of ``deletes`` hold everything of.
     :param referenced: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.
+    :param removed: ``org.apache.iceberg.FileScanTask`` of each data file that goes.
     """
 
     rows: Sequence[Any] = ()
     deletes: Sequence[Any] = ()
     replaced: Sequence[Any] = ()
     referenced: Sequence[str] = field(default=(), repr=False)
+    removed: Sequence[Any] = ()
 
 
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
@@ -161,6 +163,11 @@ def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
     row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     for file in delta.rows:
         row_delta.addRows(file)
+    for task in delta.removed:
+        row_delta.removeRows(task.file())
+        for delete in task.deletes():
+            if table.iceberg.util.ContentFileUtil.isFileScoped(delete):
+                row_delta.removeDeletes(delete)
     java = java_functions(table.spark)
     _call_with_each(delta.deletes, row_delta, row_delta.addDeletes, java.add_deletes)
     _call_with_each(delta.replaced, row_delta, row_delta.removeDeletes, java.remove_deletes)

@@ -67,6 +67,26 @@ class JavaFunctions:
         kind = "org.apache.iceberg.FileFormat"
         return self._equal(class_named(self._spark, kind).ORC, self._of_task("format", kind))
 
+    def is_task_within(self, strict: Any) -> Any:
+        """Tell whether every row of a ``FileScanTask`` satisfies its scan's filter; a Guava predicate.
+
+        The partition alone proves it, or the bounds of the file do.
+
+        :param strict: ``org.apache.iceberg.expressions.StrictMetricsEvaluator`` of the filter.
+        """
+        expression = "org.apache.iceberg.expressions.Expression"
+        scan = "org.apache.iceberg.ContentScanTask"
+        operation = f"{expression}$Operation"
+        residual = self._make.then(
+            self._make.method(scan, "residual", expression), self._make.method(expression, "op", operation)
+        )
+        by_partition = self._equal(class_named(self._spark, operation).TRUE, self._make.function(residual))
+        owner = "org.apache.iceberg.expressions.StrictMetricsEvaluator"
+        within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
+        file = self._make.method(scan, "file", _FILE)
+        by_bounds = self._equal(True, self._make.function(self._make.then(file, within)))
+        return getattr(guava(self._spark).base.Predicates, "or")(by_partition, by_bounds)
+
     @cached_property
     def _is_position_delete(self) -> Any:
         """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""

@@ -38,7 +38,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
     ROW_PROOF,
     missing_internals,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows, withheld
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import withheld
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.whole_files import (
+    FilesByMatch,
+    files_by_match,
+    rows_in_other_files,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED, write_staged
@@ -68,11 +73,13 @@ def refuse_unchangeable(table: IcebergTable) -> None:
 def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
     """Commit once, as ``formats.base.FormatTable`` says; None when no row matches."""
     with progress.phase("match") as facts:
-        matched = matched_rows(table, commit)
-        rows = matched.updated + matched.deleted
-        facts.update(rows=rows, files=len(matched.positions))
-    if rows == 0:
+        files = files_by_match(table, commit)
+        matched = rows_in_other_files(table, commit, files)
+        rows = matched.updated + matched.deleted + files.rows
+        facts.update(rows=rows, files=len(matched.positions) + len(files.whole))
+    if rows == 0 and not files.whole:
         return None
+    _refuse_too_many(table, commit, rows)
     by_copy = is_copied(table, commit)
     # Before the commit, as it may find a setting that is no number.
     clause = owner_settings(
@@ -87,7 +94,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
     overwrite = None
     if by_copy:
         with progress.phase("stage") as facts:
-            overwrite = copied_files(table, commit, matched)
+            overwrite = copied_files(table, commit, matched, files.whole)
             staged = overwrite.added
             facts.update(files=len(staged))
     elif commit.assignments is not None and matched.rows is not None:
@@ -97,23 +104,37 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
     commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
     with progress.phase("commit") as facts:
         with discarded_on_failure(table, staged):
-            snapshot = _commit_or_withhold(table, commit, matched, overwrite or staged)
+            snapshot = _commit_or_withhold(table, commit, matched, files, overwrite or staged)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),
         rows_updated=matched.updated,
-        rows_deleted=matched.deleted,
+        rows_deleted=matched.deleted + files.rows,
         settings_clause=clause,
+        files_removed=len(files.whole),
+        files_changed=len(matched.positions),
     )
 
 
+def _refuse_too_many(table: IcebergTable, commit: MatchedCommit, rows: int) -> None:
+    if commit.most_rows is not None and rows > commit.most_rows:
+        raise UnsupportedError(
+            f"{table.name}: {rows:,} rows match, and max_share lets at most {commit.most_rows:,} go. Nothing was "
+            "changed. See whether their values are right; then raise max_share in the DAG for one run"
+        )
+
+
 def _commit_or_withhold(
-    table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: Sequence[Any] | FileOverwrite
+    table: IcebergTable,
+    commit: MatchedCommit,
+    matched: ResolvedRows,
+    files: FilesByMatch,
+    staged: Sequence[Any] | FileOverwrite,
 ) -> int:
     try:
         if isinstance(staged, FileOverwrite):
             return commit_overwrite(table, commit, staged, {})
-        return _commit(table, commit, matched, staged)
+        return _commit(table, commit, matched, files, staged)
     except Exception as error:
         if not commit.match.is_secret:
             raise
@@ -136,8 +157,12 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
     return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 
 
-def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: Sequence[Any]) -> int:
-    delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
+def _commit(
+    table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, files: FilesByMatch, staged: Sequence[Any]
+) -> int:
+    if files.whole and not matched.positions:
+        return commit_overwrite(table, commit, FileOverwrite(replaced=files.whole), {})
+    delta = replace(write_deletes(table.refresh(), commit.base, matched.positions, staged), removed=files.whole)
     with discarded_on_failure(table, delta.deletes):
         return commit_row_delta(table, commit, delta, {})
 
@@ -154,12 +179,18 @@ def is_copied(table: IcebergTable, commit: MatchedCommit) -> bool:
     return not commit.match.allow_sql or _is_deterministic(table, commit.match)
 
 
-def copied_files(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows) -> FileOverwrite:
+def copied_files(
+    table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, whole: Sequence[Any] = ()
+) -> FileOverwrite:
     """Write the files that take the place of those with rows that match.
+
+    :param whole: ``org.apache.iceberg.FileScanTask`` of files that go, and that none takes the place of.
 
     :raises CommitConflictError: a data file is not in the base.
     :raises InvalidSpecError: an assignment cannot be taken.
     """
+    if not matched.positions:
+        return FileOverwrite(replaced=whole)
     replaced = list(scan_tasks(table, int(commit.base or 0), list(matched.positions)).values())
     with closing(FileScan(table.spark, table.java, replaced, spread=False)) as scan, withheld(table, commit.match):
         names = [field.name for field in table.schema()]
@@ -167,7 +198,7 @@ def copied_files(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRo
         rows = _others(scan.dataframe, commit.match).select(*map(quoted, names))
         if commit.assignments is not None and matched.rows is not None:
             rows = rows.unionByName(updated_rows(table, matched.rows, commit.assignments))
-        return FileOverwrite(replaced=replaced, added=write_staged(table, rows))
+        return FileOverwrite(replaced=[*whole, *replaced], added=write_staged(table, rows))
 
 
 def _others(rows: DataFrame, match: RowMatch) -> DataFrame:

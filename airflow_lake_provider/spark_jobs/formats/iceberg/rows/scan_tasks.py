@@ -41,7 +41,7 @@ def planned_tasks(table: IcebergTable, snapshot: int, where: str, *, whole: bool
     :param whole: read every row of the files; else row groups that hold no such row are left out.
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
-    scan = _scan_by_newest_schema(table, snapshot).filter(_expression(table, where))
+    scan = scan_by_newest_schema(table, snapshot).filter(_expression(table, where))
     with closing((scan.ignoreResiduals() if whole else scan).planFiles()) as tasks:
         return guava(table.spark).collect.Lists.newArrayList(tasks)
 
@@ -75,7 +75,7 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     chosen = package.collect.Sets.newHashSet(list_of_texts(table.spark, paths))
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
     on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
-    scan = _scan_by_newest_schema(table, snapshot)
+    scan = scan_by_newest_schema(table, snapshot)
     with closing(scan.filter(_expression(table, where)).planFiles()) as tasks:
         return package.collect.Lists.newArrayList(package.collect.Iterables.filter(tasks, on_tasks))
 
@@ -95,7 +95,7 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
     return list_of(table.spark, (task(file, none, schema, specs[file.specId()], every) for file in files))
 
 
-def _scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
+def scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
     """Return a scan whose filter means the columns that have their names now."""
     if table.has_new_schema(snapshot):
         scan = table_at_snapshot(table.spark, table.java, snapshot).newScan()

@@ -1,0 +1,127 @@
+"""Age of rows by a column of time: the clock against which it counts, and the value below which rows go.
+
+Worker and driver share it. A clock that stands still where nothing arrives keeps the rows of a stalled feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Protocol
+
+from airflow_lake_provider.contracts.durations import epoch_millis, to_iso
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_facts import Snapshot
+
+# Of columns, as the spec of Iceberg names them.
+TYPES = ("date", "timestamp", "timestamptz")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock(str, Enum):
+    """Moment from which the age of rows counts back."""
+
+    LAST_COMMIT = "last-commit"
+    NOW = "now"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgeLimit:
+    """Value of a column below which a row is too old; times are UTC, and a row without a value is never too old.
+
+    :param kind: type of the column, one of ``TYPES``.
+    :param moment: with a zone. A date is too old once its whole day is; a timestamp without a zone counts as UTC.
+    """
+
+    column: str
+    kind: str
+    moment: datetime
+
+    @property
+    def literal(self) -> str:
+        """The value as Spark and PyIceberg read it alike."""
+        moment = self.moment.astimezone(UTC)
+        if self.kind == "date":
+            return moment.date().isoformat()
+        return moment.replace(tzinfo=None).isoformat() + ("+00:00" if self.kind == "timestamptz" else "")
+
+    @property
+    def text(self) -> str:
+        """The limit, for the summary of the commit that makes it true."""
+        return f"{self.column} < {self.literal}"
+
+    @property
+    def number(self) -> int:
+        """The value as manifests have it: days or microseconds since 1970."""
+        since = self.moment - _EPOCH
+        return since // timedelta(days=1) if self.kind == "date" else since // timedelta(microseconds=1)
+
+
+def newest_arrival(history: Iterable[Snapshot]) -> Snapshot | None:
+    """Return the newest commit that brought rows; None where none is known any more.
+
+    A commit that takes away more rows than it adds brings none: a deletion that writes files anew looks so. Else an
+    expiry of rows would move its own clock.
+
+    :param history: of main, newest first.
+    """
+    return next((each for each in history if each.brings_rows), None)
+
+
+class _Asked(Protocol):
+    """Expiry of rows as an author asks for it: a :class:`.RowExpirySpec`."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def column(self) -> str: ...
+    @property
+    def keep(self) -> timedelta: ...
+    @property
+    def clock(self) -> Clock: ...
+
+
+def age_limit(
+    asked: _Asked, columns: Mapping[str, str], asked_at: datetime, history: Iterable[Snapshot]
+) -> AgeLimit | None:
+    """Return below which value rows are too old; None where nobody knows when rows arrived last.
+
+    :param columns: types of the table's columns by name.
+    :param asked_at: the worker's time; no clock is ahead of it.
+    :param history: of main, newest first.
+    :raises InvalidSpecError: the column is missing, or has no time.
+    """
+    kind = _kind(asked, columns)
+    moment = asked_at
+    if asked.clock is Clock.LAST_COMMIT:
+        arrived = newest_arrival(history)
+        if arrived is None:
+            return None
+        moment = min(asked_at, _EPOCH + timedelta(milliseconds=min(arrived.at, epoch_millis(asked_at))))
+    return AgeLimit(column=asked.column, kind=kind, moment=moment - asked.keep)
+
+
+def age_sentence(asked: _Asked, limit: AgeLimit | None) -> str:
+    """Say which rows go, by which clock."""
+    if limit is None:
+        return "no commit that brought rows is in the table's history any more, so nobody knows how old its rows are"
+    since = "the last commit that brought rows" if asked.clock is Clock.LAST_COMMIT else "the present"
+    return (
+        f"rows with {asked.column} before {limit.literal}, {to_iso(asked.keep)} before {since}, are too old; those "
+        "without a value stay"
+    )
+
+
+def _kind(asked: _Asked, columns: Mapping[str, str]) -> str:
+    kind = columns.get(asked.column)
+    if kind is None:
+        raise InvalidSpecError(
+            f"{asked.table}: column names {asked.column!r}, which is none of its columns {sorted(columns)}"
+        )
+    if kind not in TYPES:
+        raise InvalidSpecError(
+            f"{asked.table}: column {asked.column!r} is of type {kind}; rows have an age by {', '.join(TYPES)} alone"
+        )
+    return kind

@@ -1,0 +1,48 @@
+"""Plan statistics from metadata alone, and tell when they were computed last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
+from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
+
+
+class _Table(Protocol):
+    """Table as the plan asks it, such as :class:`.LoadedIcebergTable`."""
+
+    @property
+    def facts(self) -> IcebergFacts: ...
+    def state(self) -> TableState: ...
+
+
+def plan_statistics(
+    table: _Table, spec: StatisticsSpec, of_table: Collection[str], of_partitions: Collection[str]
+) -> StatisticsReport:
+    """Tell which statistics main's head lacks.
+
+    :param of_table: ids of the snapshots that have those of the table.
+    :param of_partitions: likewise, those of partitions.
+    """
+    before, shape = table.state(), table.facts.shape
+    is_partitioned = any(field.transform != "void" for field in shape.partition_fields(of_all_specs=True))
+    lacking = [] if before.snapshot is None or before.snapshot in of_table else ["the table"]
+    if before.snapshot is not None and is_partitioned and before.snapshot not in of_partitions:
+        lacking.append("its partitions")
+    return StatisticsReport(
+        table=spec.table,
+        outcome=Outcome.PLANNED if lacking else Outcome.NOTHING_DUE,
+        reason=f"main's head lacks statistics of {' and '.join(lacking)}" if lacking else "main's head has all of them",
+        before=before,
+        of_snapshot=before.snapshot,
+    )
+
+
+def statistics_at(facts: IcebergFacts) -> datetime | None:
+    """Return the moment of the newest snapshot that has statistics; None where none has."""
+    snapshots = (facts.snapshots.get(id_) for id_, _ in facts.statistics)
+    return max((each.committed_at for each in snapshots if each is not None), default=None)

@@ -1,0 +1,45 @@
+"""Statistics as PyIceberg and Iceberg's readers find them, beside writers that commit meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.actions.maintain_table import compute_statistics
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
+from tests.spark.maintenance_flow import statistics, with_four_regions
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_that_is_made_meanwhile_is_no_conflict(spark: SparkSession, version: int) -> None:
+    table = with_four_regions(MaintainedTable(spark, version=version, partitioned=True))
+    head, writer = table.head(), table.other_session()
+
+    def write() -> None:
+        writer.sql(f"INSERT INTO {table.name} VALUES (999L, 'north', 1L)")
+
+    report = compute_statistics(spark, statistics(table), ProgressThatRuns("table statistics", write))
+
+    assert (report.outcome, report.of_snapshot) == (Outcome.DONE, head)
+    metadata = table.outside().metadata
+    (of_table,), (of_partitions,) = metadata.statistics, metadata.partition_statistics
+    assert {str(of_table.snapshot_id), str(of_partitions.snapshot_id)} == {head}
+    assert (of_table.statistics_path, of_partitions.statistics_path) == (report.table_file, report.partition_file)
+    assert report.distinct_counts == {"id": 400, "region": 4, "amount": 400}
+    rows = pq.read_table(Path(of_partitions.statistics_path.removeprefix("file:"))).to_pylist()
+    counted = {row["partition"]["region"]: row["data_record_count"] for row in rows}
+    assert counted == dict.fromkeys(("north", "south", "east", "west"), 100)
+
+
+def test_a_table_without_partitions_has_no_statistics_of_them(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    assert compute_statistics(spark, statistics(table), Progress()).outcome is Outcome.NOTHING_DUE
+    table.append(0, 3)
+    report = compute_statistics(spark, statistics(table, columns=["id"]), Progress())
+    assert (report.distinct_counts, report.partition_file) == ({"id": 3}, None)
+    assert table.on_worker().plan_statistics(statistics(table)).outcome is Outcome.NOTHING_DUE
