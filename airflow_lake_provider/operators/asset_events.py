@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.reports.job import (
     JobReport,
     MetadataChangeReport,
     Outcome,
+    RowExpiryReport,
     UpdateRowsReport,
     UpsertReport,
 )
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from airflow_lake_provider.operators.task_run import TaskRun
 
 # A publication commits to main what a branch had.
-_OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport, MetadataChangeReport)
+_OF_ROWS = (
+    UpsertReport,
+    IncrementalReport,
+    DeleteRowsReport,
+    UpdateRowsReport,
+    RowExpiryReport,
+    MetadataChangeReport,
+)
 
 
 class TaskWithOutlets(Protocol):

@@ -34,6 +34,7 @@ _COUNTS = {
     "files_rewritten": "files rewritten",
     "files_added": "files written",
     "failed_groups": "file groups left",
+    "manifests_rewritten": "manifests merged",
     "snapshots_expired": "snapshots expired",
     "data_files_deleted": "data files deleted",
     "snapshots_rolled_back": "snapshots rolled back",

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
     IncrementalReport,
+    RowExpiryReport,
     JobReport,
     Outcome,
     UpsertReport,
@@ -54,7 +55,7 @@ def report(
     )
 
 
-@pytest.mark.parametrize("cls", [UpsertReport, IncrementalReport])
+@pytest.mark.parametrize("cls", [UpsertReport, IncrementalReport, RowExpiryReport])
 def test_a_commit_of_rows_is_told_once_in_the_words_of_the_watcher(
     orders: Table, append: Callable[..., int], context: Context, cls: type[JobReport]
 ) -> None:
