@@ -68,7 +68,8 @@ class Checks:
 
     def _reached(self, table: Table) -> frozenset[str]:
         found = {_path(table.metadata_location)}
-        found |= {_path(each.statistics_path) for each in table.metadata.statistics}
+        statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
+        found |= {_path(each.statistics_path) for each in statistics}
         for snapshot in table.metadata.snapshots:
             if snapshot.manifest_list not in self.read:
                 self.read[snapshot.manifest_list] = self._named_by(table, snapshot)

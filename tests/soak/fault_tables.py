@@ -21,11 +21,15 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 )
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.row_age import Clock
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Change, Inbox, Model, random_changes
@@ -241,6 +245,72 @@ class Compactions(FaultTable):
 
 
 @dataclass
+class ManifestRewrites(FaultTable):
+    """Many small manifests of two partition specs, which a rewrite merges."""
+
+    version: int = 2
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.version, _BUCKETS)
+            self.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ('commit.manifest-merge.enabled'='false')")
+            self._insert(self._free_ids(3))
+            self._insert(self._free_ids(3))
+            self.sql(f"ALTER TABLE {self.table} ADD PARTITION FIELD truncate(1, name)")
+        for _ in range(3):
+            self._insert(self._free_ids(3))
+        self._delete(self.random.sample(sorted(self.model), 3))
+        return Step(RewriteManifestsSpec(**frame), dict(self.model))
+
+
+@dataclass
+class Statistics(FaultTable):
+    """A new head in each step, whose statistics are computed."""
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(2, _BUCKETS)
+        self._insert(self._free_ids(3))
+        self._delete(self.random.sample(sorted(self.model), 2))
+        return Step(StatisticsSpec(**frame), dict(self.model))
+
+
+@dataclass
+class RowExpiries(FaultTable):
+    """Old and young rows, in files of their own and in files of both."""
+
+    version: int = 3
+    partition: str = ""
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.version, self.partition)
+            self.sql(f"ALTER TABLE {self.table} ADD COLUMN day DATE")
+            if self.partition:
+                self.sql(f"ALTER TABLE {self.table} ADD PARTITION FIELD months(day)")
+        if len(self.model) > 60:
+            self._delete(self.random.sample(sorted(self.model), 30))
+        kept = dict(self.model)
+        for ages in ((90,), (90, 1), (1,)):
+            values = []
+            for place, id_ in enumerate(self._free_ids(3)):
+                name, n, age = f"s{self.steps}", self.steps * 1000 + id_, ages[place % len(ages)]
+                self.model[id_] = (name, n)
+                kept |= {id_: (name, n)} if age == 1 else {}
+                values.append(f"({id_}L, '{name}', {n}, current_date() - {age})")
+            self.sql(f"INSERT INTO {self.table} SELECT /*+ REPARTITION(1) */ * FROM VALUES {', '.join(values)}")
+        spec = RowExpirySpec(
+            **frame,
+            column="day",
+            keep=timedelta(days=30),
+            clock=Clock.NOW,
+            max_share=1.0,
+            asked_at=datetime.now(UTC),
+        )
+        return Step(spec, kept)
+
+
+@dataclass
 class Expiries(FaultTable):
     """Rows that are overwritten, so that an expiry has files to delete."""
 
@@ -288,6 +358,10 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "partial update": _upserts(merge_engine=PartialUpdate()),
     "update rows": partial(RowChanges, deletes=False),
     "update rows of format version 2": partial(RowChanges, version=2, deletes=False),
+    "rewrite of manifests": ManifestRewrites,
+    "statistics": Statistics,
+    "row expiry": RowExpiries,
+    "row expiry of format version 2": partial(RowExpiries, version=2, partition=_BUCKETS),
     "full compaction of format version 2": partial(Compactions, version=2, level=CompactionLevel.FULL),
 }
 

@@ -54,6 +54,8 @@ _WAYS = {
     "phase ends": ("death",),
     "commit": tuple(f"{when} {what}" for when in ("before", "after") for what in ("sql", "unknown", "again", "away")),
 }
+# Actions whose commits are Iceberg's own.
+_OF_ICEBERG = ("compaction", "rewrite-manifests", "compute-statistics")
 # An opening is tried again for a minute where it goes on failing.
 _GO_ON = {"create", "write", "close", "delete"}
 
@@ -214,7 +216,7 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     # A phase of ours fails nowhere but here.
     may_leave = ran.answer is None or fault.last == FOREVER or fault.kind in ("delete", *PHASES)
     # Commits of Iceberg's own, which deletes nothing after most errors.
-    may_leave = may_leave or spec.action == "compaction" or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
+    may_leave = may_leave or spec.action in _OF_ICEBERG or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
     if may_leave or (isinstance(ran.answer, JobFailure) and ran.answer.error == "UnknownOutcomeError"):
         return []
     new = after.unreached - before.there

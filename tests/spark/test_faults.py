@@ -20,7 +20,7 @@ def test_after_a_fault_a_table_is_as_before_or_after_the_job_and_a_retry_applies
     spark.sparkContext.setLogLevel("OFF")
     try:
         with FaultySession.over(lake, spark) as session, planned_for_tiny_batches(session.spark):
-            soak = FaultSoak(session, lake, "1", per_table=6)
+            soak = FaultSoak(session, lake, "1", per_table=5)
             soak.play(range(len(KINDS)), faults=100)
     finally:
         spark.sparkContext.setLogLevel("ERROR")
