@@ -21,6 +21,9 @@ TARGET_SIZE = "write.target-file-size-bytes"
 DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_BYTES = 512 * 1024**2
 DELETE_TARGET_BYTES = 64 * 1024**2
+# A property of the table that asks for less, or for more, is not followed: whoever may alter it would make millions of
+# files, or one that nobody can rewrite. The code of a DAG is trusted.
+LEAST_TARGET_BYTES, MOST_TARGET_BYTES = 1024**2, 1024**4
 OFF = 2**31 - 1
 _LARGEST_GROUP_BYTES = 100 * 1024**3
 # A group is what one conflict can undo, so binpack groups are small; sorting wants its rows together.
@@ -65,7 +68,7 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
     :param level: a level other than ``auto``, see :func:`choose_level`.
     :param table_target_bytes: the table's ``write.target-file-size-bytes``.
     """
-    target = spec.target_file_size or table_target_bytes or DEFAULT_TARGET_BYTES
+    target = spec.target_file_size or followed_size(table_target_bytes) or DEFAULT_TARGET_BYTES
     in_small_groups = spec.partial_progress and spec.strategy is CompactionStrategy.BINPACK
     return RewriteRules(
         target_bytes=target,
@@ -75,6 +78,11 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
         rewrite_all=level is CompactionLevel.FULL,
         group_bytes=min(_LARGEST_GROUP_BYTES, _TARGETS_PER_GROUP * target) if in_small_groups else _LARGEST_GROUP_BYTES,
     )
+
+
+def is_of_part(spec: CompactionSpec) -> bool:
+    """Tell whether a compaction leaves a part of the table alone, whose deletes stay as well."""
+    return spec.where is not None or bool(spec.skip_partitions)
 
 
 def table_size(table: str, properties: Mapping[str, str], name: str) -> int | None:
@@ -90,11 +98,24 @@ def table_size(table: str, properties: Mapping[str, str], name: str) -> int | No
     return value
 
 
+def followed_size(given: int | None) -> int | None:
+    """Return the size that a property of a table asks for; None where a compaction does not follow it.
+
+    :param given: of :func:`table_size`.
+    """
+    return given if given is not None and LEAST_TARGET_BYTES <= given <= MOST_TARGET_BYTES else None
+
+
 def target_size_owner(spec: CompactionSpec, table_target_bytes: int | None) -> str:
     """Say by whom the size of new files was set, as the end of a sentence; empty where nobody has."""
     if spec.target_file_size is not None:
         other = f" and not {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes is not None else ""
         return f"; target_file_size is the DAG's{other}"
+    if table_target_bytes is not None and followed_size(table_target_bytes) is None:
+        return (
+            f"; target_file_size is {DEFAULT_TARGET_BYTES:,}, since the table's {TARGET_SIZE}, {table_target_bytes:,}, "
+            f"is not followed: it is not between {LEAST_TARGET_BYTES:,} and {MOST_TARGET_BYTES:,}"
+        )
     return f"; target_file_size is {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes else ""
 
 
@@ -152,7 +173,7 @@ def is_untidied(
         # It has merged manifests, which is done last.
         return False
     # Version 2 cannot tell which position deletes lie on files that are gone, so these are always written anew.
-    is_rewrite = spec.where is None and count_of(newest.summary, "deleted-data-files") > 0
+    is_rewrite = not is_of_part(spec) and count_of(newest.summary, "deleted-data-files") > 0
     is_own = newest.summary.get(RUN_KEY) == run_key
     is_left = facts.format_version == 2 and count_of(newest.summary, "total-position-deletes") > 0
     if is_left and (is_rewrite or is_own):

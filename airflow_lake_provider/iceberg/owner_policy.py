@@ -9,10 +9,9 @@ from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
 from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.setting_kinds import LONGEST_SPAN
-from airflow_lake_provider.iceberg.compaction_rules import TARGET_SIZE
+from airflow_lake_provider.iceberg.compaction_rules import TARGET_SIZE, followed_size
 from airflow_lake_provider.iceberg.snapshot_retention import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
-
-GC_ENABLED = "gc.enabled"
+from airflow_lake_provider.iceberg.table_obstacles import GC_ENABLED, without_expiry
 
 
 def owner_policy(properties: Mapping[str, str]) -> Iterator[NamedValue]:
@@ -25,9 +24,9 @@ def owner_policy(properties: Mapping[str, str]) -> Iterator[NamedValue]:
         yield _owned("expiry.older_than", timedelta(milliseconds=min(age, longest)), MAX_SNAPSHOT_AGE)
     if number := _number(properties, MIN_SNAPSHOTS):
         yield _owned("expiry.retain_last", number, MIN_SNAPSHOTS)
-    if size := _number(properties, TARGET_SIZE):
+    if size := followed_size(_number(properties, TARGET_SIZE)):
         yield _owned("compaction.target_file_size", size, TARGET_SIZE)
-    if properties.get(GC_ENABLED, "true").strip().lower() == "false":
+    if without_expiry(properties) is not None:
         # Its files may belong to other tables.
         yield _owned("expiry.enabled", False, GC_ENABLED, is_formats=False)
         yield _owned("orphans.mode", OrphanMode.OFF, GC_ENABLED, is_formats=False)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
+from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 CHANGE_TYPE = "_change_type"
 MERGE_MODE = "write.merge.mode"
+GC_ENABLED = "gc.enabled"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
@@ -113,9 +115,12 @@ def without_expiry(properties: Mapping[str, str]) -> str | None:
 
     :param properties: of the table.
     """
-    if properties.get("gc.enabled", "true").lower() != "false":
+    given = properties.get(GC_ENABLED, "true")
+    # As Java reads it: whatever is not true is false.
+    if given.lower() == "true":
         return None
-    return "the table's gc.enabled is false: its files may belong to other tables, so nothing is expired"
+    why = "" if given.lower() == "false" else f", as Iceberg reads {shown(given)}"
+    return f"the table's {GC_ENABLED} is false{why}: its files may belong to other tables, so nothing is expired"
 
 
 def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> str | None:

@@ -30,6 +30,7 @@ LONGEST_WAIT = timedelta(days=1)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
 _LONGEST_NAME = 60
+_LONGEST_SKIPPED = 300
 _UNCOUNTED = "nobody has counted the deletes in hot partitions"
 
 
@@ -39,6 +40,7 @@ class _Heat:
 
     :param partitions: changed within the time of the policy.
     :param where: predicate on the rows of all others; None where none can be written, or nothing is hot.
+    :param skipped: those that no predicate leaves out, and that are left out by their names.
     :param mergeable: files that a merge would spare in them.
     :param deletes: delete files on them that somebody has counted, their keys, and rows that the others delete.
     :param obstacle: why they are not left out, where they are not; the begin of a sentence.
@@ -46,9 +48,10 @@ class _Heat:
 
     partitions: tuple[HotPartition, ...] = ()
     where: str | None = None
+    skipped: tuple[str, ...] = ()
     mergeable: int = 0
     deletes: tuple[int, int, int] = (0, 0, 0)
-    obstacle: str = "No predicate leaves out the hot partitions"
+    obstacle: str = "Nothing leaves out the hot partitions"
 
     @property
     def names(self) -> str:
@@ -63,9 +66,14 @@ class _Heat:
         return max(each.newest for each in self.partitions)
 
     @property
+    def is_left_out(self) -> bool:
+        """True where a compaction leaves them alone."""
+        return self.where is not None or bool(self.skipped)
+
+    @property
     def has_uncounted_deletes(self) -> bool:
         """True where deletes may lie on what is left out, and nobody knows how many."""
-        return self.where is not None and any(each.delete_files is None for each in self.partitions)
+        return self.is_left_out and any(each.delete_files is None for each in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +123,7 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
             level, notes = _MINOR, (*notes, f"Level major waits until a day after the last compaction: {_UNCOUNTED}.")
         else:
             obstacle = "Nobody has counted the deletes in the hot partitions"
-            heat = replace(heat, where=None, mergeable=0, obstacle=obstacle)
+            heat = replace(heat, where=None, skipped=(), mergeable=0, obstacle=obstacle)
     if (waits := _waits_for_cold(health, asked, heat, now)) is not None:
         return waits
     return _planned(health, files, policy, level, debt, heat, notes)
@@ -138,12 +146,13 @@ def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime)
 
 def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
     hot = tuple(each for each in health.hot_partitions if now - each.newest < asked.hot_within)
-    outside = [each.outside for each in hot]
-    if not outside or None in outside:
+    # A table without partitions has one without a name, and a task has no room for names of strangers without an end.
+    if not all(each.outside or 0 < len(each.partition) <= _LONGEST_SKIPPED for each in hot):
         return _Heat(partitions=hot)
     return _Heat(
         partitions=hot,
-        where=" AND ".join(filter(None, outside)),
+        where=" AND ".join(filter(None, (each.outside for each in hot))) or None,
+        skipped=tuple(each.partition for each in hot if each.outside is None),
         mergeable=sum(max(0, each.mergeable_files or 0) for each in hot),
         deletes=(
             sum(max(0, each.delete_files or 0) for each in hot),
@@ -155,7 +164,7 @@ def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
 
 def _outside(deletes: DeleteDebt | None, heat: _Heat) -> DeleteDebt | None:
     """Return the deletes that do not lie on hot partitions: a compaction that leaves these out pays no others."""
-    if deletes is None or heat.where is None:
+    if deletes is None or not heat.is_left_out:
         return deletes
     files, keys, rows = heat.deletes
     before = max(0, deletes.deleted_rows or 0)
@@ -306,11 +315,11 @@ def _waits_until(hours: Hours | None, now: datetime) -> str | None:
 
 
 def _waits_for_cold(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned | None:
-    if not heat.partitions or heat.where is not None:
+    if not heat.partitions or heat.is_left_out:
         return None
     if _is_long_ago(health, now):
         return None
-    return _waits(health, asked, f"Partitions are hot and no predicate leaves them out: {heat.names}.", now)
+    return _waits(health, asked, f"Partitions are hot and nothing leaves them out: {heat.names}.", now)
 
 
 def _waits_for_counts(health: TableHealth, asked: CompactionPolicy, heat: _Heat, now: datetime) -> NotPlanned:
@@ -356,6 +365,7 @@ def _planned(
         "rewrite_manifests": policy.manifests.enabled,
         **({"sort_by": list(policy.compaction.sort_by)} if is_sort else {}),
         **({"where": heat.where} if heat.where else {}),
+        **({"skip_partitions": list(heat.skipped)} if heat.skipped else {}),
         **({"target_file_size": size} if (size := policy.compaction.target_file_size) else {}),
     }
     action = PlannedAction(
@@ -370,7 +380,7 @@ def _planned(
 
 
 def _notes(health: TableHealth, policy: MaintenancePolicy, debt: Debt, heat: _Heat) -> Iterator[str]:
-    if heat.where is not None:
+    if heat.is_left_out:
         yield f"Hot partitions are left alone: {heat.names}."
     elif heat.partitions:
         yield f"{heat.obstacle} {heat.names}; a writer that comes first wins."

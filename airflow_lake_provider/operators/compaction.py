@@ -48,6 +48,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :param strategy: ``"binpack"``, ``"sort"``, ``"zorder"``, or ``"hilbert"`` of Spark 4.1 (templated).
     :param sort_by: Spark sort order for ``sort``, columns for the two others.
     :param where: predicate on columns that limits the files, or the path of a ``.sql`` file with it (templated).
+    :param skip_partitions: paths of partitions that are left alone, such as ``id_bucket=3``; of the current spec.
     :param target_file_size: ``"128MB"`` or a number of bytes; default the table's own.
     :param partial_progress: commit groups of files as they finish.
     :param max_commits: with partial progress.
@@ -74,6 +75,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         strategy: str = "binpack",
         sort_by: Sequence[str] = (),
         where: str | None = None,
+        skip_partitions: Sequence[str] = (),
         target_file_size: int | str | None = None,
         partial_progress: bool = True,
         max_commits: int = 10,

@@ -28,6 +28,7 @@ from airflow_lake_provider.contracts.setting_kinds import (
     SHARE,
     SIZE,
     TEXT,
+    Bound,
     Hours,
     before_in,
     one_of,
@@ -74,6 +75,8 @@ class OrphanMode(str, Enum):
     DELETE = "delete"
 
 
+# Smaller files would be millions.
+_NO_CRUMBS = Bound("at least 1 MiB", lambda _, given: given is None or given >= 1024**2)
 _NO_MORE_WORK = before_in(CompactionLevel.MINOR, CompactionLevel.AUTO, CompactionLevel.MAJOR, CompactionLevel.FULL)
 _NO_MORE_DELETED = before_in(OrphanMode.OFF, OrphanMode.DRY_RUN, OrphanMode.DELETE)
 
@@ -120,7 +123,7 @@ class CompactionPolicy(AuthorObject):
     min_input_files: int = field(default=5, metadata=setting(whole(1)))
     deleted_share: float = field(default=0.1, metadata=setting(SHARE))
     delete_files_per_data_file: float = field(default=1.0, metadata=setting(RATIO))
-    target_file_size: int | None = field(default=None, metadata=setting(SIZE.or_none("the table's own")))
+    target_file_size: int | None = field(default=None, metadata=setting(SIZE.or_none("the table's own"), _NO_CRUMBS))
     strategy: CompactionStrategy = field(
         default=CompactionStrategy.BINPACK, metadata=setting(one_of(CompactionStrategy))
     )

@@ -36,6 +36,10 @@ def _sort_by(value: object, name: str) -> tuple[str, ...]:
     return names(value, name, "columns, for 'sort' with their order")
 
 
+def _paths(value: object, name: str) -> tuple[str, ...]:
+    return names(value, name, "partitions, such as 'day=2026-11-26'")
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactionSpec(JobSpec):
     """Rewrite files into fewer and cleaner ones: the arguments of :class:`.LakeCompactionOperator`."""
@@ -45,6 +49,7 @@ class CompactionSpec(JobSpec):
     strategy: CompactionStrategy = argument(choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK)
     sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
     where: str | None = argument(optional(text), default=None, is_sql=True)
+    skip_partitions: tuple[str, ...] = argument(_paths, default=(), templated=False)
     target_file_size: int | None = argument(optional(size), default=None, templated=False)
     partial_progress: bool = argument(flag, default=True, templated=False)
     max_commits: int = argument(number, default=10, templated=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
@@ -14,6 +15,8 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     RewriteRules,
     choose_level,
+    followed_size,
+    is_of_part,
     is_untidied,
     refuse_verification_without_keys,
     rules_for,
@@ -37,6 +40,7 @@ class _Table(Protocol):
     def state(self) -> TableState: ...
     def columns_in(self, where: str) -> list[str]: ...
     def live_files(self, where: str | None) -> LiveFiles: ...
+    def partition_name(self, spec_id: int, values: Hashable) -> str: ...
     def manifest_sizes(self, snapshot: str) -> Mapping[int, Sequence[Sequence[int]]]: ...
 
 
@@ -70,7 +74,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
             before=before,
             level=level.value,
         )
-    files = table.live_files(spec.where)
+    files = _outside(table, spec, table.live_files(spec.where))
     groups = plan_groups(files.data, rules, table.facts.shape.spec_id)
     to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, files, groups)
     rewritten = [file for group in groups for file in group]
@@ -87,6 +91,19 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
+
+
+def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles:
+    """Leave out the data files in partitions that are left alone; those of earlier specs are in none."""
+    if not spec.skip_partitions:
+        return files
+    current = table.facts.shape.spec_id
+    data = [
+        file
+        for file in files.data
+        if file.spec_id != current or table.partition_name(file.spec_id, file.partition) not in spec.skip_partitions
+    ]
+    return replace(files, data=data)
 
 
 def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:
@@ -119,9 +136,10 @@ def _deletes_to_merge(table: _Table, spec: CompactionSpec, files: LiveFiles, gro
     """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
     applied = {id_ for group in groups for file in group for id_ in file.delete_files}
     left = [d for d in files.deletes if not (d.is_equality or d.is_vector or d.id in applied)]
-    if not left or spec.where is not None:
+    if not left or is_of_part(spec):
         return 0
-    target = table_size(spec.table, table.facts.properties, DELETE_TARGET_SIZE) or DELETE_TARGET_BYTES
+    asked = table_size(spec.table, table.facts.properties, DELETE_TARGET_SIZE)
+    target = followed_size(asked) or DELETE_TARGET_BYTES
     to_vectors = table.facts.format_version >= 3
     rules = RewriteRules(target_bytes=target, min_input_files=spec.min_input_files, rewrite_all=to_vectors)
     records = [

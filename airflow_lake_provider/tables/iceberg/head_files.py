@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.property_values import number_or
 from airflow_lake_provider.contracts.table_facts import TableFacts
-from airflow_lake_provider.iceberg.compaction_rules import DEFAULT_TARGET_BYTES, TARGET_SIZE
+from airflow_lake_provider.iceberg.compaction_rules import DEFAULT_TARGET_BYTES, TARGET_SIZE, followed_size
 from airflow_lake_provider.tables.head_files import (
     FEWEST_MERGED,
     AddedFiles,
@@ -52,7 +52,7 @@ class ManifestRecord:
 
 def target_bytes(facts: TableFacts) -> int:
     """Return the bytes that a data file should have."""
-    return number_or(facts.properties, TARGET_SIZE, DEFAULT_TARGET_BYTES)
+    return followed_size(number_or(facts.properties, TARGET_SIZE, DEFAULT_TARGET_BYTES)) or DEFAULT_TARGET_BYTES
 
 
 def count_head(

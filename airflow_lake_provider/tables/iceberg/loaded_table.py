@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import ClassVar
@@ -224,6 +224,10 @@ class LoadedIcebergTable(LoadedTable):
         """Return a predicate on the rows that are not in a partition."""
         return rows_outside(self.facts.shape, partition)
 
+    def partition_name(self, spec_id: int, values: Hashable) -> str:
+        """Return a partition as Iceberg's paths have it."""
+        return partition_path(self._table.metadata, spec_id, values)
+
     def head_files(self, recent: Collection[str], target: int | None = None, fewest: int = FEWEST_MERGED) -> HeadFiles:
         """Count the files of main's head from its manifests."""
         metadata = self._table.metadata
@@ -242,7 +246,7 @@ class LoadedIcebergTable(LoadedTable):
         return count_head(
             manifests,
             lambda: self.live_files(None, column),
-            lambda spec_id, values: partition_path(metadata, spec_id, values),
+            self.partition_name,
             recent,
             target=target or self.target_bytes,
             manifest_target=manifest_target_bytes(metadata.properties),

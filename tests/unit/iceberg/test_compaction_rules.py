@@ -5,7 +5,16 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_facts import TableState
-from airflow_lake_provider.iceberg.compaction_rules import OFF, choose_level, rules_for, surely_nothing_due
+from airflow_lake_provider.iceberg.compaction_rules import (
+    OFF,
+    choose_level,
+    rules_for,
+    surely_nothing_due,
+    target_size_owner,
+)
+from airflow_lake_provider.iceberg.owner_policy import owner_policy
+from airflow_lake_provider.tables.iceberg.head_files import target_bytes
+from tests.table_facts import table_of
 
 
 def spec(**arguments: object) -> CompactionSpec:
@@ -44,8 +53,18 @@ def test_only_major_asks_for_every_file_with_deletes() -> None:
 
 def test_the_target_is_the_specs_then_the_tables_then_icebergs() -> None:
     assert rules_for(spec(target_file_size=7), CompactionLevel.MINOR, 9).target_bytes == 7
-    assert rules_for(spec(), CompactionLevel.MINOR, 9).target_bytes == 9
+    assert rules_for(spec(), CompactionLevel.MINOR, 9 << 20).target_bytes == 9 << 20
     assert rules_for(spec(), CompactionLevel.MINOR, None).target_bytes == 512 * 1024 * 1024
+
+
+@pytest.mark.parametrize("size", [1, 2**20 - 1, 2**40 + 1, 2**62])
+def test_a_strangers_target_of_a_byte_or_of_all_bytes_is_not_followed_and_the_report_says_so(size: int) -> None:
+    rules = rules_for(spec(), CompactionLevel.FULL, size)
+    assert (rules.target_bytes, rules.max_bytes) == (512 * 1024**2, int(1.8 * 512 * 1024**2))
+    assert f"{size:,}, is not followed" in target_size_owner(spec(), size)
+    assert target_size_owner(spec(target_file_size=7), size).startswith("; target_file_size is the DAG's and not")
+    assert list(owner_policy({"write.target-file-size-bytes": str(size)})) == []
+    assert target_bytes(table_of(properties={"write.target-file-size-bytes": str(size)})) == 512 * 1024**2
 
 
 def test_groups_are_small_only_where_their_commits_are_separate_and_their_order_does_not_matter() -> None:

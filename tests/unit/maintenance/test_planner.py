@@ -462,16 +462,16 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         ),
     ),
     (
-        "hot, and no predicate",
+        "hot, and without partitions",
         {
             "files": SMALL,
-            "hot_partitions": (hot("id_bucket=3"),),
+            "hot_partitions": (hot(""),),
             "last_maintenance": {"compaction": MaintenanceRun(snapshot="1", at=NOW - timedelta(hours=2))},
         },
         {},
         "compaction",
         (
-            "Partitions are hot and no predicate leaves them out: id_bucket=3. The last compaction was 2.0 "
+            "Partitions are hot and nothing leaves them out: . The last compaction was 2.0 "
             "hours ago. It comes 1.0 hours after their last change, or a day after the last compaction."
         ),
     ),
@@ -498,9 +498,9 @@ NOTES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "hot, and no predicate",
-        {"hot_partitions": (hot(),)},
+        {"hot_partitions": (hot("id_bucket=3", mergeable_files=10),)},
         {},
-        "No predicate leaves out the hot partitions day=1; a writer that comes first wins.",
+        "Hot partitions are left alone: id_bucket=3.",
     ),
     ("hours", {"deletes": VECTORS}, {"major_hours": "22-6"}, "Level major may begin at 22:00 UTC."),
     (
@@ -559,6 +559,13 @@ def test_hot_partitions_are_left_out_by_a_predicate() -> None:
     heat = (hot(outside="(day <> 1)", mergeable_files=10), hot("day=2", outside="(day <> 2)", mergeable_files=5))
     (action,) = plan(replace(WELL, files=SMALL, hot_partitions=heat)).actions
     assert action.task["where"] == "(day <> 1) AND (day <> 2)"
+    assert action.effect.files_removed == 35
+
+
+def test_hot_partitions_that_no_predicate_names_are_left_out_by_their_paths() -> None:
+    heat = (hot("id_bucket=3", mergeable_files=10), hot("day=2", outside="(day <> 2)", mergeable_files=5))
+    (action,) = plan(replace(WELL, files=SMALL, hot_partitions=heat)).actions
+    assert (action.task["where"], action.task["skip_partitions"]) == ("(day <> 2)", ["id_bucket=3"])
     assert action.effect.files_removed == 35
 
 

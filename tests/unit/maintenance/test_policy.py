@@ -194,6 +194,13 @@ def test_the_owners_own_settings_are_shown_and_left_to_the_format() -> None:
     assert merged(both).expiry.older_than == timedelta(days=3)
 
 
+def test_a_property_makes_no_files_of_a_byte() -> None:
+    tiny = table_layer(**{"compaction.target-file-size": "1"})
+    assert merged(tiny).compaction.target_file_size is None
+    assert merged(table_layer(**{"compaction.target-file-size": "2MB"})).compaction.target_file_size == 2 << 20
+    assert merged(tiny, dag_layer({"compaction": {"target_file_size": 1}})).compaction.target_file_size == 1
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e3", "٣", "9" * 30])
 def test_an_owners_setting_that_iceberg_cannot_read_is_left_to_the_action_that_refuses_it(text: str) -> None:
     names = ("history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep")

@@ -24,6 +24,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
     choose_level,
+    is_of_part,
     is_untidied,
     refuse_verification_without_keys,
     rules_for,
@@ -128,7 +129,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
-    return position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
+    return position_deletes_are_due(table, spec) or (not is_of_part(spec) and bool(dangling_deletes(table)))
 
 
 def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress, *, untidied: bool) -> _Tally:
@@ -171,7 +172,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
         refusals = []
         if (tally.groups or tally.untidied) and table.state().delete_files:
             refusals.append(remove_outdated_deletes(table, summary))
-        if spec.where is None:
+        if not is_of_part(spec):
             refusals.append(remove_dangling_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):
             refusals.append(rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
@@ -181,7 +182,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
 
 
 def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:
-    if spec.where is not None or not table.state().deleted_rows:
+    if is_of_part(spec) or not table.state().deleted_rows:
         return False
     return _everything(table, tally) or position_deletes_are_due(table, spec)
 

@@ -8,7 +8,7 @@ the same planner with the same options at the same snapshot. What is not in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,13 +90,21 @@ class DataFileRewrite:
         planner = actions.BinPackRewriteFilePlanner(self.table.java, self.expression, head, case_sensitive)
         planner.init(planner_options(self.rules))
         written = files_of_run(self.table, self.run_key)
-        groups = groups_without(self.table.spark, planner.plan(), written)
+        groups = self._chosen(planner.plan(), written)
         return PlannedGroups(
             groups=len(groups),
             files=sum(group.inputFileNum() for group in groups),
             bytes=sum(group.inputFilesSizeInBytes() for group in groups),
             written=written,
         )
+
+    def _chosen(self, plan: Any, written: Any | None) -> list[Any]:
+        """Return the groups of a plan without files of this run, outside of the partitions that are left alone."""
+        groups = groups_without(self.table.spark, plan, written)
+        skipped, spec = set(self.spec.skip_partitions), self.table.java.spec()
+        if not skipped or not spec.isPartitioned():
+            return groups
+        return [group for group in groups if spec.partitionToPath(group.info().partition()) not in skipped]
 
     @property
     def summary(self) -> dict[str, str]:
@@ -127,9 +135,14 @@ class DataFileRewrite:
 
     def _execute(self, planned: PlannedGroups, one_by_one: bool) -> Any:
         action = self._action(one_by_one)
-        if planned.written is None:
+        if planned.written is None and not self.spec.skip_partitions:
             return action.execute()
-        return rewrite_without(action, self.table, planned.written, partial_progress=self.spec.partial_progress)
+        return rewrite_chosen(
+            action,
+            self.table,
+            lambda plan: self._chosen(plan, planned.written),
+            partial_progress=self.spec.partial_progress,
+        )
 
     def _failed(self, error: JavaError, planned: PlannedGroups) -> RewriteAttempt:
         if is_unknown(error):
@@ -290,17 +303,19 @@ def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
     )
 
 
-def rewrite_without(action: Any, table: IcebergTable, files: Any, *, partial_progress: bool) -> Any:
-    """Carry out a rewrite but for some files, and return its result.
+def rewrite_chosen(
+    action: Any, table: IcebergTable, choose: Callable[[Any], list[Any]], *, partial_progress: bool
+) -> Any:
+    """Carry out some groups of a rewrite, and return its result.
 
     :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
-    :param files: of :func:`files_of_run`.
+    :param choose: returns the groups of a plan, an ``org.apache.iceberg.actions.FileRewritePlan``.
     """
     private = _PrivateMethods(table.spark, action)
     head = table.java.currentSnapshot().snapshotId()
     private.call("init", ["long"], head)
     whole = private.value("planner").plan()
-    plan = private.plan_of(groups_without(table.spark, whole, files), whole)
+    plan = private.plan_of(choose(whole), whole)
     execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
     return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
 

@@ -1,0 +1,63 @@
+"""Compaction leaves partitions alone by their paths: buckets, truncated texts, texts that no predicate could quote."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.maintenance.history import hot_partitions
+from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintenance_flow import compact
+
+QUOTED = 'it\'s "a" / ${b} = ü'
+TERMS = {
+    "bucket": "bucket(4, id)",
+    "truncate": "truncate(3, region)",
+    "text": "region",
+    "text and bucket": "region, bucket(2, id)",
+}
+
+
+def files_by_partition(table: MaintainedTable) -> dict[str, set[str]]:
+    """Data files of the current spec by the path of their partition, by PyIceberg."""
+    outside = table.outside()
+    found: dict[str, set[str]] = defaultdict(set)
+    for task in outside.scan().plan_files():
+        if task.file.spec_id == outside.spec().spec_id:
+            found[outside.spec().partition_to_path(task.file.partition, outside.schema())].add(task.file.file_path)
+    return found
+
+
+@pytest.mark.parametrize(("term", "version"), [("bucket", 1), ("truncate", 2), ("text", 3), ("text and bucket", 2)])
+def test_hot_partitions_keep_their_files_and_all_others_are_merged(
+    spark: SparkSession, term: str, version: int
+) -> None:
+    table = MaintainedTable(spark, version=version, properties={"write.summary.partition-limit": "50"})
+    # Of an earlier spec, which no name leaves out.
+    table.append(0, 8, "south")
+    table.append(8, 8, QUOTED)
+    for field in TERMS[term].split(", ") if "(" not in TERMS[term].split(", ")[0] else [TERMS[term]]:
+        spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD {field}")
+    for place in range(2, 6):
+        table.append(place * 8, 8, "south" if place % 2 else QUOTED)
+    before = files_by_partition(table)
+    # As the plan of a fleet names them, by summaries.
+    named = {each.partition for each in hot_partitions(list(table.on_worker().facts.ancestors()))}
+    assert before.keys() <= named
+    skipped = min(before)
+    asked: dict[str, Any] = {"level": CompactionLevel.MINOR, "min_input_files": 2, "skip_partitions": (skipped,)}
+    planned = table.on_worker().plan_compaction(table.compaction(**asked))
+
+    report = compact(table, **asked)
+
+    after = files_by_partition(table)
+    assert (planned.outcome, report.outcome) == (Outcome.PLANNED, Outcome.DONE)
+    assert (planned.groups_rewritten, planned.files_rewritten) == (report.groups_rewritten, report.files_rewritten)
+    assert before[skipped] <= after[skipped]
+    assert all(before[name].isdisjoint(after[name]) for name in before.keys() - {skipped})
+    assert table.rows_read() == table.rows
