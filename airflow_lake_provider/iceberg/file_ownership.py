@@ -6,13 +6,12 @@ the warehouse or the root of a file system, proves nothing, and another table's 
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from posixpath import normpath
+from functools import cached_property
 from urllib.parse import unquote
+
+from airflow_lake_provider.contracts.file_locations import is_below, is_root, normalised
 
 # Iceberg spec, table properties; the last two are names that older releases wrote to.
 DECLARED_PATHS = (
@@ -22,48 +21,6 @@ DECLARED_PATHS = (
     "write.folder-storage.path",
 )
 OUTSIDE = ""
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-# One store by several names.
-_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs", "gcs": "gs", "local": "file"}
-
-
-def normalised(location: str, default_root: str = "file:///") -> str:
-    """Return a location in the one spelling in which locations are compared: no ``..``, links of a local disk followed.
-
-    :param default_root: what a location without a scheme is below of: Hadoop's ``fs.defaultFS``.
-    """
-    matched = _SCHEME.fullmatch(location)
-    if matched is None:
-        return normalised(f"{default_root.rstrip('/')}/{location.lstrip('/')}") if "://" in default_root else location
-    scheme, rest = matched[1].lower(), matched[2]
-    scheme = _SAME.get(scheme, scheme)
-    authority, path = _split(rest)
-    path = normpath(f"/{path.lstrip('/')}")
-    if scheme == "file":
-        folder, _, name = path.rpartition("/")
-        authority, path = "", f"{_followed(folder)}/{name}".replace("//", "/")
-    return f"{scheme}://{authority}{path}".rstrip("/") if path != "/" or authority else f"{scheme}:///"
-
-
-def _split(rest: str) -> tuple[str, str]:
-    if not rest.startswith("//"):
-        return "", rest
-    authority, _, path = rest[2:].partition("/")
-    return authority.lower(), path
-
-
-@lru_cache(maxsize=4096)
-def _followed(folder: str) -> str:
-    return os.path.realpath(folder or "/")
-
-
-def _is_below(location: str, root: str) -> bool:
-    return location == root or location.startswith(f"{root.rstrip('/')}/")
-
-
-def is_root(location: str) -> bool:
-    """Tell whether a normalised location is the whole of a file system; a bucket may be one table's."""
-    return location.endswith(":///")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +93,7 @@ class FileOwners:
         owner, theirs = OUTSIDE, 0
         for name, root, context in self._foreign_roots:
             # The tables of one object storage path are told apart by the folder of each.
-            if not _is_below(spelled, root) or len(root) < theirs:
+            if not is_below(spelled, root) or len(root) < theirs:
                 continue
             told_apart = bool(context) and self.table.context in location
             if len(root) > mine or (len(root) == mine and not told_apart):
@@ -148,7 +105,7 @@ class FileOwners:
     @staticmethod
     def _deepest(spelled: str, roots: Iterable[str]) -> int:
         # A path that a table declares and that is the file itself is no folder around it.
-        return max((len(root) for root in roots if spelled != root and _is_below(spelled, root)), default=0)
+        return max((len(root) for root in roots if spelled != root and is_below(spelled, root)), default=0)
 
     @cached_property
     def _own_roots(self) -> tuple[str, ...]:
@@ -159,11 +116,11 @@ class FileOwners:
         return (*kept, *(root for root in declared if not self._is_too_wide(root) and not self._reaches(root, main)))
 
     def _is_too_wide(self, root: str) -> bool:
-        return is_root(root) or (self.warehouse is not None and _is_below(self._normalised(self.warehouse), root))
+        return is_root(root) or (self.warehouse is not None and is_below(self._normalised(self.warehouse), root))
 
     @staticmethod
     def _reaches(root: str, inner: str) -> bool:
-        return root != inner and _is_below(inner, root)
+        return root != inner and is_below(inner, root)
 
     @cached_property
     def _foreign_roots(self) -> tuple[tuple[str, str, str], ...]:

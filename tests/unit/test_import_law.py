@@ -254,7 +254,15 @@ ICEBERG_FLOORS = (
 )
 CONTRACT_FLOORS = (
     {"errors"},
-    {"argument_validation", "capability_names", "durations", "property_values", "same_origin", "sql_limits"},
+    {
+        "argument_validation",
+        "capability_names",
+        "durations",
+        "file_locations",
+        "property_values",
+        "same_origin",
+        "sql_limits",
+    },
     {
         "author_object",
         "capabilities",

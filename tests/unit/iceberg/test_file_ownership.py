@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners, TableLocation, normalised
+from airflow_lake_provider.contracts.file_locations import normalised
+from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners, TableLocation
 
 OWN = TableLocation(name="n.t", location="s3://b/wh/n/t", declared=("s3://pool/d", "s3://b/wh"), uuid="1")
 OTHERS = (

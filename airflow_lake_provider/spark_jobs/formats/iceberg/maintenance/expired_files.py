@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -24,24 +23,28 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
+    DATA,
+    DELETES,
+    MANIFEST,
+    MANIFEST_LIST,
+    STATISTICS,
+    content_files,
+    delete_files,
+    frame_of,
+    other_files,
+    reachable_files,
+    static_table,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts
 from airflow_lake_provider.spark_jobs.jvm.java_errors import (
     SPARK_ERRORS,
-    GatewayError,
-    JavaError,
     java_names,
 )
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
-DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
-STATISTICS = "statistics file"
 # Of deletion: what names a file goes after it.
 _ORDER = ((DATA, DELETES, STATISTICS), (MANIFEST,), (MANIFEST_LIST,))
-# Values of the column content: Iceberg spec, data_file fields.
-_CONTENT = {0: DATA, 1: DELETES, 2: DELETES}
 _AROUND = re.compile(r"/\.{1,2}/")
 # Files of one command, and of one request where a store takes several.
 _BATCH = 1_000
@@ -127,7 +130,7 @@ class ExpiredFiles:
         for kinds in _ORDER:
             failed: Counter[str] = Counter()
             for kind, locations in self._batches(kinds, still_named):
-                failed[kind] += (left := _delete(self.table, locations))
+                failed[kind] += (left := delete_files(self.table, locations))
                 deleted[kind] += len(locations) - left
             if failed.total():
                 return dict(deleted), [_not_deleted(failed)]
@@ -162,11 +165,11 @@ def expired_files(
             for kind, location in _unreachable(table, before, after):
                 expired.note(kind, location)
         except SPARK_ERRORS as error:
-            left = _left_of(table, before, after) if was_begun and _is_missing(error) else None
-            if left is None and not _is_missing(error, _MISSING | _BROKEN):
+            left = _left_of(table, before, after) if was_begun and is_missing(error, _MISSING) else None
+            if left is None and not is_missing(error):
                 raise
             if left is None:
-                raise _untold(table, error) from error
+                raise unreadable_files(table, error) from error
             noted.seek(0)
             noted.truncate()
             expired = ExpiredFiles(table, owners, foreign, noted, had_gone=True)
@@ -175,16 +178,18 @@ def expired_files(
         yield expired
 
 
-def _is_missing(error: Exception, kinds: frozenset[str] = _MISSING) -> bool:
+def is_missing(error: Exception, kinds: frozenset[str] = _MISSING | _BROKEN) -> bool:
+    """Tell whether an error says that a file is missing or broken."""
     # An executor's error has its cause as text alone.
     names = java_names(error)
     return any(name in names or name in str(error) for name in kinds)
 
 
-def _untold(table: IcebergTable, error: Exception) -> UnsupportedError:
+def unreadable_files(table: IcebergTable, error: Exception) -> UnsupportedError:
+    """Return the refusal of what needs every file of the metadata, one of which is missing or broken."""
     return UnsupportedError(
-        f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files only "
-        f"expired snapshots reach; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "
+        f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files no "
+        f"other snapshot reaches; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "
         "Where there is none, Iceberg's expire_snapshots forgets the snapshot, and remove_orphan_files finds what it "
         "leaves"
     )
@@ -196,18 +201,18 @@ def _left_of(table: IcebergTable, before: Any, after: Any) -> list[tuple[str, st
     It deletes them once all is deleted that they name. Where something of that is there, somebody else has taken them.
     """
     try:
-        named = _named(table, before, after)
+        named = reachable_files(table, after, before.metadataFileLocation())
         expired = _without(table, before, after)
-        static = _static(table, expired, before.metadataFileLocation())
+        static = static_table(table, expired, before.metadataFileLocation())
         manifests, files = _manifests_of(table, expired, static)
-        left = [each for each in _unnamed(_frame_of(table, files), named) if _exists(table, each[1])]
+        left = [each for each in _unnamed(frame_of(table, files), named) if _exists(table, each[1])]
         content = [
             (DATA, path)
             for kind, location in left
             if kind == MANIFEST
             for path in _first_paths(table, manifests[location], before)
         ]
-        is_taken = any(_exists(table, location) for _, location in _unnamed(_frame_of(table, content), named))
+        is_taken = any(_exists(table, location) for _, location in _unnamed(frame_of(table, content), named))
     except SPARK_ERRORS:
         return None
     return None if is_taken else left
@@ -256,16 +261,9 @@ def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple
     A location is one file, whatever names it and however it is spelled. So a statistics file that is named like a live
     data file is not yielded.
     """
-    gone = _static(table, _without(table, before, after), before.metadataFileLocation())
-    files = _content_files(table, gone).unionAll(_other_files(table, gone))
-    yield from _unnamed(files, _named(table, before, after))
-
-
-def _named(table: IcebergTable, before: Any, after: Any) -> DataFrame:
-    """Return kind and location of what ``after`` names, and of the metadata files."""
-    location = before.metadataFileLocation()
-    left = _static(table, after, location)
-    return _content_files(table, left).unionAll(_other_files(table, left, [location, *table.metadata_log()]))
+    gone = static_table(table, _without(table, before, after), before.metadataFileLocation())
+    files = content_files(table, gone).unionAll(other_files(table, gone))
+    yield from _unnamed(files, reachable_files(table, after, before.metadataFileLocation()))
 
 
 def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
@@ -278,20 +276,6 @@ def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
 def _file() -> Column:
     """Return a location without its scheme and doubled slashes."""
     return sf.regexp_replace(sf.regexp_replace("location", "^[A-Za-z][A-Za-z0-9+.-]*:", ""), "/+", "/")
-
-
-def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
-    """Return kind and location of manifest lists and statistics."""
-    reachable = table.iceberg.ReachableFileUtil
-    files = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
-    files += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
-    return _frame_of(table, files + [("metadata file", each) for each in metadata_files])
-
-
-def _frame_of(table: IcebergTable, files: Collection[tuple[str, str]]) -> DataFrame:
-    kinds, locations = [kind for kind, _ in files], [location for _, location in files]
-    text = pa.string()
-    return dataframe_of(table.spark, pa.table({"kind": pa.array(kinds, text), "location": pa.array(locations, text)}))
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:
@@ -308,56 +292,3 @@ def _numbers(table: IcebergTable, texts: Collection[str]) -> Any:
         list_of_texts(table.spark, texts), library.primitives.Longs.stringConverter()
     )
     return library.collect.Sets.newHashSet(longs)
-
-
-def _static(table: IcebergTable, metadata: Any, location: str) -> Any:
-    """Return a read-only table of metadata that is not committed."""
-    iceberg = table.iceberg
-    builder = iceberg.TableMetadata.buildFrom(metadata).discardChanges().withMetadataLocation(location)
-    return iceberg.BaseTable(iceberg.StaticTableOperations(builder.build(), table.java.io()), location)
-
-
-def _content_files(table: IcebergTable, static: Any) -> DataFrame:
-    """Return kind and location of the data files, delete files and manifests of all snapshots."""
-    files = _metadata_table(table, static, "ALL_FILES")
-    kinds = sf.create_map(*(sf.lit(each) for pair in _CONTENT.items() for each in pair))
-    content = files.select(kinds[sf.col("content")].alias("kind"), sf.col("file_path").alias("location"))
-    manifests = _metadata_table(table, static, "ALL_MANIFESTS")
-    return content.unionAll(manifests.select(sf.lit(MANIFEST), sf.col("path")))
-
-
-def _metadata_table(table: IcebergTable, static: Any, name: str) -> DataFrame:
-    iceberg = table.iceberg
-    kind = iceberg.MetadataTableType.valueOf(name)
-    rows = iceberg.spark.SparkTableUtil.loadMetadataTable(java_session(table.spark), static, kind)
-    return DataFrame(rows, table.spark)
-
-
-def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
-    """Return the locations of the manifests of snapshots, and of the files that they add.
-
-    :param snapshots: ``org.apache.iceberg.Snapshot``; committed while an expiry was prepared.
-    """
-    io, spark = table.java.io(), table.spark
-    library, location = guava(spark), java_functions(spark).location
-    named: set[str] = set()
-    for snapshot in snapshots:
-        named |= {str(manifest.path()) for manifest in snapshot.allManifests(io)}
-        for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
-            named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(location))
-    return named
-
-
-def _delete(table: IcebergTable, locations: list[str]) -> int:
-    """Delete files and return how many could not be deleted."""
-    io, listed = table.java.io(), list_of_texts(table.spark, locations)
-    try:
-        io.deleteFiles(listed)
-    except JavaError as error:
-        if java_names(error)[0] == "BulkDeletionFailureException":
-            return int(error.java_exception.numberFailedObjects())
-        return len(locations)
-    except GatewayError:
-        # It deletes one by one, and says nothing of failures.
-        table.iceberg.CatalogUtil.deleteFiles(io, listed, "expired")
-    return 0

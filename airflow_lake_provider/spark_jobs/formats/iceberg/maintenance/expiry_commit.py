@@ -23,8 +23,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_lost_refs
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files, named_by
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import named_by
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress, say

@@ -17,14 +17,14 @@ from airflow_lake_provider.iceberg.snapshot_retention import (
     retention_of,
 )
 from airflow_lake_provider.iceberg.table_obstacles import without_expiry
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expiry_commit import CommittedExpiry, commit_expiry
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
     DATA,
     DELETES,
     MANIFEST,
     MANIFEST_LIST,
     STATISTICS,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expiry_commit import CommittedExpiry, commit_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 

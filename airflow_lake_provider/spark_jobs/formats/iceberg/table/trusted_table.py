@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.file_locations import normalised
 from airflow_lake_provider.contracts.untrusted_properties import FILE_IOS, objections_of_spark, untrusted_code
-from airflow_lake_provider.iceberg.file_ownership import normalised
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 

@@ -1,0 +1,103 @@
+"""The files that a table's metadata reaches: of all snapshots of all refs, and of the metadata itself; and deletion.
+
+Iceberg's metadata tables read the manifests on the cluster, so that no list of files comes to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, JavaError, java_names
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
+
+DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
+STATISTICS = "statistics file"
+# Values of the column content: Iceberg spec, data_file fields.
+_CONTENT = {0: DATA, 1: DELETES, 2: DELETES}
+
+
+def reachable_files(table: IcebergTable, metadata: Any, location: str) -> DataFrame:
+    """Return kind and location of what metadata names, and of the metadata files of the log.
+
+    :param metadata: ``org.apache.iceberg.TableMetadata``, which may be one that is not committed.
+    :param location: of the newest metadata file.
+    """
+    left = static_table(table, metadata, location)
+    return content_files(table, left).unionAll(other_files(table, left, [location, *table.metadata_log()]))
+
+
+def other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
+    """Return kind and location of manifest lists and statistics."""
+    reachable = table.iceberg.ReachableFileUtil
+    files = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
+    files += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
+    return frame_of(table, files + [("metadata file", each) for each in metadata_files])
+
+
+def frame_of(table: IcebergTable, files: Collection[tuple[str, str]]) -> DataFrame:
+    """Return kinds and locations of files as a DataFrame."""
+    kinds, locations = [kind for kind, _ in files], [location for _, location in files]
+    text = pa.string()
+    return dataframe_of(table.spark, pa.table({"kind": pa.array(kinds, text), "location": pa.array(locations, text)}))
+
+
+def static_table(table: IcebergTable, metadata: Any, location: str) -> Any:
+    """Return a read-only table of metadata that is not committed."""
+    iceberg = table.iceberg
+    builder = iceberg.TableMetadata.buildFrom(metadata).discardChanges().withMetadataLocation(location)
+    return iceberg.BaseTable(iceberg.StaticTableOperations(builder.build(), table.java.io()), location)
+
+
+def content_files(table: IcebergTable, static: Any) -> DataFrame:
+    """Return kind and location of the data files, delete files and manifests of all snapshots."""
+    files = _metadata_table(table, static, "ALL_FILES")
+    kinds = sf.create_map(*(sf.lit(each) for pair in _CONTENT.items() for each in pair))
+    content = files.select(kinds[sf.col("content")].alias("kind"), sf.col("file_path").alias("location"))
+    manifests = _metadata_table(table, static, "ALL_MANIFESTS")
+    return content.unionAll(manifests.select(sf.lit(MANIFEST), sf.col("path")))
+
+
+def _metadata_table(table: IcebergTable, static: Any, name: str) -> DataFrame:
+    iceberg = table.iceberg
+    kind = iceberg.MetadataTableType.valueOf(name)
+    rows = iceberg.spark.SparkTableUtil.loadMetadataTable(java_session(table.spark), static, kind)
+    return DataFrame(rows, table.spark)
+
+
+def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
+    """Return the locations of the manifests of snapshots, and of the files that they add.
+
+    :param snapshots: ``org.apache.iceberg.Snapshot``; committed since the files of a table were looked at.
+    """
+    io, spark = table.java.io(), table.spark
+    library, location = guava(spark), java_functions(spark).location
+    named: set[str] = set()
+    for snapshot in snapshots:
+        named |= {str(manifest.path()) for manifest in snapshot.allManifests(io)}
+        for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
+            named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(location))
+    return named
+
+
+def delete_files(table: IcebergTable, locations: list[str]) -> int:
+    """Delete files and return how many could not be deleted."""
+    io, listed = table.java.io(), list_of_texts(table.spark, locations)
+    try:
+        io.deleteFiles(listed)
+    except JavaError as error:
+        if java_names(error)[0] == "BulkDeletionFailureException":
+            return int(error.java_exception.numberFailedObjects())
+        return len(locations)
+    except GatewayError:
+        # It deletes one by one, and says nothing of failures.
+        table.iceberg.CatalogUtil.deleteFiles(io, listed, "expired")
+    return 0
