@@ -18,7 +18,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "operators",
                 *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
-                *("rewrite_manifests", "row_expiry", "statistics"),
+                *("orphan_files", "rewrite_manifests", "row_expiry", "statistics"),
                 *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
                 *("maintenance_plan", "lake_maintenance"),
             )

@@ -260,7 +260,7 @@ _IN_EVERY_VERSION = (
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
     *("compaction-hilbert", "file-lists", "statistics"),
-    *("snapshot-expiry", "health", "metadata-changes", "format-upgrade"),
+    *("snapshot-expiry", "remove-orphans", "health", "metadata-changes", "format-upgrade"),
 )
 ICEBERG = FormatCapabilities(
     name="iceberg",

@@ -75,6 +75,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "statistics": "count distinct values of columns, and rows and files of partitions",
             "deletion-vectors": "keep the deletes of a data file in one bitmap",
             "snapshot-expiry": "forget old snapshots, and delete the files that only they reach",
+            "remove-orphans": "find the files that nothing of a table names, and remove or restore them",
             "health": "judge a table by its metadata alone, without Spark",
         },
         "metadata": {

@@ -15,7 +15,7 @@ from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import broken_table, health_of
-from airflow_lake_provider.maintenance.locations import Overlap, overlapping_locations
+from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
 
@@ -85,9 +85,9 @@ def plan_tables(
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
-            return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations
+            return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations()
         health = health_of(table, now, merged.limits, orphans.get(str(listed)))
-        return plan_of(health, merged.policy, now), table.locations
+        return plan_of(health, merged.policy, now), table.locations()
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
         return plan_of(broken_table(name, now, error), MaintenancePolicy(), now), ()
@@ -100,5 +100,5 @@ def plan_tables(
         dropped -= {str(table) for table in hook.list_tables()}
     return PlannedTables(
         plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-        overlaps=tuple(overlapping_locations({plan.table: locations for plan, locations in looked})),
+        overlaps=tuple(overlaps_of_all(TableLocations(name=plan.table, folders=folders) for plan, folders in looked)),
     )

@@ -135,7 +135,7 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
         return without_row_changes(shape.format_version, shape.properties)
     if capability == "read-changes":
         return without_row_lineage(shape.format_version) or with_change_type(shape.names)
-    if capability == "snapshot-expiry":
+    if capability in ("snapshot-expiry", "remove-orphans"):
         return without_expiry(shape.properties)
     if (strategy := _STRATEGIES.get(capability)) is not None:
         return next(strategy_obstacles(shape, strategy, keys), None)

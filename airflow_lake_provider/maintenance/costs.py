@@ -18,6 +18,9 @@ MANIFESTS_OF_A_TABLE = 1.0
 MANIFEST = 0.02
 # Of the files that have old and young rows; nobody has counted them.
 ROW_EXPIRY = 2.0
+ORPHANS_OF_A_TABLE = 2.0
+# A guess: a local disk, where Hadoop asks for the rights of each file, says nothing of a store.
+ORPHANS_OF_A_FILE = 0.0001
 # A change of metadata is made by the worker, or in a driver beside others.
 TAG = 0.1
 # Core-seconds of opening a file, and bytes that one core rewrites in a second.
@@ -55,6 +58,14 @@ def expiry_seconds(snapshots: int) -> float:
     :param snapshots: that go; each has a list of manifests that is read.
     """
     return round(EXPIRY_OF_A_TABLE + EXPIRY_OF_A_SNAPSHOT * max(0, snapshots), 3)
+
+
+def orphan_seconds(files: int) -> float:
+    """Return the core-seconds of a look for orphan files.
+
+    :param files: of the table, which are listed and compared.
+    """
+    return round(ORPHANS_OF_A_TABLE + ORPHANS_OF_A_FILE * max(0, files), 3)
 
 
 def compaction_effect(

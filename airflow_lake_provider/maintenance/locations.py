@@ -1,46 +1,127 @@
-"""Tables whose locations overlap: one look at all of them, in one order, without comparing each with each."""
+"""Folders of the tables of a catalog, and which of them overlap: a file there may be another table's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_lake_provider.contracts.file_locations import is_below, normalised
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLocations:
+    """Folders of a table, as its metadata says them.
+
+    :param name: whole name.
+    :param folders: where its files lie, or may be written; none where nobody knows.
+    :param error: why the table cannot be read; its folders are then those of its metadata file, if that is known.
+    """
+
+    name: str
+    folders: tuple[str, ...] = ()
+    error: str | None = None
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, str, str], ...]:
+        """Store, authority and path of each folder; an empty store or authority may be any."""
+        return tuple(_parts(folder) for folder in self.folders)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """A location of a table that is, or lies in, one of another table.
+    """A folder of a table that contains a folder of another one, lies in it, or is the same.
 
-    :param table: whose location lies inside.
-    :param location: that lies inside.
-    :param other: the nearest table around it.
-    :param around: its location.
+    :param table: its name.
+    :param folder: of the table.
+    :param other: name of the other table.
+    :param other_folder: of the other table.
+    :param other_error: why that one cannot be read.
     """
 
     table: str
-    location: str
+    folder: str
     other: str
-    around: str
+    other_folder: str
+    other_error: str | None = None
 
     def __str__(self) -> str:
-        what = "is that of" if self.location == self.around else "lies in that of"
-        place = self.around if self.location == self.around else f"{self.location} in {self.around}"
-        return f"the location of {self.table} {what} {self.other}: {place}"
+        broken = "" if self.other_error is None else ", which cannot be read"
+        return f"{self.folder} overlaps {self.other_folder} of {self.other}{broken}"
 
 
-def overlapping_locations(locations: Mapping[str, Iterable[str]]) -> list[Overlap]:
-    """Return the overlaps of tables, one for each location that lies in another table's.
+def overlapping_locations(table: TableLocations, others: Iterable[TableLocations]) -> list[Overlap]:
+    """Return the folders of a table that overlap those of other tables.
 
-    :param locations: of each table, in the one spelling in which they are compared, without ``/`` at the end.
+    :param others: all tables of the catalog; an entry of the table's own name is left out.
     """
-    # By their parts: else "a-b" would stand between "a" and "a/b".
-    placed = sorted({(tuple(each.split("/")), table) for table, own in locations.items() for each in own})
+    return [
+        Overlap(table=table.name, folder=folder, other=other.name, other_folder=theirs, other_error=other.error)
+        for other in others
+        if other.name != table.name
+        for folder, mine in zip(table.folders, table.parts, strict=True)
+        for theirs, part in zip(other.folders, other.parts, strict=True)
+        if _meet(mine, part)
+    ]
+
+
+def overlaps_of_all(tables: Iterable[TableLocations]) -> list[Overlap]:
+    """Return the overlaps of tables with the nearest one around each, without comparing each with each."""
+    # By parts of paths: else "a-b" would stand between "a" and "a/b".
+    placed = sorted(
+        (
+            (tuple(part[2].rstrip("/").split("/")), table.name, place, part[:2], table)
+            for table in tables
+            for place, part in enumerate(table.parts)
+        ),
+        key=lambda each: each[:3],
+    )
     overlaps: list[Overlap] = []
-    around: list[tuple[tuple[str, ...], str]] = []
-    for parts, table in placed:
-        while around and parts[: len(around[-1][0])] != around[-1][0]:
+    around: list[tuple[tuple[str, ...], tuple[str, str], str, TableLocations]] = []
+    for path, name, place, store, table in placed:
+        while around and path[: len(around[-1][0])] != around[-1][0]:
             around.pop()
-        other = next((each for each in reversed(around) if each[1] != table), None)
-        if other is not None:
-            overlaps.append(Overlap(table=table, location="/".join(parts), other=other[1], around="/".join(other[0])))
-        around.append((parts, table))
+        for _, its_store, folder, other in reversed(around):
+            if other.name != name and _may_be_one(store, its_store):
+                overlaps.append(Overlap(table=name, folder=table.folders[place], other=other.name, other_folder=folder))
+                break
+        around.append((path, store, table.folders[place], table))
     return overlaps
+
+
+def unknown_locations(table: TableLocations, others: Iterable[TableLocations]) -> Iterator[str]:
+    """Yield the other tables that cannot be read and of which no folder is known, each with its error."""
+    for other in others:
+        if other.name != table.name and not other.folders:
+            yield f"{other.name} ({other.error})"
+
+
+def folders_of_metadata(metadata_location: str | None) -> tuple[str, ...]:
+    """Return the folders that a table has by the place of its metadata file; none where that is not known."""
+    if not metadata_location:
+        return ()
+    folder = metadata_location.rpartition("/")[0]
+    table, _, name = folder.rpartition("/")
+    return (table,) if name == "metadata" and table else (folder,)
+
+
+def _meet(mine: tuple[str, str, str], theirs: tuple[str, str, str]) -> bool:
+    is_nested = is_below(mine[2], theirs[2]) or is_below(theirs[2], mine[2])
+    return is_nested and _may_be_one(mine[:2], theirs[:2])
+
+
+def _may_be_one(mine: tuple[str, str], theirs: tuple[str, str]) -> bool:
+    """Tell whether two stores may be one: an empty name may be any."""
+    return all(not here or not there or here == there for here, there in zip(mine, theirs, strict=True))
+
+
+def _parts(folder: str) -> tuple[str, str, str]:
+    # A name below the folder, so that a link of this machine's disk is followed to its end.
+    spelled = normalised(f"{folder.rstrip('/')}/_").rpartition("/")[0]
+    store, _, rest = spelled.partition("://")
+    authority, _, path = rest.partition("/")
+    # A path alone is on Hadoop's default file system, of which a worker knows nothing.
+    return (store if _SCHEME.match(folder) else ""), authority, f"/{path}"

@@ -16,6 +16,7 @@ from airflow_lake_provider.maintenance.costs import (
     ROW_EXPIRY,
     expiry_seconds,
     manifests_seconds,
+    orphan_seconds,
     ranked_action,
     statistics_seconds,
     tag_seconds,
@@ -40,10 +41,6 @@ ORDER = (
     "expire-rows",
     "compute-statistics",
 )
-# The one place that says which actions the package has no task for: these are never planned.
-LACKING = {
-    "remove-orphans": "No task lists files that no metadata names yet; Iceberg's remove_orphan_files does.",
-}
 # Of an expiry, which only the code of a DAG may lower.
 _MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
@@ -96,10 +93,6 @@ def _steps(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Ite
     yield _orphans(health, policy, now)
     yield _rows(health, policy, now)
     yield _statistics(health, policy, now)
-
-
-def _lacking(action: str, why: str) -> NotPlanned:
-    return NotPlanned(action=action, why=why, instead=LACKING[action])
 
 
 def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:
@@ -264,12 +257,13 @@ def _why_manifests(health: TableHealth, sizes: ManifestSizes, policy: Maintenanc
         )
 
 
-def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> NotPlanned:
+def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
     action, asked = "remove-orphans", policy.orphans
     if asked.mode is OrphanMode.OFF:
         return NotPlanned(
             action=action, why="The policy looks for no orphan files.", instead="Set orphans.mode to 'dry-run'."
         )
+    # gc.enabled=false rules out both.
     if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
         return NotPlanned(
             action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
@@ -281,12 +275,32 @@ def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> N
             why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
             instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
         )
+    if counted is None and asked.mode is OrphanMode.DRY_RUN:
+        # Nobody who has written no policy pays for listings of whole tables.
+        return NotPlanned(
+            action=action,
+            why="Nobody has counted them yet, and each look lists the whole table.",
+            instead="Look once with LakeRemoveOrphanFilesOperator, or set orphans.mode to 'delete'.",
+        )
     ago = "never" if counted is None else f"{age_text(now - counted)} ago"
-    return _lacking(
-        action,
-        f"A look of mode {asked.mode.value} is due: they were counted {ago}; the policy asks every "
-        f"{age_text(asked.every)}.",
+    reason = Reason(
+        name="orphans",
+        value=asked.every.total_seconds() if counted is None else (now - counted).total_seconds(),
+        threshold=asked.every.total_seconds(),
+        sentence=f"Orphan files were counted {ago}; the policy asks every {age_text(asked.every)}, in mode "
+        f"{asked.mode.value}.",
     )
+    files = 0 if health.files is None else health.files.data_files or 0
+    task = {
+        "action": action,
+        "table": health.table,
+        "mode": asked.mode.value,
+        "older_than": to_iso(asked.older_than),
+        "max_share": asked.max_share,
+    }
+    effect = Effect(core_seconds=orphan_seconds(files))
+    # No reader opens an orphan; storage is what it costs.
+    return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
 
 
 def _rows(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:

@@ -12,9 +12,11 @@ from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.table_locations import table_locations
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.reports.job import JobReport
+    from airflow_lake_provider.maintenance.locations import TableLocations
     from airflow_lake_provider.tables.base import LoadedTable
 
 # Specs of what a worker plans from metadata.
@@ -27,6 +29,7 @@ class CatalogTables:
 
     lake_conn_id: str
     _lake: LakeCatalogHook | None = None
+    _locations: list[TableLocations] | None = None
 
     @property
     def lake(self) -> LakeCatalogHook:
@@ -38,6 +41,16 @@ class CatalogTables:
     def forget(self) -> None:
         """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
         self._lake = None
+        self._locations = None
+
+    def locations(self) -> list[TableLocations]:
+        """Return the folders of all tables of the catalog, read once until :meth:`forget`.
+
+        :raises LakeProviderError: the catalog does not list its tables.
+        """
+        if self._locations is None:
+            self._locations = table_locations(self.lake)
+        return self._locations
 
     def find_table(self, name: str) -> LoadedTable | None:
         """Load a table's metadata; None where the catalog does not have it."""

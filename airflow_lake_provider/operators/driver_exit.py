@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.reports.failure_causes import (
     FailureCause,
     cause_in,
 )
-from airflow_lake_provider.contracts.reports.job import FAILED_TASKS_EXIT_CODE, JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import FAILED_TASKS_EXIT_CODE, JobFailure
 
 if TYPE_CHECKING:
     pass

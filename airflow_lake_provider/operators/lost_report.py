@@ -14,7 +14,8 @@ from airflow_lake_provider.contracts.errors import (
     UnknownOutcomeError,
 )
 from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summary, counts_in_words
-from airflow_lake_provider.contracts.reports.job import REPORTS, DeleteRowsReport, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import REPORTS
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec

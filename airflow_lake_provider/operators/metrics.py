@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from airflow.sdk.observability import stats
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.reports.job import ExpiryReport, JobReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.reports.job import (
+    ExpiryReport,
+    JobReport,
+    Outcome,
+    UpsertReport,
+)
 from airflow_lake_provider.contracts.specs.job import JobSpec
 
 _log = logging.getLogger(__name__)

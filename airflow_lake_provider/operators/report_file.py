@@ -18,7 +18,8 @@ from fsspec.registry import known_implementations
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, reports_from_plain
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 
 _log = logging.getLogger(__name__)

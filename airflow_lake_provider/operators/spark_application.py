@@ -17,7 +17,8 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.reports.job import EVERY_TASK, JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import EVERY_TASK, JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.allowed_tables import table_patterns

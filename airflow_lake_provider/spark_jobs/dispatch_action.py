@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -35,6 +36,7 @@ _ACTIONS: Mapping[type[JobSpec], str] = {
     RewriteManifestsSpec: "maintain_table:rewrite_file_lists",
     StatisticsSpec: "maintain_table:compute_statistics",
     SnapshotExpirySpec: "maintain_table:expire_snapshots",
+    OrphanFilesSpec: "maintain_table:remove_orphan_files",
     MetadataChangeSpec: "maintain_table:change_metadata",
 }
 

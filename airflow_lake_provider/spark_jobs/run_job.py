@@ -19,11 +19,11 @@ if __name__ == "__main__":
     # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
-from airflow_lake_provider.contracts.reports.job import (
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import (
     EVERY_TASK,
     FAILED_TASKS_EXIT_CODE,
     JobFailure,
-    JobReport,
     reports_to_json,
 )
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain

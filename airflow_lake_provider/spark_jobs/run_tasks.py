@@ -18,7 +18,8 @@ from pyspark import InheritableThread, SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause

@@ -115,6 +115,10 @@ class LoadedTable(ABC):
         """
         return None
 
+    def locations(self) -> tuple[str, ...]:
+        """Return the folders that its files lie in, or may be written to."""
+        return (self.facts.location,)
+
     def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:
         """Return a warning for each other writer that cannot go on after a rollback.
 
@@ -145,11 +149,6 @@ class LoadedTable(ABC):
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield the settings of a maintenance policy that the format has in properties of its own."""
         return iter(())
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        """Places that the table writes to, in the one spelling in which locations are compared."""
-        return (self.facts.location.rstrip("/"),)
 
     @property
     def target_bytes(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.reports.job import REPORTS, JobReport, MetadataChangeReport
+from airflow_lake_provider.contracts.reports.job import JobReport, MetadataChangeReport
+from airflow_lake_provider.contracts.reports.report_codec import REPORTS
 from docs.extensions.public_names import constructor_arguments, is_ours
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ spark.stop()
 EMPTY_OF_OURS = """
 import sys
 from pathlib import Path
-from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport, reports_to_json
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.reports.report_codec import reports_to_json
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 spark, _ = open_session()
 nothing = UpsertReport(table="bench.ours", outcome=Outcome.NOTHING_NEW, reason="an empty application")

@@ -22,7 +22,8 @@ from pyiceberg.exceptions import CommitFailedException
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.reports.job import JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import KEYS, Batch, Inbox, Model, random_changes

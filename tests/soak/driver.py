@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, reports_from_plain
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from tests.soak.lake import Lake

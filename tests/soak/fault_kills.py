@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.fault_checks import Checks, difference
 from tests.soak.fault_tables import KINDS, FaultTable, Step, made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -25,6 +27,7 @@ from airflow_lake_provider.contracts.row_age import Clock
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -36,6 +39,7 @@ from tests.soak.batches import Change, Inbox, Model, random_changes
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 
 RunSql = Callable[[str], None]
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 MODES = ", ".join(f"'write.{action}.mode'='merge-on-read'" for action in ("delete", "update", "merge"))
 
 
@@ -87,6 +91,13 @@ class FaultTable(ABC):
         self.steps += 1
         run = RunIdentity.of("faults", f"{self.table} {self.steps}", "task", "-1")
         return self._next({"catalog": CATALOG, "table": self.table, "run": run})
+
+    def verify(self, *, is_done: bool = False) -> None:  # noqa: B027  # for those with files beside their rows
+        """Check what rows do not show, after each try.
+
+        :param is_done: after the last one of a step.
+        :raises AssertionError: it does not hold.
+        """
 
     def _create(self, version: int, partition: str = "", table: str = "") -> None:
         self.sql(
@@ -334,6 +345,50 @@ class Expiries(FaultTable):
         return Step(spec, dict(self.model))
 
 
+@dataclass
+class OrphanRemovals(FaultTable):
+    """Files that nothing names, which go for good or to the quarantine, beside files that live.
+
+    :param planted: content by path, of the last step.
+    """
+
+    planted: dict[Path, bytes] = field(default_factory=dict)
+    mode: RemovalMode = RemovalMode.DELETE
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.random.choice((2, 3)))
+        self._insert(self._free_ids(6), files=2)
+        self._delete(self.random.sample(sorted(self.model), 2))
+        for path in filter(Path.is_file, self.folder.rglob("*")):
+            os.utime(path, (_LONG_AGO, _LONG_AGO))
+        self.mode = self.random.choice((RemovalMode.DELETE, RemovalMode.QUARANTINE))
+        names = [f"data/s{self.steps}-{number}.parquet" for number in range(3)]
+        self.planted = {
+            self.folder / name: f"orphan {name}".encode() for name in (*names, f"metadata/s{self.steps}-m0.avro")
+        }
+        for path, content in self.planted.items():
+            path.write_bytes(content)
+            os.utime(path, (_LONG_AGO, _LONG_AGO))
+        spec = OrphanFilesSpec(**frame, mode=self.mode, max_share=1.0, tables_checked=1, asked_at=datetime.now(UTC))
+        return Step(spec, dict(self.model))
+
+    @property
+    def folder(self) -> Path:
+        """Its location."""
+        location = self.lake.catalog().load_table(self.table).location()
+        return Path("/" + location.removeprefix("file:").lstrip("/"))
+
+    def verify(self, *, is_done: bool = False) -> None:
+        """Check that orphans are gone at the end, and that a quarantine has lost none."""
+        there = [path for path in self.planted if path.exists()]
+        assert not (is_done and there), f"orphans are left: {there}"
+        if self.mode is RemovalMode.QUARANTINE:
+            whole = {path.read_bytes() for path in self.folder.rglob("*s[0-9]*-*") if path.is_file()}
+            lost = [path for path, content in self.planted.items() if content not in whole]
+            assert not lost, f"neither in their place nor in the quarantine: {lost}"
+
+
 def _upserts(strategy: UpsertStrategy = UpsertStrategy.AUTO, version: int = 3, *terms: str, **arguments: Any) -> Any:
     return partial(Upserts, version=version, partition_by=terms, arguments={"strategy": strategy, **arguments})
 
@@ -350,6 +405,7 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "incremental": IncrementalRuns,
     "compaction": partial(Compactions, partition=_BUCKETS),
     "expiry": Expiries,
+    "orphan files": OrphanRemovals,
     "audited upsert": _upserts(UpsertStrategy.POSITIONS, audits=_POSITIVE),
     "audited upsert by copy": _upserts(UpsertStrategy.COPY_ON_WRITE, audits=_POSITIVE),
     "upsert of format version 2": _upserts(UpsertStrategy.POSITIONS, 2, "bucket(2, id)"),

@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.bounded import Hang
 from tests.soak.fault_checks import Checks, Seen, difference
@@ -162,6 +164,7 @@ class TableLife:
         assert seen.rows == step.after, f"after the last try: {difference(seen.rows, step.after)}"
         branches = {ref for ref in seen.refs if ref.startswith("lake_")}
         assert not branches, f"branches are left: {branches}"
+        table.verify(is_done=True)
         if step.spec.action == "snapshot-expiry":
             left = (self.begun[0].reached - seen.reached) & seen.there
             assert not {file for file in left if not file.endswith(".metadata.json")}, f"not deleted: {sorted(left)}"
@@ -179,6 +182,7 @@ class TableLife:
             self.soak.by_action[self.kind] += 1
             self.soak.ends[_end(ran)] += 1
         rows = after[0].rows
+        table.verify()
         if isinstance(ran.answer, JobReport):
             assert rows == step.after, f"it reported {ran.answer.outcome}: {difference(rows, step.after)}"
         elif isinstance(ran.answer, JobFailure):
@@ -196,9 +200,14 @@ class TableLife:
         for name in table.tables:
             self.soak.session.remove_orphans(name)
             seen = self.checks.look(name)
-            left = {file for file in seen.unreached if not Path(file).name.startswith(("_", "."))}
+            left = {file for file in seen.unreached if not is_hidden(file)}
             assert not left, f"{name}: remove_orphan_files leaves {sorted(left)}"
         assert self.checks.look(table.table).rows == table.model
+
+
+def is_hidden(file: str) -> bool:
+    """Tell whether Iceberg takes a file for hidden: by its name, or by that of the quarantine."""
+    return Path(file).name.startswith(("_", ".")) or f"/{QUARANTINE}/" in file
 
 
 def draw_fault(random: Random, calls: Counter[str]) -> Fault:
@@ -215,8 +224,9 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     """Return files that a failed try has left, and that ``docs/reference/errors.md`` says are deleted."""
     # A phase of ours fails nowhere but here.
     may_leave = ran.answer is None or fault.last == FOREVER or fault.kind in ("delete", *PHASES)
-    # Commits of Iceberg's own, which deletes nothing after most errors.
-    may_leave = may_leave or spec.action in _OF_ICEBERG or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
+    # Commits of Iceberg's own, which deletes nothing after most errors; and files on their way to the quarantine.
+    may_leave = may_leave or spec.action in (*_OF_ICEBERG, "remove-orphans")
+    may_leave = may_leave or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
     if may_leave or (isinstance(ran.answer, JobFailure) and ran.answer.error == "UnknownOutcomeError"):
         return []
     new = after.unreached - before.there

@@ -31,7 +31,8 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.reports.job import JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.maintenance.outcomes import CONFLICT, DONE, FAILED, TaskOutcome

@@ -17,7 +17,8 @@ from pathlib import Path
 from random import Random
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from tests.soak.batches import Batch, Inbox, Model
 from tests.soak.driver import Driver

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.reports.job import reports_to_json
+from airflow_lake_provider.contracts.reports.report_codec import reports_to_json
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_job import read_job
 from airflow_lake_provider.spark_jobs.run_tasks import run_tasks

@@ -1,15 +1,26 @@
-"""Compactions and expiries of the tables of ``maintained_table``, run as the driver runs them."""
+"""Maintenance of the tables of ``maintained_table``, run as the driver runs it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, RewriteManifestsReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    OrphanFilesReport,
+    RewriteManifestsReport,
+)
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
-from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots, rewrite_file_lists
+from airflow_lake_provider.spark_jobs.actions.maintain_table import (
+    compact_table,
+    expire_snapshots,
+    remove_orphan_files,
+    rewrite_file_lists,
+)
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
@@ -45,6 +56,13 @@ def rewrite_manifests(
 def statistics(table: MaintainedTable, **arguments: Any) -> StatisticsSpec:
     spec = StatisticsSpec.from_mapping({"table": table.name, **arguments})
     return spec.framed({"catalog": CATALOG, "table_format": "iceberg", "run": RUN})
+
+
+def remove_orphans(table: MaintainedTable, progress: Progress | None = None, **arguments: object) -> OrphanFilesReport:
+    """Delete orphan files however many they are, unless the arguments say otherwise."""
+    given = {"mode": "delete", "max_share": 1.0, "tables_checked": 1, "asked_at": datetime.now(UTC), **arguments}
+    spec = OrphanFilesSpec(catalog=CATALOG, table=table.name, run=RUN, **given)  # type: ignore[arg-type]  # as kwargs
+    return remove_orphan_files(table.spark, spec, progress or Progress())
 
 
 def snapshots(table: MaintainedTable) -> list[str]:

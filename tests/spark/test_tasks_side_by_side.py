@@ -14,7 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.sources import Files, Query
-from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, JobReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    JobReport,
+    Outcome,
+    UpsertReport,
+)
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy

@@ -7,7 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobReport, RowExpiryReport, UpdateRowsReport
+from airflow_lake_provider.contracts.reports.job import (
+    DeleteRowsReport,
+    JobReport,
+    RowExpiryReport,
+    UpdateRowsReport,
+)
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 
 # Names in the summary by the fields of reports.

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -38,6 +39,7 @@ _OF_ROWS_AND_FILES = (
     RewriteManifestsSpec,
     StatisticsSpec,
     SnapshotExpirySpec,
+    OrphanFilesSpec,
     IncrementalSpec,
     DeleteRowsSpec,
     UpdateRowsSpec,

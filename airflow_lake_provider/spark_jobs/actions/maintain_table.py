@@ -12,11 +12,13 @@ from airflow_lake_provider.contracts.reports.job import (
     ExpiryReport,
     JobReport,
     MetadataChangeReport,
+    OrphanFilesReport,
     StatisticsReport,
 )
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
@@ -71,6 +73,17 @@ def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Pr
 
 
 # [END action]
+
+
+def remove_orphan_files(spark: SparkSession, spec: OrphanFilesSpec, progress: Progress) -> OrphanFilesReport:
+    """Find the files of a table that no metadata names, and remove or restore them as asked.
+
+    :raises MissingTableError: the table is not in the catalog.
+    """
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so no file of it is an orphan")
+    return table.remove_orphans(spec, progress)
 
 
 def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Progress) -> MetadataChangeReport:

@@ -27,10 +27,17 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport, JobReport, StatisticsReport
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    JobReport,
+    OrphanFilesReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
@@ -263,6 +270,10 @@ class FormatTable(ABC):
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""
         raise self._lacking("snapshot-expiry")
+
+    def remove_orphans(self, spec: OrphanFilesSpec, progress: Progress) -> OrphanFilesReport:
+        """Find the files that nothing of the table names; count, remove or restore them."""
+        raise self._lacking("remove-orphans")
 
     def change_metadata(self, change: MetadataChange) -> None:
         """Change branches, tags, properties or the format version in one commit.

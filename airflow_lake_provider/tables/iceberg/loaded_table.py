@@ -37,7 +37,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     table_size,
 )
-from airflow_lake_provider.iceberg.file_ownership import declared_paths, normalised
+from airflow_lake_provider.iceberg.file_ownership import declared_paths
 from airflow_lake_provider.iceberg.flink_jobs import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
@@ -149,6 +149,10 @@ class LoadedIcebergTable(LoadedTable):
         """Tell what an expiry would do."""
         return plan_expiry(self, spec)
 
+    def locations(self) -> tuple[str, ...]:
+        """Return its location, and the paths that its properties declare."""
+        return (self.facts.location, *declared_paths(self.facts.properties))
+
     def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:
         """Return a warning for each Flink job whose last commit main loses."""
         return jobs_that_lose_commits(lost, left, recent(FLINK_JOB_AGE))
@@ -205,11 +209,6 @@ class LoadedIcebergTable(LoadedTable):
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield what the owner has set by Iceberg's own properties."""
         return owner_policy(self.facts.properties)
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        """Places that the table writes to: its location, and the paths that its properties declare."""
-        return tuple(map(normalised, (self.facts.location, *declared_paths(self.facts.properties))))
 
     @property
     def target_bytes(self) -> int:

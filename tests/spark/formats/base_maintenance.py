@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintenance_flow import (
+    LONG_AGO,
     compact,
     expire,
     expiry,
+    remove_orphans,
     rewrite_manifests,
     snapshots,
     statistics,
@@ -167,6 +170,23 @@ class MaintenanceSuite(FormatSuite):
             assert again.outcome is Outcome.NOTHING_DUE
         table.append(900, 1, "else")
         assert table.on_worker().plan_statistics(asked).outcome is Outcome.PLANNED
+
+    @needs("remove-orphans")
+    def test_old_files_that_nothing_names_go_and_the_rows_stay(self, new_table: NewTable) -> None:
+        table = with_three_appends(new_table())
+        files, long_ago = table.files_on_disk(), LONG_AGO.timestamp()
+        for path in files:
+            os.utime(path, (long_ago, long_ago))
+        unnamed = min(files).with_stem("unnamed")
+        unnamed.write_bytes(b"of nobody")
+        os.utime(unnamed, (long_ago, long_ago))
+
+        planned, report = remove_orphans(table, mode="dry-run"), remove_orphans(table)
+
+        assert (planned.outcome, planned.examples) == (Outcome.PLANNED, (f"file:{unnamed}",))
+        assert (planned.orphan_bytes, report.files_removed) == (len(b"of nobody"), 1)
+        assert table.files_on_disk() == files
+        assert table.rows_read() == table.rows
 
     @needs("snapshot-expiry")
     def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(self, new_table: NewTable) -> None:

@@ -18,13 +18,8 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, Support
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.reports.job import (
-    IncrementalReport,
-    JobFailure,
-    JobReport,
-    Outcome,
-    reports_from_plain,
-)
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec

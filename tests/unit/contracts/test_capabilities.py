@@ -42,6 +42,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -115,6 +116,7 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
     "statistics": (StatisticsSpec(table="a.b"), {"statistics"}),
     "manifests": (RewriteManifestsSpec(table="a.b"), {"file-lists"}),
     "expiry": (SnapshotExpirySpec(table="a.b", older_than=timedelta(days=5)), {"snapshot-expiry"}),
+    "orphan files": (OrphanFilesSpec(table="a.b"), {"remove-orphans"}),
     "deletion": (DeleteRowsSpec(table="a.b", where="id = 1"), {"delete-rows", "erasure-proof"}),
     "deletion of keys": (
         DeleteRowsSpec(table="a.b", keys_from=KEYS, keys=("id",), proof=False),

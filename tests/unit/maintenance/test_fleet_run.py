@@ -88,7 +88,7 @@ def test_a_budget_leaves_the_rest_to_a_later_run() -> None:
 
 
 def test_files_are_not_removed_by_their_place_where_another_tables_may_lie() -> None:
-    overlap = Overlap(table="a.b", location="s3://b/x", other="a.c", around="s3://b/x")
+    overlap = Overlap(table="a.b", folder="s3://b/x", other="a.c", other_folder="s3://b/x")
     plans = plan("a.b", action("compaction"), action("remove-orphans")), plan("a.c", action("remove-orphans"))
     made = run(*plans, plan("a.d", action("remove-orphans")), overlaps=[overlap])
     done = {each.table: [one.action for one in each.actions] for job in made.jobs for each in job.plans}

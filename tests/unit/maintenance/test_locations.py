@@ -1,14 +1,80 @@
-"""Locations of tables that overlap, compared with each other one by one."""
+"""Folders that overlap, however they are spelled, and folders that do not though their names begin alike."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.maintenance.locations import overlapping_locations
+from airflow_lake_provider.maintenance.locations import (
+    TableLocations,
+    folders_of_metadata,
+    overlapping_locations,
+    overlaps_of_all,
+    unknown_locations,
+)
+
+MEETING = [
+    ("s3://b/t", "s3://b/t"),
+    ("s3://b/t", "s3a://b/t/"),
+    ("s3n://B/t/", "s3://b/t/data"),
+    ("s3://b/wh/t/data", "s3://b/wh"),
+    ("s3://b/t", "s3://b//t"),
+    ("hdfs://nn:8020/wh/t", "hdfs:///wh/t"),
+    ("hdfs://nn:8020/wh/t", "/wh/t/data"),
+    ("/wh/t", "hdfs://nn/wh/t"),
+    ("file:/wh/t", "file:///wh/t/x"),
+    ("/wh/t", "file:///wh/t"),
+    ("abfss://c@a.dfs.core.windows.net/t", "wasbs://c@a.blob.core.windows.net/t/data"),
+    ("gs://b/t/../u", "gcs://b/u"),
+    ("s3://b", "s3://b/t"),
+]
+APART = [
+    ("s3://b/t", "s3://b/t2"),
+    ("s3://b/t", "s3://other/t"),
+    ("s3://b/t", "gs://b/t"),
+    ("hdfs://nn1/wh/t", "hdfs://nn2/wh/t"),
+    ("file:/wh/orders", "file:/wh/orders_old"),
+    ("s3://b/wh/a", "s3://b/wh/b"),
+    ("abfss://c@a.dfs.core.windows.net/t", "abfss://d@a.dfs.core.windows.net/t"),
+]
+
+
+def table(name: str, *folders: str, error: str | None = None) -> TableLocations:
+    return TableLocations(name=name, folders=folders, error=error)
+
+
+@pytest.mark.parametrize(("one", "other"), MEETING)
+def test_folders_that_contain_one_another_overlap_both_ways(one: str, other: str) -> None:
+    for mine, theirs in ((one, other), (other, one)):
+        found = overlapping_locations(table("a.b", "s3://own/x", mine), [table("a.c", "s3://elsewhere/y", theirs)])
+        assert [(each.folder, each.other, each.other_folder) for each in found] == [(mine, "a.c", theirs)]
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_neighbours_of_a_longer_name_and_other_stores_do_not_overlap(one: str, other: str) -> None:
+    assert overlapping_locations(table("a.b", one), [table("a.c", other), table("a.b", one)]) == []
+
+
+def test_a_link_of_the_disk_is_followed_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert overlapping_locations(table("a.b", f"file:{tmp_path}/link"), [table("a.c", f"file://{tmp_path}/real")])
+
+
+def test_a_table_that_cannot_be_read_overlaps_by_its_metadata_file_or_is_nowhere_known() -> None:
+    own = table("a.b", "s3://b/wh/t")
+    broken = table("a.c", *folders_of_metadata("s3://b/wh/t/metadata/00001-x.metadata.json"), error="gone")
+    elsewhere = table("a.d", *folders_of_metadata("s3://b/wh/u/metadata/00001-x.metadata.json"), error="gone")
+    nowhere = table("a.e", *folders_of_metadata(None), error="500")
+    (found,) = overlapping_locations(own, [broken, elsewhere, nowhere])
+    assert str(found) == "s3://b/wh/t overlaps s3://b/wh/t of a.c, which cannot be read"
+    assert list(unknown_locations(own, [broken, elsewhere, nowhere, own])) == ["a.e (500)"]
+    assert folders_of_metadata("s3://b/meta/x.json") == ("s3://b/meta",)
+
 
 PLACES = st.lists(st.sampled_from(["a", "b", "a-b", "a.b"]), min_size=1, max_size=4).map(
     lambda parts: "s3://" + "/".join(parts)
@@ -16,46 +82,27 @@ PLACES = st.lists(st.sampled_from(["a", "b", "a-b", "a.b"]), min_size=1, max_siz
 
 
 @given(st.dictionaries(st.sampled_from("tuvwx"), st.sets(PLACES, min_size=1, max_size=3)))
-def test_every_table_inside_or_beside_another_one_is_told_and_no_other(locations: dict[str, set[str]]) -> None:
-    found = overlapping_locations(locations)
-    named = {name for each in found for name in (each.table, each.other)}
-    pairs = [
-        (table, other)
-        for table, own in locations.items()
-        for other, theirs in locations.items()
-        for mine in own
-        for place in theirs
-        if table != other and (mine == place or mine.startswith(f"{place}/"))
-    ]
-    # The nearest table around one is told of, so each that lies in another is, and each that is nobody's is not.
-    assert {each.table for each in found} <= {inner for inner, _ in pairs} | {outer for _, outer in pairs}
-    assert named <= {name for pair in pairs for name in pair}
-    assert {inner for inner, outer in pairs} <= named
-    for each in found:
-        assert each.location == each.around or each.location.startswith(f"{each.around}/")
+def test_the_overlaps_of_all_are_those_of_each_with_each(places: dict[str, set[str]]) -> None:
+    tables = [table(name, *sorted(folders)) for name, folders in places.items()]
+    pairs = {(each.table, each.other) for one in tables for each in overlapping_locations(one, tables)}
+    found = overlaps_of_all(tables)
+    assert {(each.table, each.other) for each in found} <= pairs
+    # Of three in one folder, each is named, and not each pair.
+    assert {name for each in found for name in (each.table, each.other)} == {name for pair in pairs for name in pair}
 
 
-@pytest.mark.parametrize(
-    ("place", "sentence"),
-    [
-        ("s3://b/shop", "the location of shop.orders is that of shop.items: s3://b/shop"),
-        (
-            "s3://b/shop/orders",
-            "the location of shop.orders lies in that of shop.items: s3://b/shop/orders in s3://b/shop",
-        ),
-    ],
-)
-def test_an_overlap_says_which_tables_and_where(place: str, sentence: str) -> None:
-    (found,) = overlapping_locations({"shop.items": ["s3://b/shop"], "shop.orders": [place]})
-    assert str(found) == sentence
+@pytest.mark.parametrize(("one", "other"), MEETING)
+def test_the_overlaps_of_all_know_every_spelling(one: str, other: str) -> None:
+    assert len(overlaps_of_all([table("a.b", one), table("a.c", other)])) == 1
 
 
-def test_a_table_may_keep_its_data_in_its_own_folder() -> None:
-    assert overlapping_locations({"a.b": ["s3://b/x", "s3://b/x/data"], "a.c": ["s3://b/x-1"]}) == []
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_the_overlaps_of_all_leave_neighbours_apart(one: str, other: str) -> None:
+    assert overlaps_of_all([table("a.b", one), table("a.c", other)]) == []
 
 
-def test_ten_thousand_tables_of_one_path_take_less_than_a_second() -> None:
-    locations = {f"a.t{number}": ["s3://b/shared", f"s3://b/shared/t{number}"] for number in range(10_000)}
+def test_ten_thousand_tables_of_one_path_take_seconds() -> None:
+    tables = [table(f"a.t{number}", "s3://b/shared", f"s3://b/shared/t{number}") for number in range(10_000)]
     started = time.monotonic()
-    assert len(overlapping_locations(locations)) == 19_999
-    assert time.monotonic() - started < 1
+    assert len(overlaps_of_all(tables)) == 19_999
+    assert time.monotonic() - started < 10

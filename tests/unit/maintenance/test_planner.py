@@ -20,7 +20,7 @@ from airflow_lake_provider.maintenance.health import (
 )
 from airflow_lake_provider.maintenance.history import HotPartition, MaintenanceRun, SnapshotAges
 from airflow_lake_provider.maintenance.plan import TablePlan
-from airflow_lake_provider.maintenance.planner import LACKING, ORDER, plan_of
+from airflow_lake_provider.maintenance.planner import ORDER, plan_of
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 MIB = 1024**2
@@ -57,6 +57,10 @@ def hot(partition: str = "day=1", minutes: int = 5, **given: Any) -> HotPartitio
     return HotPartition(partition=partition, commits=3, newest=NOW - timedelta(minutes=minutes), **given)
 
 
+def counted(days: int) -> OrphanCount:
+    return OrphanCount(files=1, bytes=1, counted_at=NOW - timedelta(days=days))
+
+
 def policy(**given: Any) -> MaintenancePolicy:
     return MaintenancePolicy.from_mapping(given, "policy")
 
@@ -88,6 +92,9 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         ["compaction minor small-files"],
     ),
     ("one fewer", {"files": replace(SMALL, mergeable_in_groups=19)}, {}, []),
+    ("orphans were counted a week ago", {"orphans": counted(days=7)}, {}, ["remove-orphans orphans"]),
+    ("orphans were counted six days ago", {"orphans": counted(days=6)}, {"orphans": {"mode": "delete"}}, []),
+    ("orphans are to go", {}, {"orphans": {"mode": "delete"}}, ["remove-orphans orphans"]),
     (
         "a stricter policy",
         {"files": replace(SMALL, mergeable_in_groups=6)},
@@ -385,7 +392,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         {},
         "remove-orphans",
-        "A look of mode dry-run is due: they were counted never; the policy asks every 7.0 days. No task",
+        "Nobody has counted them yet, and each look lists the whole table. Look once with Lake",
     ),
     (
         "orphans were counted yesterday",
@@ -691,6 +698,19 @@ def test_tasks_have_the_arguments_that_the_policy_names() -> None:
     }
 
 
+@pytest.mark.parametrize("mode", ["dry-run", "delete"])
+def test_orphan_files_are_looked_for_as_the_policy_says_and_removed_where_it_allows_that(mode: str) -> None:
+    given = {"mode": mode, "older_than": "P5D", "max_share": 0.1, "every": "P2D"}
+    (task,) = plan(replace(WELL, orphans=counted(days=3)), orphans=given).tasks
+    assert task == {
+        "action": "remove-orphans",
+        "table": "shop.orders",
+        "mode": mode,
+        "older_than": "P5D",
+        "max_share": 0.1,
+    }
+
+
 @pytest.mark.parametrize(
     ("age", "max_age"),
     [
@@ -720,12 +740,11 @@ def test_a_sort_is_asked_for_by_the_policys_columns() -> None:
     assert (task["level"], task["strategy"], task["sort_by"]) == ("full", "sort", ["id DESC"])
 
 
-def test_each_action_is_planned_or_left_out_and_what_the_package_lacks_is_never_planned() -> None:
+def test_each_action_has_a_task_and_is_planned_or_left_out() -> None:
     made = plan(replace(WELL, **EVERYTHING))
     names = [*(each.action for each in made.actions), *(each.action for each in made.not_planned)]
     assert sorted(names) == sorted(ORDER)
-    assert not set(LACKING) & set(AUTHORED), "there is a task now: plan it, and take it off the list"
-    assert set(ORDER) - set(LACKING) <= set(AUTHORED)
+    assert set(ORDER) <= set(AUTHORED)
 
 
 def test_effect_and_rank_follow_from_the_numbers_and_the_cost_model() -> None:

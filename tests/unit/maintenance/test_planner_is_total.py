@@ -217,5 +217,6 @@ def test_a_well_table_has_nothing_to_do_by_any_policy(policy: MaintenancePolicy)
         deletes=DeleteDebt(delete_files=0, deleted_rows=0, deleted_share=0.0, equality_deletes=0, dangling_files=0),
         manifests=ManifestSizes(manifests=1, bytes=1, mergeable=0),
         snapshots=SnapshotAges(snapshots=1, expirable=0),
+        orphans=OrphanCount(files=0, bytes=0, counted_at=NOW),
     )
     assert plan_of(well, policy, NOW).actions == ()

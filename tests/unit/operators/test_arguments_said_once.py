@@ -21,6 +21,7 @@ from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.orphan_files import LakeRemoveOrphanFilesOperator
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rewrite_manifests import LakeRewriteManifestsOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
@@ -43,6 +44,7 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeRowExpiryOperator,
     LakeStatisticsOperator,
     LakeSnapshotExpiryOperator,
+    LakeRemoveOrphanFilesOperator,
     LakeRollbackOperator,
     LakePublishBranchOperator,
     LakeCreateTagOperator,
@@ -75,6 +77,7 @@ MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
     LakeDeleteRowsOperator: {"keys_from": 6, "keys": 5},
     LakeUpdateRowsOperator: {"assignments": 5},
     LakeCompactionOperator: {"strategy": 5},
+    LakeRemoveOrphanFilesOperator: {"mode": 5},
     LakeRollbackOperator: {"snapshot_id": 5},
 }
 # Of every operator, in LakeJobOperator; every message begins with it.

@@ -16,9 +16,9 @@ from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
     IncrementalReport,
-    RowExpiryReport,
     JobReport,
     Outcome,
+    RowExpiryReport,
     UpsertReport,
 )
 from airflow_lake_provider.contracts.table_facts import TableState

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_lake_provider.contracts.errors import JobFailedError
-from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.operators.driver_exit import DriverEnd
 
 LOST = "there is no report"

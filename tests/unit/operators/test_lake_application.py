@@ -19,12 +19,14 @@ from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE
 from airflow_lake_provider.contracts.reports.job import (
-    FAILED_TASKS_EXIT_CODE,
     CompactionReport,
-    JobFailure,
     JobReport,
     Outcome,
     UpsertReport,
+)
+from airflow_lake_provider.contracts.reports.report_codec import (
+    FAILED_TASKS_EXIT_CODE,
+    JobFailure,
     reports_to_json,
 )
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec

@@ -17,7 +17,8 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator

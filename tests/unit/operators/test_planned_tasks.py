@@ -27,8 +27,13 @@ def application(tasks: list[dict[str, Any]]) -> LakeApplicationOperator:
 
 
 @pytest.mark.parametrize("case", DUE, ids=lambda case: case[0])
-def test_the_application_takes_the_tasks_of_every_plan(case: tuple[str, Any, Any, Any], context: Context) -> None:
+def test_the_application_takes_the_tasks_of_every_plan(
+    case: tuple[str, Any, Any, Any], context: Context, request: pytest.FixtureRequest
+) -> None:
     tasks = plan(replace(WELL, **case[1]), **case[2]).tasks
+    if any(task["action"] == "remove-orphans" for task in tasks):
+        # Its folders are compared with those of other tables at once.
+        request.getfixturevalue("orders")
     assert [task.error for task in application([*tasks]).table_tasks(context)] == [None] * len(tasks)
 
 

@@ -17,11 +17,13 @@ from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabili
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
+    OrphanFilesReport,
     RewriteManifestsReport,
     StatisticsReport,
 )
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
@@ -42,6 +44,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consume
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compute_statistics import compute_statistics
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.orphan_files import remove_orphans
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import merge_manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expiry import expire
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
@@ -158,6 +161,9 @@ class IcebergFormatTable(FormatTable):
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         return expire(self.table, spec, progress)
+
+    def remove_orphans(self, spec: OrphanFilesSpec, progress: Progress) -> OrphanFilesReport:
+        return remove_orphans(self.table, spec, progress)
 
     def change_metadata(self, change: MetadataChange) -> None:
         change_metadata(self.table, change)

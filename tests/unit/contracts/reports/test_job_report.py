@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import (
-    REPORTS,
     CompactionReport,
     DeleteRowsReport,
     ExpiryReport,
     IncrementalReport,
-    JobFailure,
     JobReport,
     Outcome,
     UpdateRowsReport,
     UpsertReport,
+)
+from airflow_lake_provider.contracts.reports.report_codec import (
+    REPORTS,
+    JobFailure,
     report_from_plain,
     report_to_plain,
 )

@@ -30,6 +30,7 @@ from airflow_lake_provider.contracts.specs.compaction import (
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
+from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -83,6 +84,15 @@ MAXIMAL: dict[str, JobSpec] = {
     "compute-statistics": StatisticsSpec(**BASE, of_columns=("id",)),
     "rewrite-manifests": RewriteManifestsSpec(**BASE, sort=True),
     "snapshot-expiry": SnapshotExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),
+    "remove-orphans": OrphanFilesSpec(
+        **BASE,
+        mode=RemovalMode.RESTORE,
+        max_share=0.5,
+        prefix_mismatch_mode=PrefixMismatchMode.IGNORE,
+        inventory="s3://b/inventory/*.parquet",
+        asked_at=NOW,
+        tables_checked=7,
+    ),
     "incremental": IncrementalSpec(
         **BASE,
         source="shop.lines",
@@ -207,6 +217,9 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "foreign_files": ForeignFiles.KEEP,
         "keep": timedelta(days=31),
         "clock": Clock.NOW,
+        "prefix_mismatch_mode": PrefixMismatchMode.ERROR,
+        "quarantine_for": timedelta(days=3),
+        **({"mode": RemovalMode.DRY_RUN, "older_than": timedelta(days=4)} if isinstance(spec, OrphanFilesSpec) else {}),
     }
     for field in fields(spec):
         old = getattr(spec, field.name)

@@ -55,6 +55,10 @@ class JavaFunctions:
         """Map a data or delete file to its location."""
         return self._make.function(self._make.method(_FILE, "location", _TEXT))
 
+    def of_listed_file(self, name: str, result: str) -> Any:
+        """Map a ``FileInfo`` of a listing to what one of its methods returns."""
+        return self._make.function(self._make.method("org.apache.iceberg.io.FileInfo", name, result))
+
     @cached_property
     def referenced_data_file(self) -> Any:
         """Map a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -1,0 +1,39 @@
+"""Folders of all tables of a catalog, read once for what deletes files: :func:`table_locations`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
+from airflow_lake_provider.maintenance.locations import TableLocations, folders_of_metadata
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.tables.base import ListedTable
+
+
+def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
+    """Return the folders of every table of a catalog, without a bound on their number or on time.
+
+    A table that cannot be read has its error, and the folder of its metadata file where the catalog lists that.
+
+    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
+    """
+
+    def at(listed: ListedTable) -> TableLocations | None:
+        name = str(listed)
+        try:
+            return hook.look_at(listed, lambda loaded: TableLocations(name=name, folders=loaded.locations()))
+        except MissingTableError:
+            # Dropped since it was listed.
+            return None
+        except LakeProviderError as error:
+            why = f"{type(error).__name__}: {error}"
+        # Whatever a stranger's table does, its place is not known then.
+        except Exception as error:  # noqa: BLE001
+            why = f"{type(error).__name__}: {error}"
+        return TableLocations(name=name, folders=folders_of_metadata(listed.metadata_location), error=why)
+
+    with ThreadPoolExecutor(hook.opened.most_readers(), "table-locations") as readers:
+        return [each for each in readers.map(at, hook.list_tables()) if each is not None]

@@ -1,0 +1,139 @@
+"""Files that were moved aside, in a hidden folder of the table's location, and how they come back.
+
+A file is copied, its size compared, and only then deleted. What is to be moved is written to a journal before. So
+whatever moment a driver is killed at, the file is whole in one of both places, and the journal names both.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from airflow_lake_provider.contracts.durations import epoch_millis
+from airflow_lake_provider.iceberg.file_ownership import FileOwners
+from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import chunks_of_listing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import delete_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+
+_JOURNAL = ".moves.jsonl"
+_BATCH = 1_000
+
+
+def _new_run() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+@dataclass
+class QuarantinedFiles:
+    """Files of a table that lie in its quarantine.
+
+    :param run: folder of what this run moves.
+    """
+
+    table: IcebergTable
+    run: str = field(default_factory=_new_run)
+    _journals: int = 0
+
+    @property
+    def folder(self) -> str:
+        """Folder of the table's location that has them all."""
+        return f"{self.table.facts.location.rstrip('/')}/{QUARANTINE}"
+
+    def put(self, files: Sequence[tuple[str, int]]) -> int:
+        """Move files there, and return how many could not be moved.
+
+        :param files: location and size.
+        """
+        self._journals += 1
+        start = f"{self.folder}/{self.run}/{self._journals:06}"
+        moves: list[dict[str, Any]] = [
+            {"from": location, "to": f"{start}-{place:04}-{location.rpartition('/')[2]}", "size": size}
+            for place, (location, size) in enumerate(files)
+        ]
+        self._write(f"{start}{_JOURNAL}", moves)
+        return sum(not self._move(move["from"], move["to"], move["size"]) for move in moves)
+
+    def restore(self, owners: FileOwners) -> tuple[int, list[str]]:
+        """Move all files back, and return how many, and warnings.
+
+        :param owners: a journal can name any file; only the table's own come back.
+        """
+        restored, left = 0, 0
+        for journal in [location for location, _ in self._listed() if location.endswith(_JOURNAL)]:
+            failed = 0
+            for move in self._read(journal):
+                home, aside, size = str(move["from"]), str(move["to"]), int(move["size"])
+                if self._length(aside) != size:
+                    # It was not moved, or is back already.
+                    continue
+                own = owners.owner_of(home) == owners.table.name and f"/{QUARANTINE}/" in aside
+                if own and (self._length(home) == size or self._copy(aside, home, size)):
+                    self.table.java.io().deleteFile(aside)
+                    restored += 1
+                else:
+                    failed += 1
+            left += failed
+            if not failed:
+                self.table.java.io().deleteFile(journal)
+        return restored, [f"{left:,} files could not be moved back, and stay in {self.folder}"] if left else []
+
+    def purge(self, before: datetime) -> int:
+        """Delete what was moved before a moment, and return the number of files."""
+        old, purged = (location for location, at in self._listed() if at < epoch_millis(before)), 0
+        while batch := list(islice(old, _BATCH)):
+            purged -= delete_files(self.table, batch)
+            purged += sum(not location.endswith(_JOURNAL) for location in batch)
+        return purged
+
+    def _listed(self) -> Iterator[tuple[str, int]]:
+        for chunk in chunks_of_listing(self.table, self.folder):
+            yield from zip(chunk["location"].to_pylist(), chunk["modified"].to_pylist(), strict=True)
+
+    def _move(self, source: str, target: str, size: int) -> bool:
+        if self._length(source) != size or not self._copy(source, target, size):
+            return False
+        with suppress(JavaError):
+            self.table.java.io().deleteFile(source)
+            return True
+        return False
+
+    def _copy(self, source: str, target: str, size: int) -> bool:
+        """Copy a file, and tell whether the copy is as long as the file was."""
+        io = self.table.java.io()
+        try:
+            with (
+                closing(io.newInputFile(source).newStream()) as given,
+                closing(io.newOutputFile(target).createOrOverwrite()) as taken,
+            ):
+                given.transferTo(taken)
+        except JavaError:
+            return False
+        return self._length(target) == size
+
+    def _length(self, location: str) -> int | None:
+        """Return the bytes of a file; None where there is none."""
+        try:
+            return int(self.table.java.io().newInputFile(location).getLength())
+        except JavaError as error:
+            if is_missing(error):
+                return None
+            raise
+
+    def _write(self, location: str, moves: Sequence[dict[str, Any]]) -> None:
+        text = "".join(f"{json.dumps(move)}\n" for move in moves)
+        with closing(self.table.java.io().newOutputFile(location).create()) as stream:
+            stream.write(bytearray(text.encode()))
+
+    def _read(self, location: str) -> list[dict[str, Any]]:
+        with closing(self.table.java.io().newInputFile(location).newStream()) as stream:
+            text = bytes(stream.readAllBytes()).decode()
+        return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,174 @@
+"""Compare the files of a table's folders with those that its metadata reaches, on the cluster.
+
+A file is compared by its name first, then by its path. One whose path ends like that of a live file may be that
+file, by another root or mount. It stays, as nothing about it is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.durations import epoch_millis
+from airflow_lake_provider.contracts.file_locations import SAME_STORES
+from airflow_lake_provider.iceberg.orphan_files import (
+    ESCAPED,
+    METADATA_FILE,
+    OTHER_FORMATS,
+    SLASHES,
+    STORE,
+    plain_path,
+)
+
+_LIVE, UNSETTLED, ORPHAN = "live", "unsettled", "orphan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Numbers of a listing, hidden files left out but where they are named.
+
+    :param files: of all ages.
+    :param bytes: of them.
+    :param newest_version: highest number of a metadata file beside the current one.
+    :param newest_old_version: of those that are old enough to go.
+    :param other_format: a file of another format's log, which is hidden.
+    """
+
+    files: int
+    bytes: int
+    newest_version: int | None
+    newest_old_version: int | None
+    other_format: str | None
+
+
+@dataclass(frozen=True)
+class ListedFiles:
+    """Files below the folders of a table.
+
+    :param rows: location, size, and last change in epoch milliseconds.
+    :param folders: that were listed.
+    :param hidden: pattern of paths below them that are no files of the table.
+    :param before: moment before which a file was written that may go.
+    """
+
+    rows: DataFrame
+    folders: Sequence[str]
+    hidden: str
+    before: datetime
+
+    def listing(self, metadata_file: str) -> Listing:
+        """Return the numbers of the listing.
+
+        :param metadata_file: location of the current one.
+        """
+        folder = plain_path(metadata_file).rpartition("/")[0]
+        name = sf.element_at(sf.split(_path(), "/"), -1)
+        is_metadata = name.rlike(METADATA_FILE) & (_path() == sf.concat(sf.lit(f"{folder}/"), name))
+        version = sf.when(is_metadata, sf.regexp_extract(name, METADATA_FILE, 1)).cast("bigint")
+        shown = sf.when(~self._is_hidden, sf.lit(True))
+        row = (
+            self._below.agg(
+                sf.count(shown).alias("files"),
+                sf.sum(sf.when(~self._is_hidden, sf.col("size"))).alias("bytes"),
+                sf.max(version).alias("version"),
+                sf.max(sf.when(self._is_old, version)).alias("old_version"),
+                sf.max(sf.when(sf.col("below").rlike(OTHER_FORMATS), sf.col("location"))).alias("other_format"),
+            )
+        ).collect()[0]
+        return Listing(
+            files=row["files"],
+            bytes=row["bytes"] or 0,
+            newest_version=row["version"],
+            newest_old_version=row["old_version"],
+            other_format=row["other_format"],
+        )
+
+    def unreached(self, live: DataFrame) -> Iterator[tuple[str, str, int, int]]:
+        """Yield status, location, size and last change of the files that are old enough and not reached.
+
+        :param live: locations that the metadata reaches.
+        """
+        place = sf.struct(_store().alias("store"), _authority().alias("authority"), _key().alias("key"))
+        places = live.select(_name().alias("name"), place.alias("place"))
+        by_name = places.groupBy("name").agg(sf.collect_set("place").alias("places"))
+        mine = self._below.filter(self._is_old & ~self._is_hidden).withColumns(
+            {"store": _store(), "authority": _authority(), "key": _key(), "name": _name(), "end": _end()}
+        )
+        compared = mine.join(by_name, "name", "left").withColumn("status", _status())
+        shown = compared.filter(sf.col("status") != _LIVE).select("status", "location", "size", "modified")
+        for row in shown.toLocalIterator():
+            yield row["status"], row["location"], row["size"], row["modified"]
+
+    @property
+    def _below(self) -> DataFrame:
+        """The files with their paths below the folder that each is in."""
+        path, below = _path(), sf.lit(None).cast("string")
+        for folder in self.folders:
+            root = f"{plain_path(folder).rstrip('/')}/"
+            inner = path.substr(sf.lit(len(root) + 1), sf.length(path))
+            below = sf.when(path.startswith(root), inner).otherwise(below)
+        return self.rows.withColumn("below", below).filter("below IS NOT NULL")
+
+    @property
+    def _is_hidden(self) -> Column:
+        return sf.col("below").rlike(self.hidden)
+
+    @property
+    def _is_old(self) -> Column:
+        return sf.coalesce(sf.col("modified") < epoch_millis(self.before), sf.lit(False))
+
+
+def _status() -> Column:
+    mine = {name: sf.col(name) for name in ("store", "authority", "key", "end")}
+
+    def is_same(place: Column) -> Column:
+        return (
+            (place["key"] == mine["key"])
+            & _may_be_equal(place["store"], mine["store"])
+            & _may_be_equal(place["authority"], mine["authority"])
+        )
+
+    def ends_alike(place: Column) -> Column:
+        return place["key"].endswith(mine["end"])
+
+    return (
+        sf.when(sf.col("places").isNull(), ORPHAN)
+        .when(sf.exists("places", is_same), _LIVE)
+        .when(sf.exists("places", ends_alike), UNSETTLED)
+        .otherwise(ORPHAN)
+    )
+
+
+def _may_be_equal(there: Column, here: Column) -> Column:
+    return (there == here) | (there == "") | (here == "")
+
+
+def _path() -> Column:
+    return sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
+
+
+def _key() -> Column:
+    return sf.regexp_replace(_path(), ESCAPED, "?")
+
+
+def _name() -> Column:
+    return sf.element_at(sf.split(_key(), "/"), -1)
+
+
+def _end() -> Column:
+    return sf.concat(sf.lit("/"), sf.regexp_replace("below", ESCAPED, "?"))
+
+
+def _store() -> Column:
+    scheme = sf.lower(sf.regexp_extract("location", "^([A-Za-z][A-Za-z0-9+.-]*):", 1))
+    same = sf.create_map(*(sf.lit(each) for pair in SAME_STORES.items() for each in pair))
+    return sf.coalesce(same[scheme], scheme)
+
+
+def _authority() -> Column:
+    given = sf.lower(sf.regexp_extract("location", "^[A-Za-z][A-Za-z0-9+.-]*://([^/]*)", 1))
+    return sf.replace(given, sf.lit(".blob.core."), sf.lit(".dfs.core."))

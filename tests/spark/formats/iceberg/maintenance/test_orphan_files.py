@@ -1,0 +1,417 @@
+"""Orphan files go, and no other: each test of a loss is named after what went wrong elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.orphan_files import ESCAPED, SLASHES, STORE, file_key, hidden
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark import hostile_tables as hostile
+from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintenance_flow import remove_orphans as remove
+
+TEN_DAYS = 10 * 86_400
+
+
+def folder_of(table: MaintainedTable) -> Path:
+    return hostile.on_disk(str(table.handle.java.location()))
+
+
+def files_of(table: MaintainedTable) -> set[Path]:
+    return {path for path in folder_of(table).rglob("*") if path.is_file() and not path.name.endswith(".crc")}
+
+
+def made_old(table: MaintainedTable) -> None:
+    for path in files_of(table):
+        os.utime(path, (time.time() - TEN_DAYS,) * 2)
+
+
+def orphan(table: MaintainedTable, name: str, age: float = TEN_DAYS) -> Path:
+    path = folder_of(table) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"orphan")
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+ORPHANS = {
+    "data/00000-1-aa-0-00001.parquet": "data file",
+    "data/region=a b/00000-1-bb-0-00001.parquet": "data file",
+    "data/00000-1-aa-00001-deletes.parquet": "delete file",
+    "data/00000-1-aa-00001-deletes.puffin": "delete file",
+    "metadata/snap-7-1-aa.avro": "manifest list",
+    "metadata/aa-m0.avro": "manifest",
+    "metadata/00000-aa.metadata.json": "metadata file",
+    "metadata/7-aa.stats": "statistics file",
+}
+
+
+def with_every_kind(spark: SparkSession, version: int) -> MaintainedTable:
+    """A table whose metadata reaches each kind of file, by main, a branch, a tag and an old snapshot."""
+    table = MaintainedTable(spark, version=version)
+    for place in range(3):
+        table.append(place * 10, 10)
+    table.create_branch("audit")
+    table.create_tag("kept", table.head())
+    table.delete([1, 2])
+    return table
+
+
+def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each of several chunks is on the executors before the next one is read.
+    monkeypatch.setattr(listed_files, "_CHUNK", 7)
+    table = with_every_kind(spark, version=3)
+    made_old(table)
+    before = files_of(table)
+    orphans = {orphan(table, name) for name in ORPHANS}
+    young = orphan(table, "data/00000-1-young-0-00001.parquet", 3600)
+    others = {orphan(table, name) for name in ("data/_hidden/x.parquet", "data/.x.parquet", "notes.txt")}
+
+    planned = remove(table, mode="dry-run", tables_checked=None)
+
+    assert planned.outcome is Outcome.PLANNED
+    assert orphans <= files_of(table)
+    kinds = list(ORPHANS.values())
+    assert planned.orphans == {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    assert planned.orphan_bytes == 6 * len(orphans)
+    assert planned.files_listed == len(before) + len(orphans) + 2
+    assert any("1 files stay, as no writer of Iceberg gives such names" in each for each in planned.warnings)
+    assert planned.oldest is not None
+    assert abs(datetime.now(UTC) - planned.oldest - timedelta(days=10)) < timedelta(minutes=5)
+
+    report = remove(table)
+
+    assert (report.outcome, report.files_removed) == (Outcome.DONE, len(orphans))
+    assert files_of(table) == before | {young} | others
+    assert table.rows_read() == table.rows
+    assert remove(table).outcome is Outcome.NOTHING_DUE
+
+
+def live_file(table: MaintainedTable, name: str, spelled: str) -> Path:
+    """A file of the table's folder that its metadata names by another spelling."""
+    path = orphan(table, name)
+    hostile.add_data_file(table, spelled.format(path=path, inner=str(path).removeprefix("/"), name=name))
+    return path
+
+
+SPELLINGS = {
+    "data/plain.parquet": "{path}",
+    "data/one.parquet": "file:{path}",
+    "data/three.parquet": "file://{path}",
+    "data/upper.parquet": "FILE:{path}",
+    "data/slashes.parquet": "file:////{inner}",
+    "data/k=a b/blank.parquet": "file:{path}",
+    "data/k=a%3Ab/escaped.parquet": "file:{path}",
+}
+
+
+def test_no_live_file_goes_however_the_metadata_spells_it_as_iceberg_4194_lost_a_table(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    live = {live_file(table, name, spelled) for name, spelled in SPELLINGS.items()}
+    doubled = orphan(table, "data/doubled.parquet")
+    hostile.add_data_file(table, f"file:{folder_of(table)}//data//doubled.parquet")
+    escaped = orphan(table, "data/k=e f/again.parquet")
+    hostile.add_data_file(table, f"file:{folder_of(table)}/data/k=e%20f/again.parquet")
+    made_old(table)
+    gone = orphan(table, "data/orphan.parquet")
+
+    report = remove(table)
+
+    assert {path for path in (*live, doubled, escaped) if not path.exists()} == set()
+    assert (report.files_removed, gone.exists()) == (1, False)
+
+
+# Another store, and the same end of a path below another mount.
+UNSETTLED = {"data/00000-8-live.parquet": "s3://bucket{path}", "data/00000-9-live.parquet": "viewfs://c/mount/{name}"}
+
+
+def test_a_prefix_that_may_be_the_same_is_refused_as_amoro_1981_and_iceberg_7884_mixed_them_up(
+    spark: SparkSession,
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    live = [live_file(table, name, spelled) for name, spelled in UNSETTLED.items()]
+    gone = orphan(table, "data/orphan.parquet")
+
+    with pytest.raises(UnsupportedError, match=r"2 files may be live ones.*00000-\d-live\.parquet.*ignore"):
+        remove(table)
+
+    assert all(path.exists() for path in (*live, gone))
+    planned = remove(table, mode="dry-run")
+    assert (planned.outcome, planned.orphans) == (Outcome.PLANNED, {"data file": 1})
+    assert any("a removal would be refused: 2 files may be live ones" in each for each in planned.warnings)
+    assert remove(table, prefix_mismatch_mode="ignore").files_removed == 1
+    assert [path.exists() for path in (*live, gone)] == [True, True, False]
+
+
+def test_statistics_stay_as_amoro_1959_deleted_them_and_so_do_links_and_hidden_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    kept = [orphan(table, f"metadata/1-{name}.stats") for name in ("table", "partition")]
+    hostile.add_statistics(table, f"file:{kept[0]}")
+    hostile.add_statistics(table, f"file:{kept[1]}", partition=True)
+    linked = hostile.victim(tmp_path, "elsewhere/00000-1.parquet")
+    os.utime(linked, (time.time() - TEN_DAYS,) * 2)
+    (folder_of(table) / "data" / "way").symlink_to(linked.parent)
+    kept += [linked, orphan(table, "metadata/_lake-position-orders-1.bin"), orphan(table, "metadata/version-hint.text")]
+    gone = orphan(table, "metadata/2-table.stats")
+
+    report = remove(table)
+
+    assert [path for path in kept if not path.exists()] == []
+    assert (report.files_removed, gone.exists()) == (1, False)
+    assert any("1 files stay, as a link or a path leads out" in each for each in report.warnings)
+
+
+class Meddling(Progress):
+    """Does something when a phase begins."""
+
+    def __init__(self, phase: str, act: Any) -> None:
+        super().__init__()
+        self._phase, self._act = phase, act
+
+    def say(self, text: str) -> None:
+        if text == f"{self._phase} ...":
+            self._act()
+
+
+@pytest.mark.parametrize("phase", ["list files", "find orphan files", "remove files"])
+def test_an_old_file_that_a_writer_commits_meanwhile_stays(spark: SparkSession, phase: str) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    committed, statistics = orphan(table, "data/late.parquet"), orphan(table, "metadata/late.stats")
+    gone = orphan(table, "data/orphan.parquet")
+
+    def commit() -> None:
+        hostile.add_data_file(table, f"file:{committed}")
+        hostile.add_statistics(table, f"file:{statistics}")
+
+    report = remove(table, Meddling(phase, commit))
+
+    assert committed.exists()
+    assert statistics.exists()
+    assert (report.files_removed, gone.exists()) == (1, False)
+
+
+def test_a_table_that_moved_keeps_its_files_and_what_lies_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    made_old(table)
+    before, beside = files_of(table), orphan(table, "data/at-the-old-place.parquet")
+    data = tmp_path / "data path"
+    spark.sql(f"ALTER TABLE {table.name} SET LOCATION 'file:{tmp_path}/moved'")
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.data.path'='file://{data}')")
+    table.append(3, 3)
+    gone = [orphan(table, "metadata/7-m0.avro"), data / "orphan.parquet"]
+    gone[1].write_bytes(b"orphan")
+    os.utime(gone[1], (time.time() - TEN_DAYS,) * 2)
+
+    report = remove(table)
+
+    assert (report.files_removed, [path for path in gone if path.exists()]) == (2, [])
+    assert {path for path in (*before, beside) if not path.exists()} == set()
+    assert table.rows_read() == table.rows
+
+
+REFUSED = {
+    "metadata/00099-aa.metadata.json": "has version 2 of its metadata, and beside it lies version 99",
+    "_delta_log/00000.json": "log of another table format",
+    ".hoodie/hoodie.properties": "log of another table format",
+}
+
+
+def test_a_table_that_more_than_this_catalog_knows_is_refused_as_an_ingester_froze_a_pointer(
+    spark: SparkSession,
+) -> None:
+    # mitodl/ol-data-platform#2336: the catalog had an old version, so that all newer files looked like orphans.
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    table.append(3, 3)
+    gone = orphan(table, "data/orphan.parquet")
+    for name, message in REFUSED.items():
+        newer = orphan(table, name)
+        with pytest.raises(UnsupportedError, match=message):
+            remove(table)
+        newer.unlink()
+    with pytest.raises(UnsupportedError, match=r"1 of \d+ files are orphans, .* max_share allows 5\.0%"):
+        remove(table, max_share=0.05)
+    assert gone.exists()
+    manifest = next(path for path in files_of(table) if path.name.endswith("-m0.avro"))
+    text = manifest.read_bytes()
+    manifest.unlink()
+    with pytest.raises(UnsupportedError, match="missing or broken"):
+        remove(table)
+    manifest.write_bytes(text)
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('gc.enabled'='false')")
+    assert remove(table).outcome is Outcome.SKIPPED
+    assert gone.exists()
+
+
+def test_an_inventory_stands_for_a_listing(spark: SparkSession, tmp_path: Path) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    made_old(table)
+    gone, unlisted = orphan(table, "data/orphan.parquet"), orphan(table, "data/unlisted.parquet")
+    foreign = hostile.victim(tmp_path, "foreign.parquet")
+    listed = [str(path) for path in (*files_of(table) - {unlisted}, foreign)]
+    times = [datetime.now(UTC) - timedelta(days=10)] * len(listed)
+    columns = {
+        "file_path": listed,
+        "last_modified": pa.array(times, pa.timestamp("us", "UTC")),
+        "size": [6] * len(listed),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "inventory.parquet")
+
+    report = remove(table, inventory=str(tmp_path / "inventory.parquet"))
+
+    assert (report.files_removed, gone.exists(), unlisted.exists(), foreign.exists()) == (1, False, True, True)
+    assert report.files_listed == len(listed) - 1
+    csv = tmp_path / "inventory.csv"
+    csv.write_text(f"file_path,last_modified,size\nfile:{unlisted},2020-01-01T00:00:00Z,6\n")
+    assert remove(table, inventory=str(csv)).files_removed == 1
+    assert table.rows_read() == table.rows
+
+
+class Killed(BaseException):
+    """Ends a run as a killed driver does."""
+
+
+# Files are copied, then deleted, one after another; a driver is killed before or after each of the two.
+@pytest.mark.parametrize(("step", "call"), [("_copy", 1), ("_copy", 3), ("_length", 1), ("_length", 2), ("_length", 4)])
+@pytest.mark.parametrize("does_it", [False, True], ids=["before", "after"])
+def test_a_file_is_never_lost_whatever_moment_a_quarantine_or_a_restore_is_killed_at(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, step: str, call: int, does_it: bool
+) -> None:
+    table = MaintainedTable(spark)
+    contents = {f"data/{place}.parquet": f"orphan {place}".encode() for place in range(3)}
+    for name, content in contents.items():
+        orphan(table, name).write_bytes(content)
+        os.utime(folder_of(table) / name, (time.time() - TEN_DAYS,) * 2)
+    places = [(str(folder_of(table) / name), len(content)) for name, content in contents.items()]
+
+    def killed(run: Any) -> None:
+        calls, given = iter(range(1, 99)), getattr(QuarantinedFiles, step)
+
+        def stopped(*arguments: Any) -> Any:
+            at = next(calls)
+            if at == call and not does_it:
+                raise Killed
+            result = given(*arguments)
+            if at == call:
+                raise Killed
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(QuarantinedFiles, step, stopped)
+            with pytest.raises(Killed):
+                run()
+
+    def whole() -> set[bytes]:
+        return {path.read_bytes() for path in folder_of(table).rglob("*.parquet")} & set(contents.values())
+
+    owners = file_owners(table.handle)[0]
+    killed(lambda: QuarantinedFiles(table.handle).put(places))
+    assert whole() == set(contents.values())
+    QuarantinedFiles(table.handle).put(places)
+    assert whole() == set(contents.values())
+    killed(lambda: QuarantinedFiles(table.handle).restore(owners))
+    assert whole() == set(contents.values())
+    QuarantinedFiles(table.handle).restore(owners)
+    assert {name: (folder_of(table) / name).read_bytes() for name in contents} == contents
+
+
+def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: SparkSession) -> None:
+    table = with_every_kind(spark, version=2)
+    orphans = {orphan(table, name) for name in ORPHANS}
+    before = files_of(table)
+
+    moved = remove(table, mode="quarantine")
+
+    assert (moved.outcome, moved.files_removed, moved.files_purged) == (Outcome.DONE, len(orphans), 0)
+    assert files_of(table) & before == before - orphans
+    # Iceberg's own removal takes the folder for hidden, and so does the next run.
+    assert remove(table).outcome is Outcome.NOTHING_DUE
+    restored = remove(table, mode="restore", tables_checked=None)
+    assert (restored.outcome, restored.files_restored) == (Outcome.DONE, len(orphans))
+    assert files_of(table) == before
+    assert {path.read_bytes() for path in orphans} == {b"orphan"}
+    made_old(table)
+    assert remove(table, mode="quarantine").files_removed == len(orphans)
+    aside = files_of(table) - before
+    assert len(aside) == len(orphans) + 1
+    made_old(table)
+    assert remove(table, quarantine_for=timedelta(days=11)).files_purged == 0
+    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == len(orphans)
+    assert files_of(table) == before - orphans
+    assert table.rows_read() == table.rows
+
+
+def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = MaintainedTable(spark)
+    precious, aside = hostile.victim(tmp_path, "precious"), orphan(table, "_quarantine/run/x")
+    move = {"from": f"file:{precious}", "to": f"file:{aside}", "size": len(b"orphan")}
+    (folder_of(table) / "_quarantine/run/1.moves.jsonl").write_text(json.dumps(move))
+    report = remove(table, mode="restore")
+    assert report.files_restored == 0
+    assert "1 files could not be moved back" in " ".join(report.warnings)
+    assert precious.read_text() == "precious precious"
+    assert aside.exists()
+
+
+def test_partitions_whose_names_begin_with_an_underscore_are_not_hidden(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD region AS _region")
+    table.append(0, 3)
+    made_old(table)
+    kept, gone = orphan(table, "data/_other=1/x.parquet"), orphan(table, "data/_region=x/orphan.parquet")
+    assert remove(table).files_removed == 1
+    assert (kept.exists(), gone.exists()) == (True, False)
+    assert table.rows_read() == table.rows
+
+
+PATHS = [
+    *("s3://b/t/data/x.parquet", "s3a://b//t/x", "/plain/a b", "file:/a/%20", "a%2520b/c", "hdfs://nn:8020/é/ü.avro"),
+    *(
+        "file:///t/_hidden/x",
+        "x/_day=1/y",
+        "x/_day",
+        ".a",
+        "a/.b=c/d",
+        "k=%3A/_.x",
+        "\U0001f600/😀😀.parquet",
+        "s3:b/c",
+    ),
+]
+
+
+def test_java_and_python_read_the_patterns_alike(spark: SparkSession) -> None:
+    pattern = hidden(["_day", "plain", ".b"])
+    rows = spark.createDataFrame(pa.table({"location": PATHS}))
+    path = sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
+    seen = rows.select("location", sf.regexp_replace(path, ESCAPED, "?"), sf.col("location").rlike(pattern)).collect()
+    assert [tuple(row) for row in seen] == [
+        (path, file_key(path), re.search(pattern, path) is not None) for path in PATHS
+    ]
+    assert [path for path in PATHS if re.search(pattern, path)] == ["file:///t/_hidden/x", "x/_day", ".a", "k=%3A/_.x"]
