@@ -17,7 +17,12 @@ PACKAGE = Path(airflow_lake_provider.__file__).parent
 # Functions of Spark that take a regular expression, and the argument that is it, for methods of a column one less.
 _OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_count")
 # What stands in patterns that are put together, by the names that the code has for it.
-_PARTS = {"name": "orders", "s": ",", "field": r'(?:"[^"]*+(?:""[^"]*+)*+"[ \t]*+|(?!")[^,]*+)'}
+_PARTS = {
+    "name": "orders",
+    "s": ",",
+    "field": r'(?:"[^"]*+(?:""[^"]*+)*+"[ \t]*+|(?!")[^,]*+)',
+    "hidden": r"(?:^|/)(?!_day=|\.hour=)[_.]",
+}
 _SAMPLES = ({"target": types.DecimalType(38, 10), "wanted": types.DecimalType(38, 10)}, {"target": types.DoubleType()})
 
 

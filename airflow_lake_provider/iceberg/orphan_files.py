@@ -27,13 +27,14 @@ OTHER_FORMATS = r"(?:^|/)(?:_delta_log|\.hoodie)/"
 # Hidden, so that no listing of ours or of Iceberg's takes what is in it for the table's.
 QUARANTINE = "_quarantine"
 
-_KINDS = (
-    ("metadata file", re.compile(r"\.metadata\.json(?:\.gz)?$|^version-hint\.text$")),
-    ("manifest list", re.compile(r"^snap-[^/]*\.avro$")),
-    ("manifest", re.compile(r"-m\d+\.avro$")),
-    ("statistics file", re.compile(r"\.stats$|^partition-stats-")),
-    ("delete file", re.compile(r"\.puffin$|-deletes?[^/]*\.(?:parquet|orc|avro)$")),
-    ("data file", re.compile(r"\.(?:parquet|orc|avro)$")),
+# Of two that match, the one that begins first in the name counts.
+_KIND = re.compile(
+    r"(?P<metadata_file>\.metadata\.json(?:\.gz)?$|^version-hint\.text$)"
+    r"|(?P<manifest_list>^snap-[^/]*\.avro$)"
+    r"|(?P<manifest>-m\d+\.avro$)"
+    r"|(?P<statistics_file>\.stats$|^partition-stats-)"
+    r"|(?P<delete_file>\.puffin$|-deletes?[^/]*\.(?:parquet|orc|avro)$)"
+    r"|(?P<data_file>\.(?:parquet|orc|avro)$)"
 )
 OTHER = "other file"
 
@@ -45,7 +46,8 @@ def file_key(location: str) -> str:
 
 def plain_path(location: str) -> str:
     """Return the path of a location, without doubled slashes."""
-    return re.sub(SLASHES, "/", re.sub(STORE, "", location))
+    below_store = re.sub(STORE, "", location)
+    return re.sub(SLASHES, "/", below_store)
 
 
 def name_key(location: str) -> str:
@@ -55,8 +57,8 @@ def name_key(location: str) -> str:
 
 def kind_of(location: str) -> str:
     """Return what a file is by its name; :data:`OTHER` for a name that no writer of Iceberg gives."""
-    name = location.rpartition("/")[2]
-    return next((kind for kind, pattern in _KINDS if pattern.search(name)), OTHER)
+    match = _KIND.search(location.rpartition("/")[2])
+    return OTHER if match is None else str(match.lastgroup).replace("_", " ")
 
 
 def hidden(partition_fields: Iterable[str]) -> str:

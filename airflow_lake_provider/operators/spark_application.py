@@ -109,8 +109,7 @@ class SparkApplicationOperator(
         self._end = DriverEnd()
         self._spark_log = SparkLog()
         self._submitted = False
-        # Whether there is an application whose report is this task's.
-        self._is_followed = False
+        self._is_followed = False  # True when an application is there whose report is this task's.
         self._started = 0.0
         self._tasks: list[TableTask] = []
 

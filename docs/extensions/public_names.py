@@ -13,7 +13,7 @@ from typing import Any
 
 import airflow_lake_provider
 from airflow_lake_provider.contracts import errors
-from airflow_lake_provider.contracts.reports import job
+from airflow_lake_provider.contracts.reports import job, report_codec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.get_provider_info import get_provider_info
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -33,7 +33,10 @@ OTHERS = (
     *(f"hooks.table_policy.{name}" for name in ("table_policies", "PolicyReader")),
     *(f"maintenance.policy.{name}" for name in ("TablePolicy", "EffectiveValue", "IgnoredValue", "Layer")),
     *(f"contracts.author.maintenance_policy.{name}Policy" for name in ("Maintenance", "Compaction", "Expiry")),
-    *(f"contracts.author.maintenance_policy.{name}Policy" for name in ("Manifest", "Orphan", "RowExpiry", "Tag")),
+    *(
+        f"contracts.author.maintenance_policy.{name}Policy"
+        for name in ("Manifest", "Orphan", "RowExpiry", "Statistics", "Tag")
+    ),
     "contracts.author.maintenance_policy.OrphanMode",
     *(f"contracts.author.maintenance_policy.Compaction{name}" for name in ("Level", "Strategy")),
     "contracts.setting_kinds.Hours",
@@ -90,7 +93,7 @@ def public_names() -> list[str]:
     ]
     modules = [*map(importlib.import_module, told), errors]
     classes = [cls for module in modules for cls in vars(module).values() if _is_public(cls, module.__name__)]
-    reports = [job.JobReport, *job.REPORTS.values(), TableState, job.Outcome]
+    reports = [job.JobReport, *report_codec.REPORTS.values(), TableState, job.Outcome]
     # Under their modules, as the signatures of operators name them.
     imported = [getattr(airflow_lake_provider, name) for name in airflow_lake_provider.__all__]
     paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in (*classes, *reports, *imported)}

@@ -115,7 +115,8 @@ class ListedFiles:
 
     @property
     def _is_hidden(self) -> Column:
-        return sf.col("below").rlike(self.hidden)
+        hidden = self.hidden
+        return sf.col("below").rlike(hidden)
 
     @property
     def _is_old(self) -> Column:
