@@ -33,7 +33,7 @@ _KIND = re.compile(
     r"|(?P<manifest_list>^snap-[^/]*\.avro$)"
     r"|(?P<manifest>-m\d+\.avro$)"
     r"|(?P<statistics_file>\.stats$|^partition-stats-)"
-    r"|(?P<delete_file>\.puffin$|-deletes?[^/]*\.(?:parquet|orc|avro)$)"
+    r"|(?P<delete_file>\.puffin$|^(?=.*-delete).*\.(?:parquet|orc|avro)$)"
     r"|(?P<data_file>\.(?:parquet|orc|avro)$)"
 )
 OTHER = "other file"

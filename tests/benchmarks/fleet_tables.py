@@ -123,5 +123,5 @@ def mergeable_files(table: Table) -> int:
     small: dict[Any, list[int]] = {}
     for task in table.scan().plan_files():
         if task.file.file_size_in_bytes < 0.75 * target:
-            small.setdefault((task.file.spec_id, tuple(task.file.partition)), []).append(task.file.file_size_in_bytes)
+            small.setdefault((task.file.spec_id, str(task.file.partition)), []).append(task.file.file_size_in_bytes)
     return sum(len(sizes) - -(-sum(sizes) // target) for sizes in small.values())

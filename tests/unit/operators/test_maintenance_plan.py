@@ -247,7 +247,7 @@ def test_a_run_maintains_its_own_history_and_leases_unless_the_author_leaves_the
 
 def triggered_by(context: Context, *tables: str) -> None:
     """Let asset events on tables have triggered the run."""
-    context["triggering_asset_events"] = {  # type: ignore[typeddict-item]  # of a stand-in
+    context["triggering_asset_events"] = {
         name: [
             SimpleNamespace(
                 asset=SimpleNamespace(name=name, uri=f"iceberg://lake_default/{name.replace('.', '/')}"),
