@@ -16,10 +16,10 @@ from tests.spark.maintenance_flow import compact
 
 QUOTED = 'it\'s "a" / ${b} = ü'
 TERMS = {
-    "bucket": "bucket(4, id)",
-    "truncate": "truncate(3, region)",
-    "text": "region",
-    "text and bucket": "region, bucket(2, id)",
+    "bucket": ("bucket(4, id)",),
+    "truncate": ("truncate(3, region)",),
+    "text": ("region",),
+    "text and bucket": ("region", "bucket(2, id)"),
 }
 
 
@@ -41,7 +41,7 @@ def test_hot_partitions_keep_their_files_and_all_others_are_merged(
     # Of an earlier spec, which no name leaves out.
     table.append(0, 8, "south")
     table.append(8, 8, QUOTED)
-    for field in TERMS[term].split(", ") if "(" not in TERMS[term].split(", ")[0] else [TERMS[term]]:
+    for field in TERMS[term]:
         spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD {field}")
     for place in range(2, 6):
         table.append(place * 8, 8, "south" if place % 2 else QUOTED)
