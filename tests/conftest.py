@@ -22,6 +22,7 @@ LONGEST = [
     "test_deleted_keys_table.py",
     "test_events_by_key.py",
     "test_faults.py",
+    "test_fleet_beside_writers.py",
     "test_killed_driver.py",
     "test_late_snapshots.py",
     "test_races.py",
