@@ -126,6 +126,8 @@ class FleetSoak:
                 if writer.error is not None:
                     self.failed.append(f"a batch failed: {writer.error}")
         if not self.failed:
+            # What was changed a second ago is hot, and left alone.
+            time.sleep(2)
             self._maintain()
             self._check()
         print(*self.failed, sep="\n", file=sys.stderr)
