@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_lake_provider.maintenance.outcomes import TaskOutcome, outcomes_of_run
-from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceOperator
-from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_lake_provider.maintenance.outcomes import TaskOutcome
+from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceOperator, LakeMaintenanceVerdictOperator
+from airflow_lake_provider.operators.maintenance_plan import LakeMaintenancePlanOperator
 
 
 def run_maintenance(
@@ -16,17 +20,26 @@ def run_maintenance(
 ) -> list[TaskOutcome]:
     """Plan tables, run the jobs of the plan one after another, and return the outcome of every task.
 
+    The last task gives the leases back and writes the history; that it is red says no more than the outcomes.
+
     :param run: id of the run.
     :param plan: arguments of the plan beside its tables.
     :param application: arguments of the operator of each job.
     """
     pushed: dict[str, Any] = {}
-    jobs = LakeMaintenancePlanOperator(task_id="plan", tables=tables, **(plan or {})).execute(_context(run, -1, pushed))
+    with DAG("fleet", schedule=None):
+        planning = LakeMaintenancePlanOperator(task_id="plan", tables=tables, **(plan or {}))
+        verdict = LakeMaintenanceVerdictOperator(task_id="verdict", jobs=planning.output, reports=planning.output)
+    jobs = planning.execute(_context(run, -1, pushed))
     reports: list[Any] = []
     for number, job in enumerate(jobs):
         operator = LakeMaintenanceOperator(task_id="run", **application, **job)
         reports += operator.execute(_context(run, number, {}))
-    return outcomes_of_run(jobs, reports, pushed[NOT_RUN])
+    given: Any = verdict
+    given.jobs, given.reports = jobs, reports
+    with suppress(AirflowFailException):
+        verdict.execute(_context(run, -1, pushed))
+    return verdict.outcomes(_context(run, -1, pushed))
 
 
 def _context(run: str, map_index: int, pushed: dict[str, Any]) -> Any:
@@ -35,4 +48,5 @@ def _context(run: str, map_index: int, pushed: dict[str, Any]) -> Any:
         dag_id="fleet", run_id=run, task_id="maintain", map_index=map_index, stats_tags={}, **tries
     )
     instance.xcom_push = lambda key, value, **_: pushed.update({key: value})
+    instance.xcom_pull = lambda key, **_: pushed.get(key)
     return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
