@@ -19,7 +19,9 @@ from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 STORE = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
 SLASHES = r"/+"
 # Escapes of a path, however often it was escaped, and what may be escaped.
-ESCAPED = r"(?:%(?:25)*[0-9A-Fa-f]{2}|[^A-Za-z0-9/._=~-])+"
+ESCAPED = r"%(?:25)*[0-9A-Fa-f]{2}|[^A-Za-z0-9/._=~-]"
+# One letter may be one character, or several escapes.
+ESCAPES = r"\?+"
 # A metadata file with its number, of any catalog.
 METADATA_FILE = r"^v?(\d{1,15})\b.*\.metadata\.json(?:\.gz)?$"
 # Logs of other formats, whose files may lie among those of the table.
@@ -41,7 +43,8 @@ OTHER = "other file"
 
 def file_key(location: str) -> str:
     """Return a path without scheme, authority, doubled slashes and escapes: of two that may be one file it is equal."""
-    return re.sub(ESCAPED, "?", plain_path(location))
+    replaced = re.sub(ESCAPED, "?", plain_path(location))
+    return re.sub(ESCAPES, "?", replaced)
 
 
 def plain_path(location: str) -> str:

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.file_locations import SAME_STORES
 from airflow_lake_provider.iceberg.orphan_files import (
     ESCAPED,
+    ESCAPES,
     METADATA_FILE,
     OTHER_FORMATS,
     SLASHES,
@@ -153,7 +154,7 @@ def _path() -> Column:
 
 
 def _key() -> Column:
-    return sf.regexp_replace(_path(), ESCAPED, "?")
+    return sf.regexp_replace(sf.regexp_replace(_path(), ESCAPED, "?"), ESCAPES, "?")
 
 
 def _name() -> Column:
@@ -161,7 +162,7 @@ def _name() -> Column:
 
 
 def _end() -> Column:
-    return sf.concat(sf.lit("/"), sf.regexp_replace("below", ESCAPED, "?"))
+    return sf.concat(sf.lit("/"), sf.regexp_replace(sf.regexp_replace("below", ESCAPED, "?"), ESCAPES, "?"))
 
 
 def _store() -> Column:

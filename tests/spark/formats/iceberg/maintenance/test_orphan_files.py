@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.iceberg.orphan_files import ESCAPED, SLASHES, STORE, file_key, hidden
+from airflow_lake_provider.iceberg.orphan_files import ESCAPED, ESCAPES, SLASHES, STORE, file_key, hidden
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
@@ -410,7 +410,8 @@ def test_java_and_python_read_the_patterns_alike(spark: SparkSession) -> None:
     pattern = hidden(["_day", "plain", ".b"])
     rows = spark.createDataFrame(pa.table({"location": PATHS}))
     path = sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
-    seen = rows.select("location", sf.regexp_replace(path, ESCAPED, "?"), sf.col("location").rlike(pattern)).collect()
+    key = sf.regexp_replace(sf.regexp_replace(path, ESCAPED, "?"), ESCAPES, "?")
+    seen = rows.select("location", key, sf.col("location").rlike(pattern)).collect()
     assert [tuple(row) for row in seen] == [
         (path, file_key(path), re.search(pattern, path) is not None) for path in PATHS
     ]
