@@ -252,6 +252,11 @@ class TableShape:
         """Columns of the table's own sort order."""
         return [self._paths.get(field["source-id"], "") for field in self.sort_order]
 
+    @property
+    def was_partitioned(self) -> bool:
+        """True where the files of some spec are in partitions."""
+        return any(field.transform != "void" for field in self.partition_fields(of_all_specs=True))
+
     def partition_fields(self, *, of_all_specs: bool = False) -> list[PartitionField]:
         """Return the fields that rows are partitioned by now, or those of all specs: files keep theirs."""
         specs = self.partition_specs.values() if of_all_specs else [self.partition_specs[self.spec_id]]

@@ -5,35 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 
-class CompactionAction(WorkerAction[CompactionSpec]):
+class CompactionAction(PlannedAction[CompactionSpec]):
     """The worker's part of a compaction."""
 
     spec_type = CompactionSpec
     # ``full`` rewrites all for each.
     cleared_is_new = True
 
-    def report_without_spark(self, spec: CompactionSpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
-        planned = self.tables.plan(spec)
-        is_enough = planned is None or spec.dry_run or planned.outcome is Outcome.NOTHING_DUE
-        return planned if is_enough else None
-
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:
         """Refuse columns that the table lacks."""
         refuse_compaction(spec, self.tables.load_existing(spec.table))
-
-    def check_report(self, spec: CompactionSpec, report: JobReport) -> None:
-        """Fail on a conflict where that was asked for."""
-        if report.outcome is Outcome.CONFLICT and spec.fail_on_conflict:
-            raise CommitConflictError(report.reason)
 
 
 class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_unfit
 
 
-class RewriteManifestsAction(WorkerAction[RewriteManifestsSpec]):
+class RewriteManifestsAction(PlannedAction[RewriteManifestsSpec]):
     """The worker's part of a rewrite of manifests."""
 
     spec_type = RewriteManifestsSpec
 
-    def report_without_spark(self, spec: RewriteManifestsSpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
-        planned = self.tables.plan(spec)
-        is_enough = planned is None or spec.dry_run or planned.outcome is Outcome.NOTHING_DUE
-        return planned if is_enough else None
-
     def refuse_from_metadata(self, spec: RewriteManifestsSpec) -> None:
         """Refuse a table whose lists of files Spark cannot read."""
         refuse_unfit("file-lists", self.tables.load_existing(spec.table))
-
-    def check_report(self, spec: RewriteManifestsSpec, report: JobReport) -> None:
-        """Fail on a conflict where that was asked for."""
-        if report.outcome is Outcome.CONFLICT and spec.fail_on_conflict:
-            raise CommitConflictError(report.reason)
 
 
 class LakeRewriteManifestsOperator(LakeJobOperator[RewriteManifestsSpec]):

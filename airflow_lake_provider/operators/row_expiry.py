@@ -10,26 +10,25 @@ from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_unfit
 
 
-class RowExpiryAction(WorkerAction[RowExpirySpec]):
+class RowExpiryAction(PlannedAction[RowExpirySpec]):
     """The worker's part of an expiry of rows."""
 
     spec_type = RowExpirySpec
     cleared_is_new = True
+    ends_here = (Outcome.NOTHING_NEW,)
 
     def completed(self, spec: RowExpirySpec, run: TaskRun) -> RowExpirySpec:  # noqa: ARG002  # for others
         """Fix the moment now, so that a slow queue does not move it."""
         return replace(spec, asked_at=datetime.now(UTC))
 
     def report_without_spark(self, spec: RowExpirySpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where no file can have a row that is too old."""
+        """Refuse a table whose rows cannot be changed, of a dry run, too; then plan."""
         refuse_unfit("row-expiry", self.tables.load_existing(spec.table))
-        planned = self.tables.plan(spec)
-        is_enough = planned is None or spec.dry_run or planned.outcome is Outcome.NOTHING_NEW
-        return planned if is_enough else None
+        return super().report_without_spark(spec)
 
 
 class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):

@@ -5,28 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.worker_action import PlannedAction
 
 
 # [START worker]
-class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
+class SnapshotExpiryAction(PlannedAction[SnapshotExpirySpec]):
     """The worker's part of an expiry."""
 
     spec_type = SnapshotExpirySpec
+    ends_here = (Outcome.NOTHING_DUE, Outcome.SKIPPED)
 
     def completed(self, spec: SnapshotExpirySpec, run: TaskRun) -> SnapshotExpirySpec:  # noqa: ARG002  # for others
         """Fix the moments now, so that a slow queue does not move them."""
         return spec.asked(datetime.now(UTC))
-
-    def report_without_spark(self, spec: SnapshotExpirySpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
-        planned = self.tables.plan(spec)
-        is_enough = planned is None or spec.dry_run or planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
-        return planned if is_enough else None
 
 
 # [END worker]

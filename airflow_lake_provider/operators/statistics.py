@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_statistics
 
 
-class StatisticsAction(WorkerAction[StatisticsSpec]):
+class StatisticsAction(PlannedAction[StatisticsSpec]):
     """The worker's part of statistics."""
 
     spec_type = StatisticsSpec
 
     def report_without_spark(self, spec: StatisticsSpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where main's head has its statistics."""
+        """Refuse columns that the table lacks, of a dry run, too; then plan."""
         refuse_statistics(spec, self.tables.load_existing(spec.table))
-        planned = self.tables.plan(spec)
-        is_enough = planned is None or spec.dry_run or planned.outcome is Outcome.NOTHING_DUE
-        return planned if is_enough else None
-
-    def check_report(self, spec: StatisticsSpec, report: JobReport) -> None:
-        """Fail on a conflict where that was asked for."""
-        if report.outcome is Outcome.CONFLICT and spec.fail_on_conflict:
-            raise CommitConflictError(report.reason)
+        return super().report_without_spark(spec)
 
 
 class LakeStatisticsOperator(LakeJobOperator[StatisticsSpec]):

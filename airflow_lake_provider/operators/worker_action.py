@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.operators.catalog_tables import CatalogTables
+from airflow_lake_provider.operators.catalog_tables import CatalogTables, PlannedSpec
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.applied.run_key import RunIdentity
     from airflow_lake_provider.operators.task_run import TaskRun
 
 SpecT = TypeVar("SpecT", bound=JobSpec)
+PlannedT = TypeVar("PlannedT", bound=PlannedSpec)
 
 
 class WorkerAction(Generic[SpecT]):
@@ -54,3 +56,21 @@ class WorkerAction(Generic[SpecT]):
 
     def check_report(self, spec: SpecT, report: JobReport) -> None:
         """Raise where an outcome is a failure of the task."""
+
+
+class PlannedAction(WorkerAction[PlannedT]):
+    """The worker's part of an action that metadata is enough to plan; Spark is started where something is due."""
+
+    # Outcomes of a plan that leave nothing for a driver.
+    ends_here: ClassVar[tuple[Outcome, ...]] = (Outcome.NOTHING_DUE,)
+
+    def report_without_spark(self, spec: PlannedT) -> JobReport | None:
+        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        planned = self.tables.plan(spec)
+        is_enough = planned is None or spec.dry_run or planned.outcome in self.ends_here
+        return planned if is_enough else None
+
+    def check_report(self, spec: PlannedT, report: JobReport) -> None:
+        """Fail on a conflict where that was asked for."""
+        if report.outcome is Outcome.CONFLICT and getattr(spec, "fail_on_conflict", False):
+            raise CommitConflictError(report.reason)

@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -30,12 +31,7 @@ def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress)
 
     :raises MissingTableError: the table is not in the catalog.
     """
-    table = table_of(spark, spec)
-    if not table.exists():
-        raise MissingTableError(
-            f"{spec.table}: no such table in catalog {spec.catalog}, so there is nothing to compact"
-        )
-    return table.compact(spec, progress)
+    return _existing(spark, spec, "there is nothing to compact").compact(spec, progress)
 
 
 def rewrite_file_lists(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
@@ -43,10 +39,7 @@ def rewrite_file_lists(spark: SparkSession, spec: JobSpec, progress: Progress) -
 
     :raises MissingTableError: the table is not in the catalog.
     """
-    table = table_of(spark, spec)
-    if not table.exists():
-        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no lists of files")
-    return table.rewrite_file_lists(spec, progress)
+    return _existing(spark, spec, "it has no lists of files").rewrite_file_lists(spec, progress)
 
 
 def compute_statistics(spark: SparkSession, spec: StatisticsSpec, progress: Progress) -> StatisticsReport:
@@ -54,10 +47,7 @@ def compute_statistics(spark: SparkSession, spec: StatisticsSpec, progress: Prog
 
     :raises MissingTableError: the table is not in the catalog.
     """
-    table = table_of(spark, spec)
-    if not table.exists():
-        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no statistics")
-    return table.compute_statistics(spec, progress)
+    return _existing(spark, spec, "it has no statistics").compute_statistics(spec, progress)
 
 
 # [START action]
@@ -66,10 +56,7 @@ def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Pr
 
     :raises MissingTableError: the table is not in the catalog.
     """
-    table = table_of(spark, spec)
-    if not table.exists():
-        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no snapshots")
-    return table.expire(spec, progress)
+    return _existing(spark, spec, "it has no snapshots").expire(spec, progress)
 
 
 # [END action]
@@ -80,10 +67,7 @@ def remove_orphan_files(spark: SparkSession, spec: OrphanFilesSpec, progress: Pr
 
     :raises MissingTableError: the table is not in the catalog.
     """
-    table = table_of(spark, spec)
-    if not table.exists():
-        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so no file of it is an orphan")
-    return table.remove_orphans(spec, progress)
+    return _existing(spark, spec, "no file of it is an orphan").remove_orphans(spec, progress)
 
 
 def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Progress) -> MetadataChangeReport:
@@ -96,3 +80,10 @@ def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Pro
     with progress.phase("commit"):
         table.change_metadata(spec.change)
     return replace(spec.planned, after=table.state(), seconds=dict(progress.seconds))
+
+
+def _existing(spark: SparkSession, spec: JobSpec, so: str) -> FormatTable:
+    table = table_of(spark, spec)
+    if not table.exists():
+        raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so {so}")
+    return table

@@ -28,10 +28,9 @@ def plan_statistics(
     :param of_table: ids of the snapshots that have those of the table.
     :param of_partitions: likewise, those of partitions.
     """
-    before, shape = table.state(), table.facts.shape
-    is_partitioned = any(field.transform != "void" for field in shape.partition_fields(of_all_specs=True))
+    before = table.state()
     lacking = [] if before.snapshot is None or before.snapshot in of_table else ["the table"]
-    if before.snapshot is not None and is_partitioned and before.snapshot not in of_partitions:
+    if before.snapshot is not None and table.facts.shape.was_partitioned and before.snapshot not in of_partitions:
         lacking.append("its partitions")
     return StatisticsReport(
         table=spec.table,

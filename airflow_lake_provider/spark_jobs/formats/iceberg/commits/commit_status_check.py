@@ -8,6 +8,7 @@ any more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
@@ -48,13 +49,24 @@ def run_action(table: IcebergTable, action: Any, summary: dict[str, str]) -> str
     """
     for name, value in summary.items():
         action = action.snapshotProperty(name, value)
+    return execute(table, lambda: action, "metadata, so it may have been made; no file was removed")
+
+
+def execute(table: IcebergTable, action: Callable[[], Any], unanswered: str) -> str | None:
+    """Run an action of Iceberg that commits no rows, and read the table again.
+
+    :param action: makes it.
+    :param unanswered: of what a commit is, and what may have become of it, for the error.
+    :return: what another commit refused; None when it worked.
+    :raises UnknownOutcomeError: the answer to the commit was lost.
+    """
     try:
-        action.execute()
+        action().execute()
     except JavaError as error:
         if is_unknown(error):
             raise UnknownOutcomeError(
-                f"{table.name}: the catalog did not answer a commit of metadata, so it may have been made; no file was "
-                f"removed. Rows are the same either way; run it again. {root_message(error)}"
+                f"{table.name}: the catalog did not answer a commit of {unanswered}. Rows are the same either way; run "
+                f"it again. {root_message(error)}"
             ) from error
         refusal = conflict_message(error)
         if refusal is None:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
-    conflict_message,
-    is_unknown,
-    root_message,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -38,9 +31,10 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
             ("table statistics", _table_file, lambda: _of_table(table, spec, head)),
             ("partition statistics", _partition_file, lambda: _of_partitions(table, head)),
         ):
-            if has_them(table, head) is None and not (phase.startswith("partition") and not _is_partitioned(table)):
+            applies = phase == "table statistics" or table.facts.shape.was_partitioned
+            if applies and has_them(table, head) is None:
                 with progress.phase(phase):
-                    refusal = _committed(table, compute)
+                    refusal = execute(table, compute, "statistics, so it may have been made")
                 done, refusals = done or refusal is None, [*refusals, *filter(None, (refusal,))]
     of_table = None if head is None else _table_file(table, head)
     of_partitions = None if head is None else _partition_file(table, head)
@@ -80,35 +74,12 @@ def _with_newest_base(table: IcebergTable) -> Any:
     return table.iceberg.BaseTable(operations, java.name(), java.reporter())
 
 
-def _committed(table: IcebergTable, action: Callable[[], Any]) -> str | None:
-    """Return what another commit refused; None where the action worked."""
-    try:
-        action().execute()
-    except JavaError as error:
-        if is_unknown(error):
-            raise UnknownOutcomeError(
-                f"{table.name}: the catalog did not answer a commit of statistics, so it may have been made. Rows are "
-                f"the same either way; run it again. {root_message(error)}"
-            ) from error
-        refusal = conflict_message(error)
-        if refusal is None:
-            raise
-        return refusal
-    finally:
-        table.refresh()
-    return None
-
-
 def _table_file(table: IcebergTable, head: int) -> Any | None:
     return next((each for each in table.java.statisticsFiles() if each.snapshotId() == head), None)
 
 
 def _partition_file(table: IcebergTable, head: int) -> Any | None:
     return next((each for each in table.java.partitionStatisticsFiles() if each.snapshotId() == head), None)
-
-
-def _is_partitioned(table: IcebergTable) -> bool:
-    return any(field.transform != "void" for field in table.facts.shape.partition_fields(of_all_specs=True))
 
 
 def _distinct_counts(table: IcebergTable, file: Any) -> dict[str, int]:
