@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,17 +18,54 @@ def delete_by_equality(spark: SparkSession, table: Any, keys: list[int], **summa
     :param table: ``org.apache.iceberg.Table`` without partitions.
     :param summary: entries of the snapshot, with ``_`` for ``-``, after ``flink.``.
     """
+    _commit(spark, table, keys, {}, summary)
+
+
+def upsert_by_equality(spark: SparkSession, table: Any, rows: dict[int, tuple[str, int]]) -> None:
+    """Commit the deletes of some keys and their new rows at once, as a checkpoint of Flink does.
+
+    :param rows: region and amount by ``id``.
+    """
+    _commit(spark, table, list(rows), rows, {})
+
+
+def _commit(
+    spark: SparkSession, table: Any, keys: list[int], rows: dict[int, tuple[str, int]], summary: dict[str, str]
+) -> None:
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
-    field_id = int(table.schema().findField("id").fieldId())
-    field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(field_id)})
-    path = Path(urlsplit(str(table.location())).path) / "data" / f"equality-{'-'.join(map(str, keys))}.parquet"
-    pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema([field])), path)
+    schema = _schema(table)
+    deleted = pa.Table.from_pylist([{"id": key} for key in keys], pa.schema([schema.field("id")]))
+    path, size = _written(table, deleted, f"equality-{'-'.join(map(str, keys))}")
     field_ids = gateway.new_array(jvm.int, 1)
-    field_ids[0] = field_id
+    field_ids[0] = int(table.schema().findField("id").fieldId())
     builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(field_ids)
-    file = builder.withPath(f"file:{path}").withFileSizeInBytes(path.stat().st_size).withRecordCount(len(keys))
+    file = builder.withPath(path).withFileSizeInBytes(size).withRecordCount(len(keys))
     delta = table.newRowDelta().addDeletes(file.withFormat("parquet").build())
+    if rows:
+        new = [{"id": key, "region": region, "amount": amount} for key, (region, amount) in rows.items()]
+        path, size = _written(table, pa.Table.from_pylist(new, schema), f"rows-{uuid4().hex[:8]}")
+        data = jvm.org.apache.iceberg.DataFiles.builder(table.spec()).withPath(path).withFormat("parquet")
+        delta = delta.addRows(data.withFileSizeInBytes(size).withRecordCount(len(rows)).build())
     for name, value in summary.items():
         delta = delta.set(f"flink.{name.replace('_', '-')}", value)
     delta.commit()
+
+
+def _schema(table: Any) -> pa.Schema:
+    """Return the columns of orders with the ids of the table's fields."""
+    types = {"id": pa.int64(), "region": pa.string(), "amount": pa.int64()}
+    fields = {name: table.schema().findField(name) for name in types}
+    return pa.schema(
+        [
+            pa.field(name, types[name], nullable=name != "id", metadata={"PARQUET:field_id": str(field.fieldId())})
+            for name, field in fields.items()
+            if field is not None
+        ]
+    )
+
+
+def _written(table: Any, rows: pa.Table, name: str) -> tuple[str, int]:
+    path = Path(urlsplit(str(table.location())).path) / "data" / f"{name}.parquet"
+    pq.write_table(rows, path)
+    return f"file:{path}", path.stat().st_size

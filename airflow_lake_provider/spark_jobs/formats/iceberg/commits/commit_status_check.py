@@ -29,15 +29,19 @@ _REFUSED, _UNKNOWN = (
 )
 
 
-def with_commit_status_check(table: IcebergTable) -> Any:
+def with_commit_status_check(table: IcebergTable, operations: Any = None) -> Any:
     """Return the table as an ``org.apache.iceberg.BaseTable``, for an action of Iceberg that commits to main.
 
     A refused commit whose snapshot the table has was made. Where the catalog does not say whether it has, the outcome
     is unknown, after which Iceberg deletes nothing. After any other refusal Iceberg tries again, as ever.
+
+    :param operations: an ``org.apache.iceberg.TableOperations`` in place of the table's own.
     """
     make, java = method_handles(table.spark), table.java
-    operations = make.proxy(_OPERATIONS, java.operations(), commit=_commit(make, java.operations()))
-    return table.iceberg.BaseTable(operations, java.name(), java.reporter())
+    own = java.operations() if operations is None else operations
+    return table.iceberg.BaseTable(
+        make.proxy(_OPERATIONS, own, commit=_commit(make, own)), java.name(), java.reporter()
+    )
 
 
 def run_action(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | None:

@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, Com
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import with_commit_status_check
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.newer_equality_deletes import keeping_newer_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -157,7 +158,8 @@ class DataFileRewrite:
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
     def _action(self, one_by_one: bool) -> Any:
-        action = self.table.java_actions.rewriteDataFiles(with_commit_status_check(self.table))
+        checked = with_commit_status_check(self.table, keeping_newer_deletes(self.table))
+        action = self.table.java_actions.rewriteDataFiles(checked)
         action = action.filter(self.expression).options(self._options())
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")
