@@ -24,8 +24,11 @@ ESCAPED = r"%(?:25)*[0-9A-Fa-f]{2}|[^A-Za-z0-9/._=~-]"
 ESCAPES = r"\?+"
 # A metadata file with its number, of any catalog.
 METADATA_FILE = r"^v?(\d{1,15})\b.*\.metadata\.json(?:\.gz)?$"
-# Logs of other formats, whose files may lie among those of the table.
-OTHER_FORMATS = r"(?:^|/)(?:_delta_log|\.hoodie)/"
+# A metadata file of any name.
+METADATA_NAME = r"\.metadata\.json(?:\.gz)?$"
+LAST_PART = r"/[^/]*$"
+# Logs of other formats, whose files may lie among those of the table. Paimon writes Iceberg's metadata beside its own.
+OTHER_FORMATS = r"(?:^|/)(?:_delta_log/|\.hoodie/|snapshot/snapshot-\d+$|schema/schema-\d+$)"
 # Hidden, so that no listing of ours or of Iceberg's takes what is in it for the table's.
 QUARANTINE = "_quarantine"
 

@@ -162,7 +162,7 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
     before, later = removable_before(table.facts, spec.remove_before, now, MINIMUM_AGE, spec.flink_jobs_older_than)
     with progress.phase("list files") as facts:
         files = _listed(table, spec, orphans.owners.default_root, before)
-        listing = files.listing(_metadata_file(table.refresh()))
+        listing = files.listing(_metadata_file(table.refresh()), _metadata_folders(table, orphans.owners))
         facts["files"] = listing.files
     _refuse_others(table, listing)
     with progress.phase("find orphan files") as facts:
@@ -248,6 +248,14 @@ def _metadata_file(table: IcebergTable) -> str:
     return str(table.java.operations().current().metadataFileLocation())
 
 
+def _metadata_folders(table: IcebergTable, owners: FileOwners) -> set[str]:
+    """Return the folders that have, or may have, metadata files of the table."""
+    folders = {each.rpartition("/")[0] for each in (_metadata_file(table), *table.metadata_log())}
+    for place in (owners.table, *owners.earlier):
+        folders |= {f"{place.location.rstrip('/')}/metadata", *place.declared}
+    return folders
+
+
 def _refuse_twins(table: IcebergTable, owners: FileOwners) -> None:
     if twins := [f"{name} has the same {what}" for name, what in owners.twins()]:
         raise UnsupportedError(
@@ -266,6 +274,12 @@ def _refuse_others(table: IcebergTable, listing: Listing) -> None:
         raise UnsupportedError(
             f"{table.name}: {listing.other_format} is of the log of another table format, so files that Iceberg does "
             "not reach may be that table's. Nothing was removed"
+        )
+    if listing.other_metadata is not None:
+        raise UnsupportedError(
+            f"{table.name}: {listing.other_metadata} is metadata of a table, and this one has none in that folder. "
+            "Another catalog may have a table there. Nothing was removed. Move that table, or its folder where nobody "
+            "reads it any more, to another place"
         )
     is_passed = current is not None and (
         (listing.newest_old_version or 0) > current or (listing.newest_version or 0) > current + 1
@@ -338,7 +352,7 @@ class _Reached:
     def names_since(self) -> set[str]:
         """Return the names of all files that have become reachable.
 
-        :raises CommitConflictError: the table is another one now, or does not allow it any more.
+        :raises CommitConflictError: the table is another one now, or does not allow it any more, or has lost snapshots.
         """
         table = self._table.refresh()
         location = _metadata_file(table)
@@ -351,6 +365,11 @@ class _Reached:
             )
         facts = table.facts
         new = set(facts.snapshots) - self._snapshots
+        if self._snapshots and any(facts.snapshots[id_].parent not in facts.snapshots for id_ in new):
+            raise CommitConflictError(
+                f"{table.name}: snapshots that were committed while orphan files were removed are expired already, so "
+                "the files that they added are not known; the others stay"
+            )
         java: list[Any] = [table.java.snapshot(int(id_)) for id_ in new]
         files = [location, *table.metadata_log(), *(path for _, path in facts.statistics), *named_by(table, java)]
         files += [each.manifest_list for each in facts.snapshots.values() if each.manifest_list]

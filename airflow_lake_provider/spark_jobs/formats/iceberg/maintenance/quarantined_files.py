@@ -15,17 +15,26 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from airflow_lake_provider.contracts.durations import epoch_millis
+from airflow_lake_provider.contracts.file_locations import is_below, normalised
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import chunks_of_listing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import delete_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 _JOURNAL = ".moves.jsonl"
 _BATCH = 1_000
+
+
+def _same_content(spark: SparkSession, one: Any, other: Any) -> bool:
+    """Compare two streams of Java."""
+    return bool(jvm_of(spark).org.apache.commons.io.IOUtils.contentEquals(one, other))
 
 
 def _new_run() -> str:
@@ -75,8 +84,7 @@ class QuarantinedFiles:
                 if self._length(aside) != size:
                     # It was not moved, or is back already.
                     continue
-                own = owners.owner_of(home) == owners.table.name and f"/{QUARANTINE}/" in aside
-                if own and (self._length(home) == size or self._copy(aside, home, size)):
+                if self._is_own(aside, home, owners) and self._is_back(aside, home, size):
                     self.table.java.io().deleteFile(aside)
                     restored += 1
                 else:
@@ -85,6 +93,23 @@ class QuarantinedFiles:
             if not failed:
                 self.table.java.io().deleteFile(journal)
         return restored, [f"{left:,} files could not be moved back, and stay in {self.folder}"] if left else []
+
+    def _is_own(self, aside: str, home: str, owners: FileOwners) -> bool:
+        """Tell whether a move is of the table's own files, into this quarantine: anybody may have written it."""
+        folder = normalised(f"{self.folder}/_", owners.default_root).rpartition("/")[0]
+        return owners.owner_of(home) == owners.table.name and is_below(normalised(aside, owners.default_root), folder)
+
+    def _is_back(self, aside: str, home: str, size: int) -> bool:
+        """Bring a file back, and tell whether it is there. What came there since, by another writer, stays."""
+        there = self._length(home)
+        if there is None:
+            return self._copy(aside, home, size)
+        io = self.table.java.io()
+        with (
+            closing(io.newInputFile(aside).newStream()) as one,
+            closing(io.newInputFile(home).newStream()) as other,
+        ):
+            return there == size and _same_content(self.table.spark, one, other)
 
     def purge(self, before: datetime) -> int:
         """Delete what was moved before a moment, and return the number of files."""

@@ -6,7 +6,7 @@ file, by another root or mount. It stays, as nothing about it is settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,7 +18,9 @@ from airflow_lake_provider.contracts.file_locations import SAME_STORES
 from airflow_lake_provider.iceberg.orphan_files import (
     ESCAPED,
     ESCAPES,
+    LAST_PART,
     METADATA_FILE,
+    METADATA_NAME,
     OTHER_FORMATS,
     SLASHES,
     STORE,
@@ -36,7 +38,8 @@ class Listing:
     :param bytes: of them.
     :param newest_version: highest number of a metadata file beside the current one.
     :param newest_old_version: of those that are old enough to go.
-    :param other_format: a file of another format's log, which is hidden.
+    :param other_format: a file of another format's log, which may be hidden.
+    :param other_metadata: a metadata file in a folder that has none of the table's.
     """
 
     files: int
@@ -44,6 +47,7 @@ class Listing:
     newest_version: int | None
     newest_old_version: int | None
     other_format: str | None
+    other_metadata: str | None
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,18 @@ class ListedFiles:
     hidden: str
     before: datetime
 
-    def listing(self, metadata_file: str) -> Listing:
+    def listing(self, metadata_file: str, metadata_folders: Iterable[str]) -> Listing:
         """Return the numbers of the listing.
 
         :param metadata_file: location of the current one.
+        :param metadata_folders: that may have such files of the table.
         """
         folder = plain_path(metadata_file).rpartition("/")[0]
         name = sf.element_at(sf.split(_path(), "/"), -1)
         is_metadata = name.rlike(METADATA_FILE) & (_path() == sf.concat(sf.lit(f"{folder}/"), name))
         version = sf.when(is_metadata, sf.regexp_extract(name, METADATA_FILE, 1)).cast("bigint")
+        own = [plain_path(each).rstrip("/") for each in metadata_folders]
+        is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~sf.regexp_replace(_path(), LAST_PART, "").isin(own)
         shown = sf.when(~self._is_hidden, sf.lit(True))
         row = (
             self._below.agg(
@@ -78,6 +85,7 @@ class ListedFiles:
                 sf.max(version).alias("version"),
                 sf.max(sf.when(self._is_old, version)).alias("old_version"),
                 sf.max(sf.when(sf.col("below").rlike(OTHER_FORMATS), sf.col("location"))).alias("other_format"),
+                sf.max(sf.when(is_other, sf.col("location"))).alias("other_metadata"),
             )
         ).collect()[0]
         return Listing(
@@ -86,6 +94,7 @@ class ListedFiles:
             newest_version=row["version"],
             newest_old_version=row["old_version"],
             other_format=row["other_format"],
+            other_metadata=row["other_metadata"],
         )
 
     def unreached(self, live: DataFrame) -> Iterator[tuple[str, str, int, int]]:
@@ -121,7 +130,9 @@ class ListedFiles:
 
     @property
     def _is_old(self) -> Column:
-        return sf.coalesce(sf.col("modified") < epoch_millis(self.before), sf.lit(False))
+        # A store that does not know the time says 0.
+        modified = sf.col("modified")
+        return sf.coalesce((modified > 0) & (modified < epoch_millis(self.before)), sf.lit(False))
 
 
 def _status() -> Column:

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.orphan_files import ESCAPED, ESCAPES, SLASHES, STORE, file_key, hidden
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_files
@@ -85,6 +85,9 @@ def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
     orphans = {orphan(table, name) for name in ORPHANS}
     young = orphan(table, "data/00000-1-young-0-00001.parquet", 3600)
     others = {orphan(table, name) for name in ("data/_hidden/x.parquet", "data/.x.parquet", "notes.txt")}
+    # A store that knows no times says 0.
+    untimed = orphan(table, "data/00000-1-untimed-0-00001.parquet")
+    os.utime(untimed, (0, 0))
 
     planned = remove(table, mode="dry-run", tables_checked=None)
 
@@ -93,7 +96,7 @@ def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
     kinds = list(ORPHANS.values())
     assert planned.orphans == {kind: kinds.count(kind) for kind in sorted(set(kinds))}
     assert planned.orphan_bytes == 6 * len(orphans)
-    assert planned.files_listed == len(before) + len(orphans) + 2
+    assert planned.files_listed == len(before) + len(orphans) + 3
     assert any("1 files stay, as no writer of Iceberg gives such names" in each for each in planned.warnings)
     assert planned.oldest is not None
     assert abs(datetime.now(UTC) - planned.oldest - timedelta(days=10)) < timedelta(minutes=5)
@@ -101,7 +104,7 @@ def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
     report = remove(table)
 
     assert (report.outcome, report.files_removed) == (Outcome.DONE, len(orphans))
-    assert files_of(table) == before | {young} | others
+    assert files_of(table) == before | {young, untimed} | others
     assert table.rows_read() == table.rows
     assert remove(table).outcome is Outcome.NOTHING_DUE
 
@@ -215,6 +218,22 @@ def test_an_old_file_that_a_writer_commits_meanwhile_stays(spark: SparkSession, 
     assert (report.files_removed, gone.exists()) == (1, False)
 
 
+def test_nothing_goes_that_a_snapshot_added_which_came_and_was_expired_meanwhile(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    committed = orphan(table, "data/late.parquet")
+
+    def commit_and_expire() -> None:
+        hostile.add_data_file(table, f"file:{committed}")
+        added = table.head()
+        table.handle.java.newFastAppend().commit()
+        table.handle.java.expireSnapshots().expireSnapshotId(int(added)).cleanExpiredFiles(False).commit()
+
+    with pytest.raises(CommitConflictError, match="are expired already"):
+        remove(table, Meddling("remove files", commit_and_expire))
+    assert committed.exists()
+
+
 def test_a_table_that_moved_keeps_its_files_and_what_lies_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
@@ -239,6 +258,10 @@ REFUSED = {
     "metadata/00099-aa.metadata.json": "has version 2 of its metadata, and beside it lies version 99",
     "_delta_log/00000.json": "log of another table format",
     ".hoodie/hoodie.properties": "log of another table format",
+    "snapshot/snapshot-1": "log of another table format",
+    "schema/schema-0": "log of another table format",
+    "inner/metadata/00000-aa.metadata.json": "is metadata of a table, and this one has none in that folder",
+    "data/v1.gz.metadata.json": "is metadata of a table, and this one has none in that folder",
 }
 
 
@@ -369,15 +392,40 @@ def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: Sp
 
 
 def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    table = MaintainedTable(spark)
+    table, other = MaintainedTable(spark), MaintainedTable(spark)
     precious, aside = hostile.victim(tmp_path, "precious"), orphan(table, "_quarantine/run/x")
-    move = {"from": f"file:{precious}", "to": f"file:{aside}", "size": len(b"orphan")}
-    (folder_of(table) / "_quarantine/run/1.moves.jsonl").write_text(json.dumps(move))
+    of_other, around = orphan(other, "_quarantine/run/x"), f"{folder_of(table)}/_quarantine/../../{other.name[11:]}"
+    home = f"file:{folder_of(table)}/data/x"
+    moves = [
+        {"from": f"file:{precious}", "to": f"file:{aside}", "size": len(b"orphan")},
+        {"from": home, "to": f"file:{of_other}", "size": len(b"orphan")},
+        {"from": home, "to": f"file:{around}/_quarantine/run/x", "size": len(b"orphan")},
+    ]
+    journal = folder_of(table) / "_quarantine/run/1.moves.jsonl"
+    journal.write_text("".join(f"{json.dumps(move)}\n" for move in moves))
     report = remove(table, mode="restore")
     assert report.files_restored == 0
-    assert "1 files could not be moved back" in " ".join(report.warnings)
+    assert "3 files could not be moved back" in " ".join(report.warnings)
     assert precious.read_text() == "precious precious"
     assert aside.exists()
+    assert of_other.exists()
+
+
+@pytest.mark.parametrize("text", [b"a newer one", b"newer!"], ids=["of another size", "of the same size"])
+def test_a_file_that_came_since_is_not_overwritten_by_the_one_of_the_quarantine(
+    spark: SparkSession, text: bytes
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    home = orphan(table, "metadata/v1.metadata.json")
+    assert remove(table, mode="quarantine").files_removed == 1
+    home.write_bytes(text)
+    report = remove(table, mode="restore")
+    assert (report.files_restored, home.read_bytes()) == (0, text)
+    assert "1 files could not be moved back" in " ".join(report.warnings)
+    home.unlink()
+    assert remove(table, mode="restore").files_restored == 1
+    assert home.read_bytes() == b"orphan"
 
 
 def test_partitions_whose_names_begin_with_an_underscore_are_not_hidden(spark: SparkSession) -> None:
