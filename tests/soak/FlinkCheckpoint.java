@@ -68,7 +68,9 @@ public final class FlinkCheckpoint {
     rows.close();
     byKey.close();
     RowDelta delta = table.newRowDelta();
-    delta.addRows(rows.toDataFile());
+    if (position > 0) {
+      delta.addRows(rows.toDataFile());
+    }
     delta.addDeletes(byKey.toDeleteFile());
     if (!replaced.isEmpty()) {
       Collections.sort(replaced);
