@@ -84,24 +84,31 @@ def watches(asset: object) -> bool:
 def changed_tables(events: Iterable[Any], lake_conn_id: str, authorities: Iterable[str]) -> list[str]:
     """Return the tables of a connection on whose main branch asset events are, each once.
 
-    :param events: of ``triggering_asset_events``; those of other assets are passed over.
+    :param events: of ``triggering_asset_events``; those of other assets, and of what is no name, are passed over.
     :param authorities: of the URIs of the connection's assets, for those that no DAG file here declares.
     """
     tables: dict[str, None] = {}
     for event in events:
         try:
             payload = snapshot_event(event)
+            # Whoever may make events by Airflow's API chooses the text, which is no pattern.
+            name = str(TableName.parse(payload["table"]))
         except InvalidSpecError:
             continue
-        declaration = declared(event.asset.name, event.asset.uri)
-        is_ours = (
-            declaration.lake_conn_id == lake_conn_id
-            if declaration is not None
-            else event.asset.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
-        )
-        if is_ours and payload["branch"] == "main":
-            tables[str(payload["table"])] = None
+        if payload["branch"] == "main" and is_of_connection(event.asset, lake_conn_id, authorities):
+            tables[name] = None
     return list(tables)
+
+
+def is_of_connection(asset: Any, lake_conn_id: str, authorities: Iterable[str]) -> bool:
+    """Tell whether an asset is a lake table of a connection: by its declaration, or else by its URI.
+
+    :param asset: of a DAG or of an event, with name and URI.
+    :param authorities: of the URIs of the connection's assets, for those that no DAG file here declares.
+    """
+    if (declaration := declared(asset.name, asset.uri)) is not None:
+        return declaration.lake_conn_id == lake_conn_id
+    return bool(asset.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities)))
 
 
 def snapshot_event(event: object) -> dict[str, Any]:

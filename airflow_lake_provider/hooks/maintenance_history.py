@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.reports.history_entry import (
-    FAILED,
-    HISTORY_VERSION,
-    UNSUPPORTED,
-    HistoryEntry,
-)
+from airflow_lake_provider.contracts.reports.history_entry import HISTORY_VERSION, HistoryEntry
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.hooks.own_tables import OwnTable
-from airflow_lake_provider.maintenance.history_entries import orphan_counts_of, past_outcomes_of
-from airflow_lake_provider.maintenance.packing import FAILURES_BEFORE_WAIT
+from airflow_lake_provider.maintenance.history_entries import orphan_counts_of
+from airflow_lake_provider.maintenance.past_outcomes import FAILURES_BEFORE_WAIT, NO_SUCCESS, past_outcomes_of
 from airflow_lake_provider.maintenance.trend import COLUMNS, TrendPoint, trend_entry, trend_points
 
 if TYPE_CHECKING:
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.maintenance.health import OrphanCount
-    from airflow_lake_provider.maintenance.packing import PastOutcome
+    from airflow_lake_provider.maintenance.past_outcomes import PastOutcome
     from airflow_lake_provider.tables.iceberg.ops_table import OpsTable, RowFilter
 
 log = logging.getLogger(__name__)
@@ -41,7 +36,6 @@ REMEMBERED = timedelta(days=90)
 _LONGEST_RUN = timedelta(days=30)
 # Several runs may end at the same moment; each append is one small file.
 _TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
-_NO_SUCCESS = (FAILED, UNSUPPORTED)
 # Nobody tried what a plan only reports: a broken table is not to rest once it is mended.
 _TRIED = ("core_seconds_expected",)
 
@@ -74,16 +68,21 @@ class MaintenanceHistory:
         """
         return bool(entries) and self._own.tried("not written", lambda ops: _record(ops, entries), default=False)
 
-    def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]]:
-        """Return the outcomes of earlier runs, newest first, of the tables that have failed lately.
+    def prepare(self) -> bool:
+        """Make the table where it is missing; return whether it is there."""
+        return self._own.tried("not made", lambda ops: ops.load_or_create() is not None, default=False)
 
-        Of the others there is nothing that a plan would wait for, so they are left out.
+    def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]] | None:
+        """Return the newest outcome of each action of a table, and all of an action that has failed lately.
 
         :param since: moment of the oldest; None takes 90 days ago.
+        :return: by table, newest first; None where the history is switched off or cannot be read.
         """
-        return self._own.tried(
-            "not read", lambda ops: _read(ops, lambda table: _past_outcomes(ops, table, _from(since)), {}), {}
-        )
+
+        def read(ops: OpsTable) -> Mapping[str, list[PastOutcome]]:
+            return _read(ops, lambda table: _past_outcomes(ops, table, _from(since)), {})
+
+        return self._own.tried("not read", read, None)
 
     def last_orphans(self, since: datetime | None = None) -> Mapping[str, OrphanCount]:
         """Return the newest count of orphan files of each table.
@@ -173,10 +172,18 @@ def _has_rows(ops: OpsTable, table: Table, entry: HistoryEntry) -> bool:
 
 
 def _past_outcomes(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, list[PastOutcome]]:
-    where = replace(_where(since), not_null=_TRIED)
-    columns = ["table_name", "ended_at", "outcome", "cause"]
-    failed = {"outcome": _NO_SUCCESS}
-    return past_outcomes_of(ops.rows_of_groups(table, where, columns, "table_name", failed, FAILURES_BEFORE_WAIT))
+    from airflow_lake_provider.tables.iceberg.ops_table import RepeatedValues
+
+    columns = ["table_name", "action", "run_key", "ended_at", "outcome", "cause"]
+    rows = ops.rows_of_groups(
+        table,
+        replace(_where(since), not_null=_TRIED),
+        columns,
+        group=["table_name", "action"],
+        newest="ended_at",
+        repeated=RepeatedValues(column="outcome", values=NO_SUCCESS, within="run_key", fewest=FAILURES_BEFORE_WAIT),
+    )
+    return past_outcomes_of(rows)
 
 
 def _last_orphans(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, OrphanCount]:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
-from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
@@ -42,6 +41,7 @@ def table_plans(
     lake_conn_id: str = LakeCatalogHook.default_conn_name,
     policy_file: str | None = None,
     policy: Mapping[str, Any] | None = None,
+    history: str | None = None,
     now: datetime | None = None,
 ) -> list[TablePlan]:
     """Return what maintenance of tables would do, and why, the most urgent first, without Spark.
@@ -52,14 +52,17 @@ def table_plans(
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
     :param policy_file: as of :func:`.table_policies`.
     :param policy: settings that the DAG names itself, as of :func:`.table_policies`.
+    :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. By it
+        actions that keep failing rest.
     :param now: against which ages and hours count; the present moment by default.
     :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    reader = PolicyReader(LakeCatalogHook(lake_conn_id), policy_file=policy_file, policy=policy)
-    return list(plan_tables(tables, reader, now or datetime.now(UTC)).plans)
+    hook = LakeCatalogHook(lake_conn_id)
+    reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
+    return list(plan_tables(tables, reader, now or datetime.now(UTC), history=MaintenanceHistory(hook, history)).plans)
 
 
 def plan_tables(
@@ -67,6 +70,7 @@ def plan_tables(
     policies: PolicyReader,
     now: datetime,
     *,
+    history: MaintenanceHistory,
     missing_are_broken: bool = False,
 ) -> PlannedTables:
     """Return the plans of tables, and where the locations of two of them overlap.
@@ -76,25 +80,27 @@ def plan_tables(
     :param tables: as of :func:`table_plans`.
     :param policies: of the catalog that is looked at.
     :param now: against which ages and hours count.
+    :param history: of the catalog; by it actions that keep failing rest.
     :param missing_are_broken: a table that is named and does not exist has a plan with its error.
     :raises LakeProviderError: as :func:`table_plans`.
     """
     hook = policies.hook
-    orphans = MaintenanceHistory(hook).last_orphans()
+    orphans, past = history.last_orphans(), history.past_outcomes()
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
             return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations()
         health = health_of(table, now, merged.limits, orphans.get(str(listed)))
-        return plan_of(health, merged.policy, now), table.locations()
+        remembered = None if past is None else past.get(str(listed), ())
+        return plan_of(health, merged.policy, now, remembered), table.locations()
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
         return plan_of(broken_table(name, now, error), MaintenancePolicy(), now), ()
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
-    gone = {plan.table for plan, _ in looked if (plan.error or "").startswith(f"{MissingTableError.__name__}:")}
+    gone = {plan.table for plan, _ in looked if plan.is_missing}
     if dropped := gone - {*patterns.included}:
         # Others drop tables all day. What a catalog still lists and does not load is broken.
         dropped -= {str(table) for table in hook.list_tables()}

@@ -1,27 +1,18 @@
 """One run of the fleet: which plans it carries out, in which jobs, and which tables it only reports.
 
-A pure function of plans, earlier outcomes and budget, so that a plan that is made again is the same.
+A pure function of plans and budget, so that a plan that is made again is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.maintenance.locations import Overlap
 from airflow_lake_provider.maintenance.outcomes import FAILED, UNSUPPORTED, error_of, outcome_of
-from airflow_lake_provider.maintenance.packing import (
-    Budget,
-    Deferred,
-    PackedJob,
-    PastOutcome,
-    held_back,
-    packed,
-    within_budget,
-)
-from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, TablePlan
+from airflow_lake_provider.maintenance.packing import Budget, Deferred, PackedJob, packed, within_budget
+from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 
 # It removes what no metadata of its own table names, which may be another table's.
 _OF_WHOLE_LOCATIONS = frozenset({"remove-orphans"})
@@ -36,13 +27,16 @@ class FleetRun:
     :param plans: of all tables, as far as they may be carried out now.
     :param jobs: each for one Spark application.
     :param deferred: due, and left to a later run.
-    :param held_back: tables that keep failing, and rest.
     """
 
     plans: tuple[TablePlan, ...] = ()
     jobs: tuple[PackedJob, ...] = ()
     deferred: tuple[Deferred, ...] = ()
-    held_back: tuple[str, ...] = ()
+
+    @property
+    def resting(self) -> list[TablePlan]:
+        """Plans of tables of which an action keeps failing, and rests."""
+        return [plan for plan in self.plans if any(each.is_resting for each in plan.not_planned)]
 
     @property
     def as_kwargs(self) -> list[dict[str, Any]]:
@@ -64,9 +58,7 @@ class FleetRun:
 
 def fleet_run(
     plans: Iterable[TablePlan],
-    now: datetime,
     *,
-    outcomes: Mapping[str, Sequence[PastOutcome]] | None = None,
     overlaps: Sequence[Overlap] = (),
     pool: str | None = None,
     budget: Budget | None = None,
@@ -76,8 +68,6 @@ def fleet_run(
     """Return the run of plans.
 
     :param plans: as :func:`.ranked` returns them.
-    :param now: against which the rest of failing tables counts.
-    :param outcomes: of earlier runs, by table.
     :param overlaps: of locations; what removes files by their place is left out there.
     :param pool: Airflow pool of the jobs; a table whose policy names another one waits. None takes any.
     :param budget: of the run.
@@ -85,33 +75,22 @@ def fleet_run(
     :param most_tables: of one job.
     """
     shared = {name: overlap for overlap in overlaps for name in (overlap.table, overlap.other)}
-    given = [_apart(plan, shared.get(plan.table)) for plan in plans]
-    allowed = [held_back(plan, (outcomes or {}).get(plan.table, ()), now) for plan in given]
-    resting = tuple(
-        after.table for before, after in zip(given, allowed, strict=True) if before.actions != after.actions
-    )
+    allowed = [_apart(plan, shared.get(plan.table)) for plan in plans]
     deferred = [_of_other_pool(plan, pool) for plan in allowed if _is_of_other_pool(plan, pool)]
     selection = within_budget((plan for plan in allowed if not _is_of_other_pool(plan, pool)), budget or Budget())
     return FleetRun(
         plans=tuple(allowed),
         jobs=tuple(packed(selection.chosen, core_seconds, most_tables)),
         deferred=(*deferred, *selection.deferred),
-        held_back=resting,
     )
 
 
 def _apart(plan: TablePlan, overlap: Overlap | None) -> TablePlan:
     """Return a plan without what removes files by their place, where another table's files may be there."""
-    if overlap is None or not any(each.action in _OF_WHOLE_LOCATIONS for each in plan.actions):
+    if overlap is None:
         return plan
     why, instead = f"Another table's files may be there: {overlap}.", "Give each table a location of its own."
-    left_out = tuple(
-        NotPlanned(action=each.action, why=why, instead=instead, is_unsupported=True)
-        for each in plan.actions
-        if each.action in _OF_WHOLE_LOCATIONS
-    )
-    actions = tuple(each for each in plan.actions if each.action not in _OF_WHOLE_LOCATIONS)
-    return replace(plan, actions=actions, not_planned=(*plan.not_planned, *left_out))
+    return plan.without(_OF_WHOLE_LOCATIONS, why, instead, is_unsupported=True)
 
 
 def _is_of_other_pool(plan: TablePlan, pool: str | None) -> bool:

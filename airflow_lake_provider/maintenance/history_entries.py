@@ -1,9 +1,9 @@
-"""Rows of the maintenance history, made of the reports of a run; and what the rows of earlier runs say to a planner."""
+"""Rows of the maintenance history, made of the reports of a run; and the orphan files that they count."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from airflow_lake_provider.contracts.reports.history_entry import PLANNED, HistoryEntry
 from airflow_lake_provider.maintenance.health import OrphanCount
 from airflow_lake_provider.maintenance.outcomes import TaskOutcome
-from airflow_lake_provider.maintenance.packing import PastOutcome
 
 # Counts of a table, by their names in reports.
 _COUNTS = ("rows", "data_files", "delete_files", "snapshots", "manifests")
@@ -136,31 +135,14 @@ def _text(given: object) -> str | None:
     return text.encode(errors="backslashreplace").decode()
 
 
-def past_outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[PastOutcome]]:
-    """Return the outcomes of earlier runs by table, newest first; dry runs are none.
-
-    :param rows: with ``table_name``, ``ended_at``, ``outcome`` and ``cause``.
-    """
-    outcomes: dict[str, list[PastOutcome]] = {}
-    for row in _newest_first(rows):
-        if row["outcome"] != PLANNED:
-            outcome = PastOutcome(at=row["ended_at"], outcome=row["outcome"], cause=row["cause"] or "")
-            outcomes.setdefault(row["table_name"], []).append(outcome)
-    return outcomes
-
-
 def orphan_counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, OrphanCount]:
     """Return the newest count of orphan files by table.
 
     :param rows: with ``table_name``, ``ended_at``, ``orphan_files`` and ``orphan_bytes``.
     """
     counts: dict[str, OrphanCount] = {}
-    for row in _newest_first(rows):
+    for row in sorted(rows, key=lambda each: each["ended_at"], reverse=True):
         if row["orphan_files"] is not None:
             count = OrphanCount(files=row["orphan_files"], bytes=row["orphan_bytes"] or 0, counted_at=row["ended_at"])
             counts.setdefault(row["table_name"], count)
     return counts
-
-
-def _newest_first(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    yield from sorted(rows, key=lambda row: row["ended_at"], reverse=True)

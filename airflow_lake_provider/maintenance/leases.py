@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.maintenance.fleet_run import FleetRun
-from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+from airflow_lake_provider.maintenance.plan import TablePlan
 
 # Each time a budget may take other tables, which may be leased, too.
 _MOST_ASKED = 3
@@ -58,8 +58,7 @@ def leased_to_another(plan: TablePlan, lease: MaintenanceLease | None) -> TableP
         return plan
     why = f"Run {lease.run_id} of DAG {lease.dag_id} maintains it since {lease.acquired_at:%Y-%m-%d %H:%M}."
     instead = f"It is planned again when that run has ended, at the latest from {lease.expires_at:%Y-%m-%d %H:%M} on."
-    waiting = tuple(NotPlanned(action=each.action, why=why, instead=instead) for each in plan.actions)
-    return replace(plan, actions=(), not_planned=(*plan.not_planned, *waiting))
+    return plan.without({each.action for each in plan.actions}, why, instead)
 
 
 def leased_run(

@@ -1,22 +1,13 @@
-"""Plans of many tables: ranked, cut to a budget, held back after failures, and packed into jobs by their cost."""
+"""Plans of many tables: ranked, cut to a budget, and packed into jobs by their cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
 from airflow_lake_provider.maintenance.costs import START_OF_SPARK
-from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, TablePlan
-from airflow_lake_provider.maintenance.score import age_text, size_text
-
-# Floe waits 6 hours after 3 failures. Each further one doubles the wait.
-FAILURES_BEFORE_WAIT = 3
-FIRST_WAIT = timedelta(hours=6)
-LONGEST_WAIT = timedelta(days=7)
-_FAILED = frozenset({"failed", "unsupported"})
-# It lost against a writer, which says nothing about the table.
-_SAYS_NOTHING = frozenset({"conflict"})
+from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
+from airflow_lake_provider.maintenance.score import size_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,20 +48,6 @@ class Selection:
 
     chosen: tuple[TablePlan, ...] = ()
     deferred: tuple[Deferred, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PastOutcome:
-    """Outcome of an earlier run for a table.
-
-    :param at: when it ended.
-    :param outcome: ``done``, ``nothing-due``, ``conflict``, ``unsupported`` or ``failed``.
-    :param cause: of a failure.
-    """
-
-    at: datetime
-    outcome: str
-    cause: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,39 +117,6 @@ def _over(budget: Budget, seconds: float, size: int, tables: int) -> str | None:
     if budget.bytes is not None and size > budget.bytes:
         return f"The budget has {size_text(budget.bytes)}; with it the run would rewrite {size_text(size)}."
     return None
-
-
-def waits_until(outcomes: Iterable[PastOutcome]) -> datetime | None:
-    """Return until when a table that keeps failing is left alone; None where it is not.
-
-    :param outcomes: of the table, in any order.
-    """
-    failures: list[PastOutcome] = []
-    for outcome in sorted(outcomes, key=lambda each: each.at, reverse=True):
-        if outcome.outcome in _FAILED:
-            failures.append(outcome)
-        elif outcome.outcome not in _SAYS_NOTHING:
-            break
-    if len(failures) < FAILURES_BEFORE_WAIT:
-        return None
-    # No table fails so often that more doublings matter.
-    waits = FIRST_WAIT * int(2 ** min(len(failures) - FAILURES_BEFORE_WAIT, 10))
-    return failures[0].at + min(LONGEST_WAIT, waits)
-
-
-def held_back(plan: TablePlan, outcomes: Sequence[PastOutcome], now: datetime) -> TablePlan:
-    """Return a plan without its actions where the table keeps failing, and with the reason.
-
-    :param outcomes: of the table.
-    """
-    until = waits_until(outcomes)
-    if until is None or until <= now or not plan.actions:
-        return plan
-    newest = max((each for each in outcomes if each.outcome in _FAILED), key=lambda each: each.at)
-    why = f"Its last runs failed, the newest {age_text(now - newest.at)} ago: {newest.cause or newest.outcome}."
-    instead = f"It is tried again from {until:%Y-%m-%d %H:%M} on, or when its history is cleared."
-    waiting = tuple(NotPlanned(action=each.action, why=why, instead=instead) for each in plan.actions)
-    return replace(plan, actions=(), not_planned=(*plan.not_planned, *waiting))
 
 
 def packed(plans: Iterable[TablePlan], core_seconds: float, most_tables: int) -> list[PackedJob]:

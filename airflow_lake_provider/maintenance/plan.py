@@ -5,10 +5,12 @@ Made by :func:`.plan_of`. Times are UTC; an age or a size in a sentence is round
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
 
 
@@ -76,12 +78,14 @@ class NotPlanned:
     :param why: with the numbers, a sentence.
     :param instead: what helps, or when it comes; a sentence.
     :param is_unsupported: the policy asks for it, and the table rules it out.
+    :param is_resting: it is due, and its last runs failed.
     """
 
     action: str
     why: str
     instead: str
     is_unsupported: bool = False
+    is_resting: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +128,30 @@ class TablePlan:
         """Benefit of all actions for each core-second; 0 of a plan without one."""
         seconds = self.core_seconds
         return sum(each.benefit for each in self.actions) / seconds if seconds > 0 else 0.0
+
+    @property
+    def is_missing(self) -> bool:
+        """True where the catalog has no such table, or has it no more."""
+        return (self.error or "").startswith(f"{MissingTableError.__name__}:")
+
+    def without(self, actions: Collection[str], why: str, instead: str, *, is_unsupported: bool = False) -> TablePlan:
+        """Return the plan with some of its actions left out.
+
+        :param actions: names; those that are not planned do not matter.
+        :param why: of :class:`NotPlanned`.
+        :param instead: likewise.
+        :param is_unsupported: likewise.
+        """
+        left_out = (
+            NotPlanned(action=each.action, why=why, instead=instead, is_unsupported=is_unsupported)
+            for each in self.actions
+            if each.action in actions
+        )
+        return replace(
+            self,
+            actions=tuple(each for each in self.actions if each.action not in actions),
+            not_planned=(*self.not_planned, *left_out),
+        )
 
     @property
     def tasks(self) -> list[dict[str, Any]]:

@@ -6,22 +6,22 @@ A number that nobody has counted never raises, and never makes an action due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.maintenance.compaction import plan_compaction
 from airflow_lake_provider.maintenance.costs import (
-    ROW_EXPIRY,
     expiry_seconds,
     manifests_seconds,
-    orphan_seconds,
     ranked_action,
     statistics_seconds,
     tag_seconds,
 )
+from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_row_expiry
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
+from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, unless_resting
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
@@ -44,20 +44,22 @@ ORDER = (
 # Of an expiry, which only the code of a DAG may lower.
 _MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
-_BETWEEN_ROW_EXPIRIES = timedelta(days=1)
 # Of the snapshots, which a large metadata.json shrinks by.
 _SHARE_GONE = 0.1
 
 
-def plan_of(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> TablePlan:
+def plan_of(
+    health: TableHealth, policy: MaintenancePolicy, now: datetime, past: Sequence[PastOutcome] | None = ()
+) -> TablePlan:
     """Return the plan of a table.
 
     :param health: read with the limits of the policy, :func:`.limits_of`.
     :param now: with a zone; hours of the policy and ages count against it.
+    :param past: outcomes of the table's earlier runs; None where nobody remembers them.
     """
     moment = now.astimezone(UTC)
     steps: list[PlannedAction | NotPlanned] = [*_left_out_altogether(health, policy)]
-    steps = steps or [*_steps(health, policy, moment)]
+    steps = steps or [*_steps(health, policy, moment, past)]
     return TablePlan(
         table=health.table,
         planned_at=moment,
@@ -84,15 +86,21 @@ def _left_out_altogether(health: TableHealth, policy: MaintenancePolicy) -> Iter
     yield from (NotPlanned(action=action, why=why, instead=instead) for action in ORDER)
 
 
-def _steps(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:
-    compaction = plan_compaction(health, policy, now)
-    yield from _tags(health, policy, now)
-    yield _expiry(health, policy)
-    yield _manifests(health, policy, compaction)
+def _steps(
+    health: TableHealth, policy: MaintenancePolicy, now: datetime, past: Sequence[PastOutcome] | None
+) -> Iterator[PlannedAction | NotPlanned]:
+    def rested(step: PlannedAction | NotPlanned) -> PlannedAction | NotPlanned:
+        return unless_resting(step, past, health.snapshot_at, now) if isinstance(step, PlannedAction) else step
+
+    compaction = rested(plan_compaction(health, policy, now))
+    yield from map(rested, _tags(health, policy, now))
+    yield rested(_expiry(health, policy))
+    # Those of a compaction that rests are merged without it.
+    yield rested(_manifests(health, policy, compaction))
     yield compaction
-    yield _orphans(health, policy, now)
-    yield _rows(health, policy, now)
-    yield _statistics(health, policy, now)
+    yield rested(plan_orphan_files(health, policy, past, now))
+    yield rested(plan_row_expiry(health, policy, past, now))
+    yield rested(_statistics(health, policy, now))
 
 
 def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:
@@ -257,93 +265,6 @@ def _why_manifests(health: TableHealth, sizes: ManifestSizes, policy: Maintenanc
         )
 
 
-def _orphans(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
-    action, asked = "remove-orphans", policy.orphans
-    if asked.mode is OrphanMode.OFF:
-        return NotPlanned(
-            action=action, why="The policy looks for no orphan files.", instead="Set orphans.mode to 'dry-run'."
-        )
-    # gc.enabled=false rules out both.
-    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
-        )
-    counted = None if health.orphans is None else health.orphans.counted_at
-    if counted is not None and now - counted < asked.every:
-        return NotPlanned(
-            action=action,
-            why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
-            instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
-        )
-    if counted is None and asked.mode is OrphanMode.DRY_RUN:
-        # Nobody who has written no policy pays for listings of whole tables.
-        return NotPlanned(
-            action=action,
-            why="Nobody has counted them yet, and each look lists the whole table.",
-            instead="Look once with LakeRemoveOrphanFilesOperator, or set orphans.mode to 'delete'.",
-        )
-    ago = "never" if counted is None else f"{age_text(now - counted)} ago"
-    reason = Reason(
-        name="orphans",
-        value=asked.every.total_seconds() if counted is None else (now - counted).total_seconds(),
-        threshold=asked.every.total_seconds(),
-        sentence=f"Orphan files were counted {ago}; the policy asks every {age_text(asked.every)}, in mode "
-        f"{asked.mode.value}.",
-    )
-    files = 0 if health.files is None else health.files.data_files or 0
-    task = {
-        "action": action,
-        "table": health.table,
-        "mode": asked.mode.value,
-        "older_than": to_iso(asked.older_than),
-        "max_share": asked.max_share,
-    }
-    effect = Effect(core_seconds=orphan_seconds(files))
-    # No reader opens an orphan; storage is what it costs.
-    return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
-
-
-def _rows(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
-    action, asked = "expire-rows", policy.row_expiry
-    if asked.column is None or asked.keep is None:
-        return NotPlanned(
-            action=action,
-            why="The policy lets no rows go by their age.",
-            instead="Set row_expiry.column and row_expiry.keep.",
-        )
-    if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Upgrade the table, or change it."
-        )
-    arrived, last = health.last_arrival, health.rows_expired_at
-    if arrived is None:
-        return NotPlanned(
-            action=action,
-            why="No commit that brought rows is in the history any more, so nobody knows how old the rows are.",
-            instead="Nothing is due until rows arrive.",
-        )
-    if last is not None and (arrived <= last or now - last < _BETWEEN_ROW_EXPIRIES):
-        ago = age_text(now - last)
-        return NotPlanned(
-            action=action,
-            why=f"Rows were expired {ago} ago; the last commit that brought rows was at {_minute(arrived)}.",
-            instead="It comes once a day, where rows have arrived since.",
-        )
-    sentence = f"Rows whose {asked.column} is {age_text(asked.keep)} before the last arrival, {_minute(arrived)}, go."
-    reason = Reason(name="row-age", value=0, threshold=asked.keep.total_seconds(), sentence=sentence)
-    task = {
-        "action": action,
-        "table": health.table,
-        "column": asked.column,
-        "keep": to_iso(asked.keep),
-        "max_share": asked.max_share,
-    }
-    effect = Effect(core_seconds=ROW_EXPIRY)
-    note = "The worker looks at the bounds of files first, and starts nothing where no row is too old."
-    planned = PlannedAction(action=action, reasons=(reason,), effect=effect, notes=(note,), task=task)
-    return ranked_action(planned, 1.0)
-
-
 def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
     action, asked, last = "compute-statistics", policy.statistics, health.statistics_at
     if asked.every is None:
@@ -371,7 +292,3 @@ def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -
     size = (health.files.data_bytes if health.files else None) or 0
     effect = Effect(core_seconds=statistics_seconds(size))
     return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
-
-
-def _minute(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_lake_provider.assets.declared_assets import declared
-from airflow_lake_provider.assets.lake_table import lake_table_asset, watches
+from airflow_lake_provider.assets.lake_table import is_of_connection, lake_table_asset, watches
 from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     IncrementalReport,
@@ -119,15 +119,11 @@ def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[s
     """Return the outlets of other lake tables, where each instance of the task has tables of its own."""
     if not operator.has_own_tables:
         return []
-    lakes = [outlet for outlet in operator.outlets if isinstance(outlet, Asset) and _is_lake_table(outlet, operator)]
-    return [outlet for outlet in lakes if not any(_is_of(outlet, operator, *place) for place in places)]
-
-
-def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:
-    if (declaration := declared(outlet.name, outlet.uri)) is not None:
-        return declaration.lake_conn_id == operator.lake.lake_conn_id
-    authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
-    return outlet.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
+    lake = operator.lake
+    authorities = (lake.lake_conn_id, lake.connection.asset_authority)
+    assets = [each for each in operator.outlets if isinstance(each, Asset)]
+    lakes = [each for each in assets if is_of_connection(each, lake.lake_conn_id, authorities)]
+    return [each for each in lakes if not any(_is_of(each, operator, *place) for place in places)]
 
 
 def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:

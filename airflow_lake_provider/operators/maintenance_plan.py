@@ -149,22 +149,21 @@ class LakeMaintenancePlanOperator(RetryDelays):
         history = MaintenanceHistory(hook, self.history)
         events = _triggering_events(context) if self.only_changed else []
         if events:
-            planned = _plan_changed(patterns, policies, now, events)
+            planned = _plan_changed(patterns, policies, now, history, events)
         else:
             asked = with_own_tables(patterns, hook, [history.table, MaintenanceLeases(hook).table])
-            planned = plan_tables(asked, policies, now, missing_are_broken=True)
+            planned = plan_tables(asked, policies, now, history=history, missing_are_broken=True)
         if not events and not any(patterns.matches(each.table) for each in planned.plans):
             limit = f" and {', '.join(self.allowed_tables)}" if self.allowed_tables else ""
             raise MissingTableError(
                 f"connection {hook.lake_conn_id!r}: no table matches {self.tables}{limit}; correct the patterns"
             )
-        past = history.past_outcomes()
+        if not is_dry_run:
+            planned = _with_looks_that_are_remembered(planned, history)
 
         def run_of(plans: Sequence[TablePlan]) -> FleetRun:
             return fleet_run(
                 plans,
-                now,
-                outcomes=past,
                 overlaps=planned.overlaps,
                 pool=self.run_pool,
                 budget=self.budget,
@@ -188,13 +187,16 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.log.warning("%d more overlaps of locations", more)
         for each in run.deferred:
             self.log.warning("%s: %s waits: %s", each.table, ", ".join(each.actions), each.why)
-        for name in run.held_back:
-            left = next(each for plan in run.plans if plan.table == name for each in reversed(plan.not_planned))
-            self.log.warning("%s rests: %s %s", name, left.why, left.instead)
+        for plan in run.resting:
+            for left in (each for each in plan.not_planned if each.is_resting):
+                self.log.warning("%s: %s rests: %s %s", plan.table, left.action, left.why, left.instead)
         for report in run.not_run:
             say = self.log.error if report["outcome"] == "failed" else self.log.warning
             parts = ("table", "action", "outcome", "error", "reason")
             say("%s: %s %s: %s: %s", *(report[part] for part in parts))
+        self._tell_reasons(run)
+
+    def _tell_reasons(self, run: FleetRun) -> None:
         rest: Counter[str] = Counter()
         for plan in run.plans:
             for action in plan.actions:
@@ -209,7 +211,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
 
 
 def _plan_changed(
-    patterns: TablePatterns, policies: PolicyReader, now: datetime, events: Sequence[Any]
+    patterns: TablePatterns, policies: PolicyReader, now: datetime, history: MaintenanceHistory, events: Sequence[Any]
 ) -> PlannedTables:
     """Plan the tables of asset events; one that was dropped since then is no fault."""
     hook = policies.hook
@@ -217,9 +219,20 @@ def _plan_changed(
     changed = [each for each in changed_tables(events, hook.lake_conn_id, authorities) if patterns.matches(each)]
     if not changed:
         return PlannedTables(plans=())
-    planned = plan_tables(TablePatterns(tuple(changed)), policies, now, missing_are_broken=True)
-    there = (each for each in planned.plans if not (each.error or "").startswith(f"{MissingTableError.__name__}:"))
-    return replace(planned, plans=tuple(there))
+    # A name has no character of a pattern, and what the author leaves out stays left out.
+    named = replace(patterns, included=tuple(changed))
+    planned = plan_tables(named, policies, now, history=history, missing_are_broken=True)
+    return replace(planned, plans=tuple(each for each in planned.plans if not each.is_missing))
+
+
+def _with_looks_that_are_remembered(planned: PlannedTables, history: MaintenanceHistory) -> PlannedTables:
+    """Return plans without looks for orphan files where these could not be remembered, and would come in each run."""
+    looks = {"remove-orphans"}
+    if not any(each.action in looks for plan in planned.plans for each in plan.actions) or history.prepare():
+        return planned
+    why = "The look could not be remembered: the table of the maintenance history cannot be made."
+    instead = "Make its namespace, or name another table in [lake] maintenance_history; the log says what was refused."
+    return replace(planned, plans=tuple(plan.without(looks, why, instead) for plan in planned.plans))
 
 
 def _triggering_events(context: Context) -> list[Any]:
@@ -235,7 +248,7 @@ def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:
         "jobs": len(run.jobs),
         "core-seconds": round(sum(job.core_seconds for job in run.jobs)),
         "deferred": len(run.deferred),
-        "resting": len(run.held_back),
+        "resting": len(run.resting),
         "overlapping": len({name for each in planned.overlaps for name in (each.table, each.other)}),
         **outcomes,
     }

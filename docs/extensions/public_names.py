@@ -49,7 +49,7 @@ OTHERS = (
     *(f"maintenance.plan.{name}" for name in ("TablePlan", "PlannedAction", "Reason", "Effect", "NotPlanned")),
     "hooks.maintenance_history.MaintenanceHistory",
     "contracts.reports.history_entry.HistoryEntry",
-    "maintenance.packing.PastOutcome",
+    "maintenance.past_outcomes.PastOutcome",
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
     "assets.lake_table.watches",

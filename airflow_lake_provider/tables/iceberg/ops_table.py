@@ -87,6 +87,22 @@ class RowFilter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RepeatedValues:
+    """Values that groups of rows repeat.
+
+    :param column: which has them.
+    :param values: some of them.
+    :param within: column of which rows with one value count once.
+    :param fewest: how often a group has them at least.
+    """
+
+    column: str
+    values: Collection[str]
+    within: str
+    fewest: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpsTable:
     """A table whose columns are the fields of a dataclass.
 
@@ -198,24 +214,31 @@ class OpsTable:
         table: Table,
         where: RowFilter,
         columns: Sequence[str],
-        group: str,
-        values: Mapping[str, Collection[str]],
-        fewest: int,
+        *,
+        group: Sequence[str],
+        newest: str,
+        repeated: RepeatedValues,
     ) -> list[dict[str, Any]]:
-        """Return the rows of those groups of which enough have certain values; one scan finds both.
+        """Return the newest rows of each group, and all rows of those that repeat certain values; by one scan.
+
+        Some rows are there twice.
 
         :param where: rows that are read.
         :param columns: that are read, those that are named here included.
-        :param group: column whose values tell the groups apart.
-        :param values: of another column, by its name.
-        :param fewest: rows of a group that have one of them.
+        :param group: columns whose values tell the groups apart.
+        :param newest: column of moments.
+        :param repeated: values, and how often a group has them.
         """
         rows = _scanned(table, where, columns)
-        for name, wanted in values.items():
-            counts = rows.filter(_is_in(rows, name, wanted))[group].value_counts().to_pylist()
-            rows = rows.filter(_is_in(rows, group, [each["values"] for each in counts if each["counts"] >= fewest]))
-        chosen: list[dict[str, Any]] = rows.to_pylist()
-        return chosen
+        last = rows.group_by(group).aggregate([(newest, "max")]).rename_columns([*group, newest])
+        among = rows.filter(_is_in(rows, repeated.column, repeated.values)).group_by(group)
+        counts = among.aggregate([(repeated.within, "count_distinct")]).rename_columns([*group, "count"])
+        often = counts.filter(pc.greater_equal(counts["count"], repeated.fewest)).select(group)
+        chosen = (
+            rows.join(often, list(group), join_type="left semi"),
+            rows.join(last, [*group, newest], join_type="left semi"),
+        )
+        return [row for each in chosen for row in each.to_pylist()]
 
     def _arrow(self, rows: Sequence[Any]) -> pa.Table:
         plain = [{name: getattr(row, name) for name in self.columns} for row in rows]

@@ -22,8 +22,7 @@ from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.maintenance.health import OrphanCount
-from airflow_lake_provider.maintenance.packing import held_back
-from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
+from airflow_lake_provider.maintenance.past_outcomes import PastOutcome
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
 NAME = "lake_ops.maintenance_history"
@@ -152,7 +151,8 @@ def test_a_table_that_is_no_history_of_this_version_is_left_alone_with_a_warning
     before = lake_catalog.load_table(NAME).metadata_location
     with caplog.at_level(logging.WARNING):
         assert not history.record([entry("bb")])
-        assert history.past_outcomes() == {}
+        assert history.past_outcomes() is None
+        assert not history.prepare()
     assert lake_catalog.load_table(NAME).metadata_location == before
     assert "UnsupportedError" in caplog.text
     assert "left alone" in caplog.text
@@ -200,7 +200,7 @@ def test_a_history_that_is_switched_off_asks_no_catalog(name: str, monkeypatch: 
     monkeypatch.setenv("AIRFLOW__LAKE__MAINTENANCE_HISTORY", name)
     switched_off = MaintenanceHistory(LakeCatalogHook("absent"))
     assert not switched_off.record([entry()])
-    assert switched_off.past_outcomes() == {}
+    assert switched_off.past_outcomes() is None
     assert switched_off.last_orphans() == {}
 
 
@@ -216,28 +216,40 @@ def test_the_table_is_named_by_the_setting_or_by_the_author(
         MaintenanceHistory(LakeCatalogHook(), "journal")
 
 
-def test_tables_that_keep_failing_are_read_back_for_a_plan(history: MaintenanceHistory) -> None:
+def test_what_keeps_failing_and_the_newest_of_the_rest_are_read_back_for_a_plan(history: MaintenanceHistory) -> None:
     hours = [timedelta(hours=hour) for hour in (4, 3, 2)]
     for number, ago in enumerate(hours):
         failed: dict[str, Any] = {"outcome": "failed", "cause": f"no space {number}", "ago": ago}
         history.record(
             [
                 entry(f"r{number}", "shop.orders", **failed),
+                entry(f"r{number}", "shop.orders", ago=ago, action="snapshot-expiry"),
                 entry(f"r{number}", "shop.items", ago=ago),
                 # A dry run is no success.
                 entry(f"r{number}", "shop.orders", ago=ago - timedelta(minutes=1), outcome="planned"),
             ]
         )
-    history.record([entry("r9", "shop.mended", ago=ago, outcome="failed") for ago in hours])
-    history.record([entry("r10", "shop.mended")])
-    past = history.past_outcomes()
-    assert [each.cause for each in past["shop.orders"]] == ["no space 2", "no space 1", "no space 0"]
-    assert [each.outcome for each in past["shop.mended"]] == ["done", "failed", "failed", "failed"]
-    assert "shop.items" not in past
-    plan = TablePlan(table="shop.orders", planned_at=NOW, actions=(PlannedAction(action="compaction"),))
-    (waits,) = held_back(plan, past["shop.orders"], NOW).not_planned
-    assert "no space 2" in waits.why
-    assert history.past_outcomes(NOW - timedelta(hours=1)) == {}
+    for number, ago in enumerate(hours):
+        history.record([entry(f"m{number}", "shop.mended", ago=ago, outcome="failed")])
+    history.record([entry("m9", "shop.mended")])
+    # Three tasks of one action of one run are one failure.
+    history.record([entry("one", "shop.once", ago=ago, outcome="failed", action="create-tag") for ago in hours])
+    past = history.past_outcomes() or {}
+    read = {
+        table: sorted({(each.action, each.run, each.cause) for each in outcomes}) for table, outcomes in past.items()
+    }
+    assert read["shop.orders"] == [
+        ("compaction", "r0", "no space 0"),
+        ("compaction", "r1", "no space 1"),
+        ("compaction", "r2", "no space 2"),
+        ("snapshot-expiry", "r2", ""),
+    ]
+    assert [each.outcome for each in past["shop.mended"] if each.run == "m9"][:1] == ["done"]
+    assert read["shop.items"] == [("compaction", "r2", "")]
+    assert read["shop.once"] == [("create-tag", "one", "")]
+    assert history.past_outcomes(NOW - timedelta(hours=1)) == {
+        "shop.mended": [PastOutcome(action="compaction", run="m9", at=NOW, outcome="done")]
+    }
 
 
 def test_a_table_that_was_broken_for_days_does_not_rest_once_it_is_mended(history: MaintenanceHistory) -> None:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
 from airflow_lake_provider.maintenance.health import broken_table
 from airflow_lake_provider.maintenance.locations import Overlap
-from airflow_lake_provider.maintenance.packing import Budget, PastOutcome
+from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
 from airflow_lake_provider.maintenance.planner import plan_of
 from tests.unit.maintenance.test_packing import NOW, action, plan
 
 
 def run(*plans: TablePlan, **arguments: Any) -> FleetRun:
-    return fleet_run(plans, NOW, **{"core_seconds": 100, "most_tables": 10, **arguments})
+    return fleet_run(plans, **{"core_seconds": 100, "most_tables": 10, **arguments})
 
 
 def broken(error: str) -> TablePlan:
@@ -64,13 +63,6 @@ def test_what_a_table_rules_out_is_reported_and_its_other_actions_run() -> None:
 def test_a_strangers_long_error_stays_short_in_xcom() -> None:
     plans = [broken("BrokenMetadataError: " + "x" * 100_000)] * 1000
     assert len(json.dumps(run(*plans).not_run)) < 500_000
-
-
-def test_a_table_that_keeps_failing_rests_and_stops_no_other() -> None:
-    failures = [PastOutcome(at=NOW - timedelta(hours=hour), outcome="failed", cause="OOM") for hour in (1, 25, 49)]
-    made = run(plan("a.b", action()), plan("a.c", action()), outcomes={"a.b": failures})
-    assert (made.held_back, [job.plans[0].table for job in made.jobs]) == (("a.b",), ["a.c"])
-    assert "the newest 1.0 hours ago: OOM" in made.plans[0].not_planned[0].why
 
 
 def test_tables_of_another_pool_wait_with_the_reason() -> None:

@@ -17,14 +17,8 @@ from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcom
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.maintenance import outcomes
-from airflow_lake_provider.maintenance.history_entries import (
-    HistoryRun,
-    history_entries,
-    orphan_counts_of,
-    past_outcomes_of,
-)
+from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries, orphan_counts_of
 from airflow_lake_provider.maintenance.outcomes import TaskOutcome, outcomes_of_run
-from airflow_lake_provider.maintenance.packing import PastOutcome
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
 AT = datetime(2026, 12, 1, 0, 0, 30, tzinfo=UTC)
@@ -128,18 +122,6 @@ def test_whatever_a_report_says_makes_a_row_that_the_table_takes(reports: list[T
 def row(hour: int, table: str = "a", **given_: Any) -> dict[str, Any]:
     """Return a row as it is read back."""
     return {"table_name": table, "ended_at": AT + timedelta(hours=hour), "outcome": "done", "cause": None, **given_}
-
-
-def test_outcomes_are_read_back_newest_first_without_dry_runs() -> None:
-    rows = [row(1), row(3, outcome="failed", cause="full"), row(2, outcome="planned"), row(1, "b")]
-    at = AT + timedelta(hours=1)
-    assert past_outcomes_of(rows) == {
-        "a": [
-            PastOutcome(at=AT + timedelta(hours=3), outcome="failed", cause="full"),
-            PastOutcome(at=at, outcome="done"),
-        ],
-        "b": [PastOutcome(at=at, outcome="done")],
-    }
 
 
 def test_the_newest_count_of_orphans_counts() -> None:

@@ -1,22 +1,14 @@
-"""Plans of many tables are ranked, fit into budgets, rest after failures, and are packed by first fit decreasing."""
+"""Plans of many tables are ranked, fit into budgets, and are packed by first fit decreasing."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.maintenance.packing import (
-    Budget,
-    PastOutcome,
-    held_back,
-    packed,
-    ranked,
-    waits_until,
-    within_budget,
-)
+from airflow_lake_provider.maintenance.packing import Budget, packed, ranked, within_budget
 from airflow_lake_provider.maintenance.plan import Effect, PlannedAction, TablePlan
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -112,44 +104,3 @@ def test_the_most_expensive_are_packed_first_and_each_job_keeps_the_rank() -> No
 def test_tables_of_two_pools_share_no_job() -> None:
     plans = [plan("a", action(), pool="x"), plan("b", action(), pool="y"), plan("c", action(), pool="x")]
     assert [[each.table for each in job.plans] for job in packed(plans, 100, 10)] == [["a", "c"], ["b"]]
-
-
-def past(*outcomes: str) -> list[PastOutcome]:
-    """Return outcomes, the newest first, an hour apart."""
-    return [
-        PastOutcome(at=NOW - timedelta(hours=n), outcome=each, cause="JobFailedError")
-        for n, each in enumerate(outcomes)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "hours"),
-    [
-        ([], None),
-        (["done"], None),
-        (["failed"] * 2, None),
-        (["failed"] * 3, 6),
-        (["failed"] * 4, 12),
-        (["failed"] * 5, 24),
-        (["failed"] * 20, 168),
-        (["failed"] * 2 + ["done"] + ["failed"] * 5, None),
-        (["failed", "failed", "nothing-due", "failed"], None),
-        (["failed", "conflict", "unsupported", "failed"], 6),
-        (["conflict"] * 9, None),
-        (["done"] + ["failed"] * 9, None),
-    ],
-)
-def test_a_table_that_keeps_failing_rests_longer_each_time(outcomes: list[str], hours: int | None) -> None:
-    until = waits_until(past(*outcomes)[::-1])
-    assert until == (None if hours is None else NOW + timedelta(hours=hours))
-
-
-def test_a_plan_that_rests_has_no_action_and_says_until_when() -> None:
-    made, failures = plan("a", action("x"), action("y")), past(*["failed"] * 3)
-    resting = held_back(made, failures, NOW + timedelta(hours=5))
-    assert resting.actions == ()
-    assert [each.action for each in resting.not_planned] == ["x", "y"]
-    assert resting.not_planned[0].why == "Its last runs failed, the newest 5.0 hours ago: JobFailedError."
-    assert "2026-11-26 18:00" in resting.not_planned[0].instead
-    assert held_back(made, failures, NOW + timedelta(hours=6)) == made
-    assert held_back(made, [], NOW) == made

@@ -414,14 +414,14 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"last_arrival": NOW - timedelta(days=3), "rows_expired_at": NOW - timedelta(days=2)},
         AGED,
         "expire-rows",
-        "Rows were expired 2.0 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes once a",
+        "Old rows were looked for 2.0 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes",
     ),
     (
         "rows were expired this morning",
         {"last_arrival": NOW, "rows_expired_at": NOW - timedelta(hours=3)},
         AGED,
         "expire-rows",
-        "Rows were expired 3.0 hours ago",
+        "Old rows were looked for 3.0 hours ago",
     ),
     ("nobody knows when rows arrived", {}, AGED, "expire-rows", "No commit that brought rows is in the history"),
     (

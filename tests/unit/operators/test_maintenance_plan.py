@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
@@ -175,7 +175,7 @@ def test_a_table_that_keeps_failing_by_the_history_rests(context: Context, capsy
         assert MaintenanceHistory(LakeCatalogHook()).record(history_entries(who, outcomes_of_run([task], [failed], [])))
     assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == []
     lines = capsys.readouterr().out
-    assert "shop.orders rests: Its last runs failed" in lines
+    assert "shop.orders: compaction rests: Its last runs failed" in lines
     assert "memory ran out" in lines
     assert jobs_of_shop(plan(tables=["shop.*"], history="off").execute(context)) == ["shop.orders"]
 
@@ -278,6 +278,63 @@ def test_a_run_by_commits_looks_at_no_other_tables(
     assert [task["table"] for job in jobs for task in job["tasks"]] == due
     assert pushed[SUMMARY]["tables"] == looked_at
     assert {each["table"] for each in pushed[NOT_RUN]} <= ({"shop.gone", "shop.nogc"} if not changed else set())
+
+
+@pytest.mark.usefixtures("five", "pushed")
+@pytest.mark.parametrize("event", ["shop.*", "shop.order?", "!shop.well", "*", "orders", 7, None])
+def test_an_event_whose_table_is_no_name_selects_none(context: Context, pushed: dict[str, Any], event: Any) -> None:
+    """Whoever may make events chooses their text."""
+    triggered_by(context, "shop.orders")
+    context["triggering_asset_events"]["shop.orders"][0].extra["table"] = event  # type: ignore[attr-defined]  # a stand-in
+    assert plan(tables=["*"], only_changed=True).execute(context) == []
+    assert pushed[SUMMARY]["tables"] == 0
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("limits", [{"tables": ["shop.*", "!shop.orders"]}, {"allowed_tables": ["shop.well"]}])
+def test_a_run_by_commits_leaves_out_what_its_author_does(
+    context: Context, pushed: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    triggered_by(context, "shop.orders", "shop.well")
+    assert plan(only_changed=True, **limits).execute(context) == []
+    assert pushed[SUMMARY]["tables"] == 1
+
+
+def looks(jobs: list[dict[str, Any]]) -> list[str]:
+    """Return the tables whose orphan files jobs look for."""
+    return sorted(each["table"] for job in jobs for each in job["tasks"] if each["action"] == "remove-orphans")
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_orphan_files_are_looked_for_where_the_look_is_remembered_and_once(
+    context: Context, lake_catalog: SqlCatalog
+) -> None:
+    wanted: dict[str, Any] = {"tables": ["shop.orders", "!*ops.*"], "policy": {"orphans": {"mode": "delete"}}}
+    assert looks(plan(**wanted, history="off").execute(context)) == []
+    assert looks(plan(**wanted, dry_run=True).execute(context)) == []
+    assert looks(plan(**wanted, history="ops.mine").execute(context)) == ["shop.orders"]
+    # It is there before anything depends on it.
+    assert lake_catalog.load_table("ops.mine").scan().count() == 0
+    who = HistoryRun(key="k", dag_id="d", run_id="r", task_id="v", try_number=1, at=datetime.now(UTC))
+    report = {"action": "remove-orphans", "table": "shop.orders", "outcome": "done", "orphans": {"data": 0}}
+    job = {"tasks": [report], "expected": [{"core_seconds": 2.0}]}
+    MaintenanceHistory(LakeCatalogHook(), "ops.mine").record(history_entries(who, outcomes_of_run([job], [report], [])))
+    assert looks(plan(**wanted, history="ops.mine").execute(context)) == []
+    # That of the setting knows nothing of it.
+    assert looks(plan(**wanted).execute(context)) == ["shop.orders"]
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_orphan_files_are_left_alone_where_no_table_can_remember_the_look(
+    context: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise ForbiddenError("no right to create")
+
+    monkeypatch.setattr(SqlCatalog, "create_table", refused)
+    jobs = plan(tables=["shop.*"], policy={"orphans": {"mode": "delete"}}).execute(context)
+    assert looks(jobs) == []
+    assert jobs_of_shop(jobs) == ["shop.orders"]
 
 
 @pytest.mark.usefixtures("five", "pushed")

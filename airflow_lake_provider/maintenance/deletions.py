@@ -1,0 +1,142 @@
+"""Plans of what deletes for good: orphan files, and rows by their age.
+
+A table's metadata shows neither a look for orphan files nor one for old rows that came to nothing. So both are due by
+what earlier runs remember, and orphan files are left alone where nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
+from airflow_lake_provider.contracts.durations import to_iso
+from airflow_lake_provider.contracts.reports.history_entry import FAILED
+from airflow_lake_provider.maintenance.costs import ROW_EXPIRY, orphan_seconds, ranked_action
+from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.past_outcomes import BETWEEN_LOOKS, PastOutcome, last_look, last_of
+from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason
+from airflow_lake_provider.maintenance.score import age_text
+
+# A row may arrive between the plan of a look and its end.
+_LONGEST_RUN = timedelta(hours=6)
+
+
+def plan_orphan_files(
+    health: TableHealth, policy: MaintenancePolicy, past: Sequence[PastOutcome] | None, now: datetime
+) -> PlannedAction | NotPlanned:
+    """Return the look for orphan files, or why there is none.
+
+    :param past: outcomes of the table's earlier runs; None where nobody remembers them.
+    """
+    action, asked = "remove-orphans", policy.orphans
+    if asked.mode is OrphanMode.OFF:
+        return NotPlanned(
+            action=action, why="The policy looks for no orphan files.", instead="Set orphans.mode to 'dry-run'."
+        )
+    # gc.enabled=false rules out both.
+    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
+        )
+    if past is None:
+        # Each run would list the whole table.
+        return NotPlanned(
+            action=action,
+            why="Nobody remembers when the last look was: the maintenance history is off, or cannot be read.",
+            instead="Mend it, or set [lake] maintenance_history; or look with LakeRemoveOrphanFilesOperator.",
+        )
+    counted = None if health.orphans is None else health.orphans.counted_at
+    if counted is not None and now - counted < asked.every:
+        return NotPlanned(
+            action=action,
+            why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
+            instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
+        )
+    if counted is None and asked.mode is OrphanMode.DRY_RUN:
+        # Nobody who has written no policy pays for listings of whole tables.
+        return NotPlanned(
+            action=action,
+            why="Nobody has counted them yet, and each look lists the whole table.",
+            instead="Look once with LakeRemoveOrphanFilesOperator, or set orphans.mode to 'delete'.",
+        )
+    last = last_of(action, past)
+    if last is not None and last.outcome == FAILED and now - last.at < BETWEEN_LOOKS:
+        return NotPlanned(
+            action=action,
+            why=f"The look {age_text(now - last.at)} ago failed, and each lists the whole table: {last.cause}.",
+            instead=f"The next one is due in {age_text(BETWEEN_LOOKS - (now - last.at))}.",
+        )
+    ago = "never" if counted is None else f"{age_text(now - counted)} ago"
+    reason = Reason(
+        name="orphans",
+        value=asked.every.total_seconds() if counted is None else (now - counted).total_seconds(),
+        threshold=asked.every.total_seconds(),
+        sentence=f"Orphan files were counted {ago}; the policy asks every {age_text(asked.every)}, in mode "
+        f"{asked.mode.value}.",
+    )
+    files = 0 if health.files is None else health.files.data_files or 0
+    task = {
+        "action": action,
+        "table": health.table,
+        "mode": asked.mode.value,
+        "older_than": to_iso(asked.older_than),
+        "max_share": asked.max_share,
+    }
+    effect = Effect(core_seconds=orphan_seconds(files))
+    # No reader opens an orphan; storage is what it costs.
+    return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
+
+
+def plan_row_expiry(
+    health: TableHealth, policy: MaintenancePolicy, past: Sequence[PastOutcome] | None, now: datetime
+) -> PlannedAction | NotPlanned:
+    """Return the expiry of rows, or why there is none.
+
+    :param past: outcomes of the table's earlier runs; None where nobody remembers them.
+    """
+    action, asked = "expire-rows", policy.row_expiry
+    if asked.column is None or asked.keep is None:
+        return NotPlanned(
+            action=action,
+            why="The policy lets no rows go by their age.",
+            instead="Set row_expiry.column and row_expiry.keep.",
+        )
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return NotPlanned(
+            action=action, why=f"The table rules it out: {obstacle}.", instead="Upgrade the table, or change it."
+        )
+    arrived = health.last_arrival
+    if arrived is None:
+        return NotPlanned(
+            action=action,
+            why="No commit that brought rows is in the history any more, so nobody knows how old the rows are.",
+            instead="Nothing is due until rows arrive.",
+        )
+    expired, looked = health.rows_expired_at, last_look(action, past)
+    last = max(filter(None, (expired, looked)), default=None)
+    has_all = (expired is not None and arrived <= expired) or (looked is not None and arrived <= looked - _LONGEST_RUN)
+    if last is not None and (has_all or now - last < BETWEEN_LOOKS):
+        ago = age_text(now - last)
+        return NotPlanned(
+            action=action,
+            why=f"Old rows were looked for {ago} ago; the last commit that brought rows was at {_minute(arrived)}.",
+            instead="It comes once a day, where rows have arrived since.",
+        )
+    sentence = f"Rows whose {asked.column} is {age_text(asked.keep)} before the last arrival, {_minute(arrived)}, go."
+    reason = Reason(name="row-age", value=0, threshold=asked.keep.total_seconds(), sentence=sentence)
+    task = {
+        "action": action,
+        "table": health.table,
+        "column": asked.column,
+        "keep": to_iso(asked.keep),
+        "max_share": asked.max_share,
+    }
+    effect = Effect(core_seconds=ROW_EXPIRY)
+    note = "The worker looks at the bounds of files first, and starts nothing where no row is too old."
+    planned = PlannedAction(action=action, reasons=(reason,), effect=effect, notes=(note,), task=task)
+    return ranked_action(planned, 1.0)
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}"

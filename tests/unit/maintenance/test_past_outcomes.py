@@ -1,0 +1,183 @@
+"""Outcomes of earlier runs: an action that keeps failing rests, and one that has just looked in vain does not again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.history import SnapshotAges
+from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, past_outcomes_of, waits_until
+from airflow_lake_provider.maintenance.plan import TablePlan
+from airflow_lake_provider.maintenance.planner import plan_of
+from tests.unit.maintenance.test_planner import (
+    MANY,
+    NOW,
+    SMALL,
+    WELL,
+    counted,
+    in_short,
+    left_out,
+    policy,
+)
+
+
+def past(*outcomes: str, action: str = "compaction", hours: float = 0) -> list[PastOutcome]:
+    """Return outcomes of one action, the newest first, an hour apart, each of a run of its own."""
+    return [
+        PastOutcome(action=action, run=f"r{n}", at=NOW - timedelta(hours=n + hours), outcome=each, cause="no space")
+        for n, each in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "hours"),
+    [
+        ([], None),
+        (["done"], None),
+        (["failed"] * 2, None),
+        (["failed"] * 3, 6),
+        (["failed"] * 4, 12),
+        (["failed"] * 5, 24),
+        (["failed"] * 20, 168),
+        (["failed"] * 2 + ["done"] + ["failed"] * 5, None),
+        (["failed", "failed", "nothing-due", "failed"], None),
+        (["failed", "conflict", "unsupported", "failed"], 6),
+        (["conflict"] * 9, None),
+        (["done"] + ["failed"] * 9, None),
+    ],
+)
+def test_what_keeps_failing_rests_longer_each_time(outcomes: list[str], hours: int | None) -> None:
+    until = waits_until(past(*outcomes)[::-1])
+    assert until == (None if hours is None else NOW + timedelta(hours=hours))
+
+
+@pytest.mark.parametrize(("words", "rests"), [(["failed"] * 3, True), (["failed", "done"], True), (["done"], False)])
+def test_tasks_of_one_run_are_one_failure_however_many_there_are(words: list[str], rests: bool) -> None:
+    runs = [
+        PastOutcome(action="create-tag", run=f"r{number}", at=NOW - timedelta(hours=number), outcome=word)
+        for number in range(3)
+        for word in words
+    ]
+    assert waits_until(each for each in runs if each.run == "r0") is None
+    assert (waits_until(runs) is not None) == rests
+
+
+def plan(health: TableHealth, outcomes: list[PastOutcome] | None, **given: Any) -> TablePlan:
+    return plan_of(health, policy(**given), NOW, outcomes)
+
+
+DUE = replace(WELL, files=SMALL, manifests=MANY, snapshots=SnapshotAges(snapshots=99, expirable=50))
+
+
+def test_an_action_that_rests_says_until_when_and_leaves_the_others_of_its_table() -> None:
+    made = plan(DUE, past("failed", "failed", "failed", hours=1))
+    assert "compaction" in {each.action for each in plan(DUE, []).actions}
+    # Manifests that the compaction would have merged are merged without it.
+    assert [each.action for each in made.actions] == ["snapshot-expiry", "rewrite-manifests"]
+    (rests,) = [each for each in made.not_planned if each.is_resting]
+    assert rests.action == "compaction"
+    assert rests.why == "Its last runs failed, the newest 1.0 hours ago: no space."
+    assert "2026-11-26 17:00" in rests.instead
+    later = [replace(each, at=each.at - timedelta(hours=6)) for each in past("failed", "failed", "failed")]
+    assert plan(DUE, later).actions == plan(DUE, []).actions
+    unsupported = past("unsupported", "unsupported", "unsupported", action="snapshot-expiry")
+    assert "compaction" in {each.action for each in plan(DUE, unsupported).actions}
+
+
+DELETES = {"orphans": {"mode": "delete"}}
+AGED = {"row_expiry": {"column": "day", "keep": "P30D"}}
+ARRIVED = replace(WELL, last_arrival=NOW - timedelta(hours=1))
+STALLED = replace(WELL, last_arrival=NOW - timedelta(days=9))
+LOOKS: list[tuple[str, TableHealth, list[PastOutcome] | None, dict[str, Any], list[str]]] = [
+    ("nobody has looked for orphans yet", WELL, [], DELETES, ["remove-orphans orphans"]),
+    ("nobody remembers a look", WELL, None, DELETES, []),
+    ("the look failed today", WELL, past("failed", action="remove-orphans", hours=3), DELETES, []),
+    (
+        "the look failed yesterday",
+        WELL,
+        past("failed", action="remove-orphans", hours=25),
+        DELETES,
+        ["remove-orphans orphans"],
+    ),
+    (
+        "the last look is a week old and a later one failed",
+        replace(WELL, orphans=counted(days=7)),
+        past("failed", action="remove-orphans", hours=3),
+        DELETES,
+        [],
+    ),
+    ("nobody has looked for old rows", ARRIVED, [], AGED, ["expire-rows row-age"]),
+    ("nobody remembers a look for old rows, which costs little", ARRIVED, None, AGED, ["expire-rows row-age"]),
+    ("no row was old enough this morning", ARRIVED, past("nothing-due", action="expire-rows", hours=3), AGED, []),
+    (
+        "no row was old enough yesterday, and others came",
+        ARRIVED,
+        past("nothing-due", action="expire-rows", hours=25),
+        AGED,
+        ["expire-rows row-age"],
+    ),
+    (
+        "no row was old enough, and none came since",
+        STALLED,
+        past("nothing-due", action="expire-rows", hours=50),
+        AGED,
+        [],
+    ),
+    (
+        "rows may have come while it looked",
+        replace(WELL, last_arrival=NOW - timedelta(hours=31)),
+        past("done", action="expire-rows", hours=30),
+        AGED,
+        ["expire-rows row-age"],
+    ),
+    ("an expiry of rows that failed", STALLED, past("failed", action="expire-rows"), AGED, ["expire-rows row-age"]),
+    ("no statistics were due, and nothing changed", WELL, past("nothing-due", action="compute-statistics"), {}, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("health", "outcomes", "given", "due"), [case[1:] for case in LOOKS], ids=[case[0] for case in LOOKS]
+)
+def test_a_look_that_metadata_does_not_show_is_remembered(
+    health: TableHealth, outcomes: list[PastOutcome] | None, given: dict[str, Any], due: list[str]
+) -> None:
+    assert in_short(plan(health, outcomes, **given)) == due
+
+
+@pytest.mark.parametrize(
+    ("outcome", "hours", "changed_hours", "is_due"),
+    [
+        ("nothing-due", 2, 3, False),
+        ("nothing-due", 2, 1, True),
+        ("nothing-due", 25, 30, True),
+        ("nothing-due", 2, None, True),
+        ("done", 2, 3, True),
+        ("conflict", 2, 3, True),
+    ],
+)
+def test_what_was_not_due_after_all_is_not_looked_for_again_until_a_commit_or_the_next_day(
+    outcome: str, hours: int, changed_hours: int | None, is_due: bool
+) -> None:
+    at = None if changed_hours is None else NOW - timedelta(hours=changed_hours)
+    made = plan(replace(WELL, files=SMALL, snapshot_at=at), past(outcome, hours=hours))
+    assert bool(made.actions) == is_due
+    if not is_due:
+        assert left_out(made, "compaction").startswith(
+            "It looked 2.0 hours ago, nothing was due, and the table has not"
+        )
+
+
+def test_outcomes_are_read_back_newest_first_without_dry_runs() -> None:
+    def row(hour: int, table: str = "a", **given: Any) -> dict[str, Any]:
+        at = NOW + timedelta(hours=hour)
+        plain = {"action": "compaction", "run_key": f"r{hour}", "outcome": "done", "cause": None}
+        return {"table_name": table, "ended_at": at, **plain, **given}
+
+    rows = [row(1), row(3, outcome="failed", cause="full"), row(2, outcome="planned"), row(1, "b")]
+    done = PastOutcome(action="compaction", run="r1", at=NOW + timedelta(hours=1), outcome="done")
+    failed = replace(done, run="r3", at=NOW + timedelta(hours=3), outcome="failed", cause="full")
+    assert past_outcomes_of(rows) == {"a": [failed, done], "b": [done]}
