@@ -108,17 +108,17 @@ def _of_other_pool(plan: TablePlan, pool: str | None) -> Deferred:
 def _reports(plan: TablePlan) -> list[dict[str, str]]:
     if plan.error is not None:
         error = error_of(plan.error)
-        outcome = outcome_of(FAILED, error)
-        return [_report(plan.table, "plan", outcome, error, plan.error.removeprefix(f"{error}: "))]
+        return [_report(plan, "plan", outcome_of(FAILED, error), error, plan.error.removeprefix(f"{error}: "))]
     return [
-        _report(plan.table, each.action, UNSUPPORTED, "UnsupportedError", f"{each.why} {each.instead}")
+        _report(plan, each.action, UNSUPPORTED, "UnsupportedError", f"{each.why} {each.instead}")
         for each in plan.not_planned
         if each.is_unsupported
     ]
 
 
-def _report(table: str, action: str, outcome: str, error: str, reason: str) -> dict[str, str]:
-    return {"action": action, "table": table, "outcome": outcome, "error": error, "reason": reason[:_LONGEST]}
+def _report(plan: TablePlan, action: str, outcome: str, error: str, reason: str) -> dict[str, str]:
+    report = {"action": action, "table": plan.table, "outcome": outcome, "error": error, "reason": reason[:_LONGEST]}
+    return {**report, "ended_at": plan.planned_at.isoformat()}
 
 
 def _expected(plan: TablePlan, action: PlannedAction) -> dict[str, Any]:
@@ -126,6 +126,7 @@ def _expected(plan: TablePlan, action: PlannedAction) -> dict[str, Any]:
         "level": action.level,
         "owner": plan.owner,
         "score": plan.score,
+        "planned_at": plan.planned_at.isoformat(),
         "core_seconds": action.effect.core_seconds,
         "files_removed": action.effect.files_removed,
         "bytes_rewritten": action.effect.bytes_rewritten,

@@ -45,8 +45,11 @@ def with_leases(
 
 
 def without_leases(leases: Iterable[MaintenanceLease], run_key: str, now: datetime) -> tuple[MaintenanceLease, ...]:
-    """Return the leases without those of a run, and without those that are over."""
-    return tuple(each for each in leases if each.run_key != run_key and each.expires_at > now)
+    """Return the leases without those of a run; where it has some, without those that are over, too."""
+    before = tuple(leases)
+    if not any(each.run_key == run_key for each in before):
+        return before
+    return tuple(each for each in before if each.run_key != run_key and each.expires_at > now)
 
 
 def leased_to_another(plan: TablePlan, lease: MaintenanceLease | None) -> TablePlan:

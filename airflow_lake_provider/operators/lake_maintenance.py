@@ -74,6 +74,11 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
         is_second = context["ti"].try_number % 2 == 0
         return sorted(tasks, key=lambda task: order[task.table], reverse=True) if is_second else tasks
 
+    def result(self, tasks: list[TableTask], context: Context) -> list[dict[str, Any]]:
+        """Return the reports, each with the moment at which its task had ended at the latest."""
+        ended_at = datetime.now(UTC).isoformat()
+        return [{**each, "ended_at": each.get("ended_at") or ended_at} for each in super().result(tasks, context)]
+
     def outcome(self, task: TableTask) -> str:
         """Return the outcome of a task as those of maintenance are called."""
         error = "" if task.error is None else type(task.error).__name__
@@ -148,7 +153,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         """Append the outcomes to the history of maintenance, and put the trends of their tables into XCom."""
         try:
             history = MaintenanceHistory(hook, self.history)
-            if history.record(history_entries(history_run(context, self.retries or 0), outcomes)):
+            if history.record(history_entries(history_run(context, outcomes), outcomes)):
                 tables = list(dict.fromkeys(each.table for each in outcomes))
                 context["ti"].xcom_push(key=TRENDS, value=history.trends(tables[:_MOST_TRENDS]))
         # What is only remembered fails no task.
@@ -158,7 +163,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     def outcomes(self, context: Context) -> list[TaskOutcome]:
         """Return the outcome of every task of the run: the one place where all of them are known.
 
-        :raises AirflowSkipException: the plan was skipped.
+        :raises AirflowSkipException: the plan was skipped, or was a dry run.
         :raises AirflowFailException: the plan failed.
         """
         jobs: Any = self.jobs
@@ -170,7 +175,9 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
             if state == "skipped":
                 raise AirflowSkipException(f"{self.plan_task_id} was skipped")
             raise AirflowFailException(f"{self.plan_task_id} made no plan, its state is {state}; its log says why")
-        not_run = ti.xcom_pull(task_ids=self.plan_task_id, key=NOT_RUN) or ()
+        not_run = ti.xcom_pull(task_ids=self.plan_task_id, key=NOT_RUN)
+        if not_run is None:
+            raise AirflowSkipException(f"{self.plan_task_id} was a dry run; its log says what it would do")
         # All at once: Airflow logs an error for each look behind the last one.
         return outcomes_of_run(jobs, flat_reports(reports[:] if reports is not None else ()), not_run)
 

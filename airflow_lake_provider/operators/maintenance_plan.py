@@ -138,9 +138,12 @@ class LakeMaintenancePlanOperator(RetryDelays):
         words = ", ".join(f"{count} {name}" for name, count in summary.items() if count)
         self.log.info("%s%s", "dry run: " if is_dry_run else "", words)
         show_outcome(context, str(self.tables), f"dry run: {words}" if is_dry_run else words)
-        context["ti"].xcom_push(key=NOT_RUN, value=run.not_run)
         context["ti"].xcom_push(key=SUMMARY, value=summary)
-        return [] if is_dry_run else run.as_kwargs
+        if is_dry_run:
+            # So the verdict judges nothing, and nothing is remembered.
+            return []
+        context["ti"].xcom_push(key=NOT_RUN, value=run.not_run)
+        return run.as_kwargs
 
     def _plan(self, context: Context, now: datetime, *, is_dry_run: bool) -> tuple[PlannedTables, FleetRun]:
         hook = LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))

@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.maintenance.history_entries import HistoryRun
-from airflow_lake_provider.operators.task_run import TaskRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow.sdk import Context
+
+    from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 
 # Longer than most nights of maintenance; a run that is not over by then loses commits at worst.
 LEASE = timedelta(hours=6)
 
 
-def history_run(context: Context, retries: int) -> HistoryRun:
-    """Return the run whose last task writes the history; one that is cleared is another run.
+def history_run(context: Context, outcomes: Iterable[TaskOutcome]) -> HistoryRun:
+    """Return the run whose last task writes the history.
 
-    :param retries: of the task.
+    A retry of that task, and a clearing of it alone, has the same outcomes and is the same run. It is another one once
+    the plan or a job was run anew.
+
+    :param outcomes: that are written.
     """
     ti: Any = context["ti"]
-    identity = TaskRun(context, retries).identity(cleared_is_new=True)
+    moments = (f"{each.report.get('ended_at')} {each.expected.get('planned_at')} {each}" for each in outcomes)
     return HistoryRun(
-        key=_key(identity),
+        key=_identity(ti, ti.task_id).run_key("", tuple(moments)),
         dag_id=ti.dag_id,
         run_id=ti.run_id,
         task_id=ti.task_id,
@@ -43,7 +49,7 @@ def asking_run(context: Context, plan_task_id: str, now: datetime) -> Maintenanc
     ti: Any = context["ti"]
     return MaintenanceLease(
         table_name="",
-        run_key=_key(RunIdentity.of(ti.dag_id, ti.run_id, plan_task_id, str(ti.map_index))),
+        run_key=_identity(ti, plan_task_id).run_key("", ()),
         dag_id=ti.dag_id,
         run_id=ti.run_id,
         acquired_at=now,
@@ -51,5 +57,5 @@ def asking_run(context: Context, plan_task_id: str, now: datetime) -> Maintenanc
     )
 
 
-def _key(identity: RunIdentity) -> str:
-    return identity.run_key(identity.label, ())
+def _identity(ti: Any, task_id: str) -> RunIdentity:
+    return RunIdentity.of(ti.dag_id, ti.run_id, task_id, str(ti.map_index))

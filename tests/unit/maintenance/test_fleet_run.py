@@ -56,6 +56,7 @@ def test_what_a_table_rules_out_is_reported_and_its_other_actions_run() -> None:
             "outcome": "unsupported",
             "error": "UnsupportedError",
             "reason": "gc.enabled. Set it.",
+            "ended_at": NOW.isoformat(),
         }
     ]
 

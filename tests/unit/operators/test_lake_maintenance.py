@@ -112,7 +112,7 @@ class Instance:
     dag_id, run_id, task_id = "d", "r", "nightly.verdict"
     map_index, try_number, max_tries = -1, 1, 0
 
-    def __init__(self, not_run: list[Mapping[str, str]], state: str) -> None:
+    def __init__(self, not_run: list[Mapping[str, str]] | None, state: str) -> None:
         self.not_run = not_run
         self.state = state
         self.shown: dict[str, Any] = {}
@@ -129,7 +129,7 @@ class Instance:
 
 
 def verdict_of(
-    jobs: Any, reports: Any, not_run: list[Any], context: Context, state: str = "success", **arguments: Any
+    jobs: Any, reports: Any, not_run: list[Any] | None, context: Context, state: str = "success", **arguments: Any
 ) -> Instance:
     verdict = group(**arguments)[2]
     verdict.jobs, verdict.reports = jobs, reports
@@ -222,6 +222,41 @@ def test_a_run_that_is_cleared_and_runs_again_is_remembered_again(
     monkeypatch.setattr(Instance, "max_tries", 1)
     verdict_of([JOB], [[DONE]], [], context)
     assert [row[2] for row in remembered(history)] == ["conflict", "done"]
+
+
+@pytest.mark.parametrize(
+    ("anew", "rows"),
+    [
+        ({}, 3),
+        ({"reports": [[{**DONE, "outcome": "failed", "error": "JobFailedError", "ended_at": "2026-11-26T05:00"}]]}, 6),
+        ({"not_run": [{**BROKEN, "ended_at": "2026-11-26T05:00"}]}, 6),
+        ({"jobs": [{"tasks": [COMPACT, named("shop.lost")], "expected": [{}, {"planned_at": "2026-11-26T05:00"}]}]}, 6),
+    ],
+    ids=["the verdict alone", "a job, too", "the plan, too", "plan and a job that was lost again"],
+)
+def test_a_red_verdict_that_is_cleared_is_remembered_again_where_something_was_run_anew(
+    context: Context, history: MaintenanceHistory, monkeypatch: pytest.MonkeyPatch, anew: dict[str, Any], rows: int
+) -> None:
+    failed = {**DONE, "outcome": "failed", "error": "JobFailedError", "ended_at": "2026-11-26T04:00"}
+    job = {"tasks": [COMPACT, named("shop.lost")], "expected": [{}, {"planned_at": "2026-11-26T03:00"}]}
+    first: dict[str, Any] = {
+        "jobs": [job],
+        "reports": [[failed]],
+        "not_run": [{**BROKEN, "ended_at": "2026-11-26T03:00"}],
+    }
+    for number, given in enumerate((first, {**first, **anew}), 1):
+        monkeypatch.setattr(Instance, "try_number", number)
+        monkeypatch.setattr(Instance, "max_tries", number - 1)
+        with pytest.raises(AirflowFailException, match="3 failed"):
+            verdict_of(given["jobs"], given["reports"], given["not_run"], context)
+    since = datetime(2026, 11, 26, tzinfo=UTC)
+    assert len(history.entries("*", since)) == rows
+
+
+def test_a_dry_run_is_not_judged_and_writes_nothing(context: Context, lake_catalog: SqlCatalog) -> None:
+    with pytest.raises(AirflowSkipException, match="dry run"):
+        verdict_of([], [], None, context)
+    assert ("lake_ops",) not in lake_catalog.list_namespaces()
 
 
 def test_a_group_that_keeps_no_history_makes_no_table(context: Context, lake_catalog: SqlCatalog) -> None:

@@ -95,6 +95,8 @@ def test_a_dry_run_says_what_it_would_do_and_returns_no_job(
 ) -> None:
     assert plan(tables="shop.*", dry_run=dry_run).execute(context) == []
     assert pushed["outcome"].startswith("dry run: 5 tables, 1 due, 1 jobs")
+    # By its absence the verdict knows that there is nothing to judge.
+    assert NOT_RUN not in pushed
 
 
 @pytest.mark.usefixtures("five")
