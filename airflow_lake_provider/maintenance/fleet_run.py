@@ -27,11 +27,13 @@ class FleetRun:
     :param plans: of all tables, as far as they may be carried out now.
     :param jobs: each for one Spark application.
     :param deferred: due, and left to a later run.
+    :param beyond_budget: of :class:`.Selection`.
     """
 
     plans: tuple[TablePlan, ...] = ()
     jobs: tuple[PackedJob, ...] = ()
     deferred: tuple[Deferred, ...] = ()
+    beyond_budget: str | None = None
 
     @property
     def resting(self) -> list[TablePlan]:
@@ -82,6 +84,7 @@ def fleet_run(
         plans=tuple(allowed),
         jobs=tuple(packed(selection.chosen, core_seconds, most_tables)),
         deferred=(*deferred, *selection.deferred),
+        beyond_budget=selection.beyond_budget,
     )
 
 

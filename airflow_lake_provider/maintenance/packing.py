@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.maintenance.costs import START_OF_SPARK
-from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
+from airflow_lake_provider.maintenance.plan import Effect, TablePlan
 from airflow_lake_provider.maintenance.score import size_text
+
+_TOO_DEAR = " Alone it is dearer than the whole budget: it is taken once all other work takes at most half of that."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +46,12 @@ class Selection:
 
     :param chosen: plans with the actions that the budget takes, in the order of their rank.
     :param deferred: all other actions.
+    :param beyond_budget: table of which one action is taken that is dearer than the whole budget.
     """
 
     chosen: tuple[TablePlan, ...] = ()
     deferred: tuple[Deferred, ...] = ()
+    beyond_budget: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,39 +88,86 @@ def within_budget(plans: Iterable[TablePlan], budget: Budget) -> Selection:
     """Return what a budget takes of plans.
 
     A table's actions stay in their order: where one does not fit, those behind it wait with it. Cheaper work of later
-    tables may still fit.
+    tables may still fit. An action that is dearer than the whole budget would wait for good. The first of them is taken
+    where all other work takes at most half of the budget, once in a run.
 
     :param plans: as :func:`ranked` returns them; those without actions are left out.
     """
-    chosen: list[TablePlan] = []
-    deferred: list[Deferred] = []
-    seconds, size = 0.0, 0
-    for plan in plans:
-        taken: list[PlannedAction] = []
-        why = None
+    due = [plan for plan in plans if plan.actions]
+    taken = [0] * len(due)
+    spent = _Spent(budget)
+    why: dict[int, str] = {}
+    for number, plan in enumerate(due):
         for action in plan.actions:
-            effect = action.effect
-            why = _over(budget, seconds + effect.core_seconds, size + effect.bytes_rewritten, len(chosen) + 1)
-            if why is not None:
+            refused = spent.refuses(action.effect, is_new_table=not taken[number])
+            if refused is not None:
+                why[number] = refused
                 break
-            taken.append(action)
-            seconds, size = seconds + effect.core_seconds, size + effect.bytes_rewritten
-        if taken:
-            chosen.append(replace(plan, actions=tuple(taken)))
-        if why is not None:
-            waiting = tuple(each.action for each in plan.actions[len(taken) :])
-            deferred.append(Deferred(table=plan.table, actions=waiting, why=why))
-    return Selection(chosen=tuple(chosen), deferred=tuple(deferred))
+            spent.take(action.effect, is_new_table=not taken[number])
+            taken[number] += 1
+    beyond = next((number for number in why if spent.leaves_room_for_one_too_dear(due[number], taken[number])), None)
+    if beyond is not None:
+        taken[beyond] += 1
+        why[beyond] = "Work before it is dearer than the whole budget, and is taken alone."
+    return Selection(
+        chosen=tuple(
+            replace(plan, actions=plan.actions[:count]) for plan, count in zip(due, taken, strict=True) if count
+        ),
+        deferred=tuple(
+            Deferred(table=plan.table, actions=tuple(each.action for each in waiting), why=why[number])
+            for number, plan in enumerate(due)
+            if (waiting := plan.actions[taken[number] :])
+        ),
+        beyond_budget=None if beyond is None else due[beyond].table,
+    )
 
 
-def _over(budget: Budget, seconds: float, size: int, tables: int) -> str | None:
-    if budget.tables is not None and tables > budget.tables:
-        return f"The budget has {budget.tables:,} tables, and this one would be number {tables:,}."
-    if budget.core_seconds is not None and seconds > budget.core_seconds:
-        return f"The budget has {budget.core_seconds:,.0f} core-seconds; with it the run would take {seconds:,.0f}."
-    if budget.bytes is not None and size > budget.bytes:
-        return f"The budget has {size_text(budget.bytes)}; with it the run would rewrite {size_text(size)}."
-    return None
+@dataclass
+class _Spent:
+    """Part of a budget that is spent."""
+
+    budget: Budget
+    seconds: float = 0.0
+    size: int = 0
+    tables: int = 0
+
+    def take(self, effect: Effect, *, is_new_table: bool) -> None:
+        self.seconds += effect.core_seconds
+        self.size += effect.bytes_rewritten
+        self.tables += is_new_table
+
+    def refuses(self, effect: Effect, *, is_new_table: bool) -> str | None:
+        """Return why an action does not fit; None where it does."""
+        budget = self.budget
+        if not self._has_table(is_new_table=is_new_table):
+            return f"The budget has {budget.tables:,} tables, and this one would be number {self.tables + 1:,}."
+        seconds, size = self.seconds + effect.core_seconds, self.size + effect.bytes_rewritten
+        more = _TOO_DEAR if any(0 < limit < cost for limit, cost, _ in self._limits(effect)) else ""
+        if budget.core_seconds is not None and seconds > budget.core_seconds:
+            why = f"The budget has {budget.core_seconds:,.0f} core-seconds; with it the run would take {seconds:,.0f}."
+            return why + more
+        if budget.bytes is not None and size > budget.bytes:
+            return f"The budget has {size_text(budget.bytes)}; with it the run would rewrite {size_text(size)}." + more
+        return None
+
+    def leaves_room_for_one_too_dear(self, plan: TablePlan, taken: int) -> bool:
+        """Tell whether the next action of a plan may be taken though it is dearer than the whole budget."""
+        limits = self._limits(plan.actions[taken].effect)
+        is_too_dear = any(cost > limit for limit, cost, _ in limits)
+        # Who allows nothing means it.
+        is_idle = all(limit > 0 and spent <= limit / 2 for limit, _, spent in limits)
+        return is_too_dear and is_idle and self._has_table(is_new_table=not taken)
+
+    def _limits(self, effect: Effect) -> list[tuple[float, float, float]]:
+        """Return each limit, with the cost of an action and what is spent."""
+        limits = (
+            (self.budget.core_seconds, effect.core_seconds, self.seconds),
+            (self.budget.bytes, effect.bytes_rewritten, self.size),
+        )
+        return [(limit, cost, spent) for limit, cost, spent in limits if limit is not None]
+
+    def _has_table(self, *, is_new_table: bool) -> bool:
+        return self.budget.tables is None or self.tables + is_new_table <= self.budget.tables
 
 
 def packed(plans: Iterable[TablePlan], core_seconds: float, most_tables: int) -> list[PackedJob]:

@@ -188,6 +188,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.log.warning("%s: %s; give each table a location of its own", overlap.table, overlap)
         if (more := len(planned.overlaps) - _MOST_OVERLAPS) > 0:
             self.log.warning("%d more overlaps of locations", more)
+        if run.beyond_budget is not None:
+            self.log.warning("%s: its last action of this run is dearer than the whole budget", run.beyond_budget)
         for each in run.deferred:
             self.log.warning("%s: %s waits: %s", each.table, ", ".join(each.actions), each.why)
         for plan in run.resting:
