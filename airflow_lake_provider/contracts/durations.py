@@ -34,6 +34,17 @@ def duration(value: object, name: str) -> timedelta:
     return plain
 
 
+def is_no_time(value: object) -> bool:
+    """Tell whether a value is a duration of zero, such as ``PT0S``.
+
+    :param value: timedelta, or ISO-8601 text; anything else is none.
+    """
+    try:
+        return (from_iso(value) if isinstance(value, str) else value) == timedelta(0)
+    except (OverflowError, ValueError):
+        return False
+
+
 def from_iso(text: str) -> timedelta:
     """Read ISO-8601 text of a duration.
 

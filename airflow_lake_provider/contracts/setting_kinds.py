@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import Reader, choice, flag, names, size
 from airflow_lake_provider.contracts.author_object import is_open, reads
-from airflow_lake_provider.contracts.durations import duration, to_iso
+from airflow_lake_provider.contracts.durations import duration, is_no_time, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # Longer texts are no name of anything; Airflow keeps 256 characters of a pool.
@@ -162,12 +162,17 @@ SHARE = _decimal("a share in (0, 1]", lambda given: 0 < given <= 1, exclusiveMin
 RATIO = _decimal("a number from 0 to 1000000", lambda given: 0 <= given <= 1e6, minimum=0, maximum=1_000_000)
 
 
-def span(least: timedelta = timedelta(0)) -> Kind:
-    """Return the kind of durations from ``least`` on, and above zero."""
-    from_least = f", at least `{to_iso(least)}`" if least else ""
+def span(least: timedelta = timedelta(0), *, zero: str | None = None) -> Kind:
+    """Return the kind of durations from ``least`` on, and above zero.
+
+    :param zero: meaning of ``PT0S``, where it may be given.
+    """
+    from_least = f", at least `{to_iso(least)}`" if least else f"; `PT0S`: {zero}" if zero else ""
     words = f"an ISO-8601 duration such as `P5D` or `PT6H`{from_least}"
 
     def read(value: object, name: str) -> timedelta:
+        if zero and is_no_time(value):
+            return timedelta(0)
         given = duration(value, name)
         if not least <= given <= LONGEST_SPAN:
             raise InvalidSpecError(

@@ -145,7 +145,7 @@ def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime)
 
 
 def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
-    hot = tuple(each for each in health.hot_partitions if now - each.newest < asked.hot_within)
+    hot = tuple(each for each in health.hot_partitions if asked.hot_within and now - each.newest < asked.hot_within)
     # A table without partitions has one without a name, and a task has no room for names of strangers without an end.
     if not all(each.outside or 0 < len(each.partition) <= _LONGEST_SKIPPED for each in hot):
         return _Heat(partitions=hot)

@@ -111,7 +111,8 @@ class CompactionPolicy(AuthorObject):
     :param strategy: ``binpack``, ``sort``, ``zorder``, ``hilbert``.
     :param sort_by: of a sort or a curve; a sort without it takes the table's own order.
     :param sorted_share: a sort is due where a smaller share of the files lies in order.
-    :param hot_within: partitions that were changed so recently are left alone; at most a day counts.
+    :param hot_within: partitions that were changed so recently are left alone; at most a day counts, and ``PT0S`` lets
+        none be.
     :param every: least time between two compactions, however quickly the debt grows.
     """
 
@@ -129,7 +130,7 @@ class CompactionPolicy(AuthorObject):
     )
     sort_by: Sequence[str] = field(default=(), metadata=setting(COLUMNS))
     sorted_share: float = field(default=0.5, metadata=setting(SHARE))
-    hot_within: timedelta = field(default=timedelta(hours=1), metadata=setting(span()))
+    hot_within: timedelta = field(default=timedelta(hours=1), metadata=setting(span(zero="none is hot")))
     every: timedelta = field(default=timedelta(minutes=15), metadata=setting(span()))
 
     def complete(self) -> None:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -44,14 +45,21 @@ _TYPES: dict[Any, Callable[[], PrimitiveType]] = {
     datetime: TimestamptzType,
 }
 _FIRST_PARTITION_FIELD = 1000
-# Every run commits to it, and nobody reads its past.
+# Every run commits to it, and nobody reads its past. Spark starts for it once a day at most, whatever part of it was
+# written just now: a writer that loses against a compaction tries again.
 _PROPERTIES = {
     "format-version": "2",
-    "history.expire.max-snapshot-age-ms": str(7 * 24 * 3600 * 1000),
+    "history.expire.max-snapshot-age-ms": str(24 * 3600 * 1000),
     "history.expire.min-snapshots-to-keep": "1",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "lake.maintenance.compaction.every": "P1D",
+    "lake.maintenance.compaction.hot-within": "PT0S",
+    "lake.maintenance.compaction.min-input-files": "50",
+    "lake.maintenance.expiry.min-snapshots": "200",
+    "lake.maintenance.manifests.mergeable": "50",
 }
 
 
@@ -158,9 +166,16 @@ class OpsTable:
         """
         with suppress(NoSuchTableError):
             return self.load()
-        for depth in range(1, len(self.name.levels)):
-            with suppress(NamespaceAlreadyExistsError):
-                self.catalog.create_namespace(self.name.levels[:depth])
+        try:
+            self._create()
+        except NoSuchNamespaceError:
+            for depth in range(1, len(self.name.levels)):
+                with suppress(NamespaceAlreadyExistsError):
+                    self.catalog.create_namespace(self.name.levels[:depth])
+            self._create()
+        return self.load()
+
+    def _create(self) -> None:
         # Another run may have been quicker.
         with suppress(TableAlreadyExistsError):
             self.catalog.create_table(
@@ -169,7 +184,6 @@ class OpsTable:
                 partition_spec=self._spec,
                 properties={**_PROPERTIES, KIND: self.kind},
             )
-        return self.load()
 
     @property
     def _spec(self) -> PartitionSpec:

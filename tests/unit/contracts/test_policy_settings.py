@@ -80,7 +80,7 @@ WRONG_VALUES = [
     ("compaction.sort_by", "day", "must be a list of column names"),
     ("compaction.sort_by", ["{{ var.value.secret }}"], "no template"),
     ("compaction.hot_within", "1 hour", "ISO-8601 duration"),
-    ("compaction.hot_within", "PT0S", "ISO-8601 duration"),
+    ("compaction.every", "PT0S", "ISO-8601 duration"),
     ("compaction.hot_within", "P99999999D", "at most P36500D"),
     ("expiry.retain_last", 0, "must be a whole number from 1"),
     ("orphans.mode", "remove", "must be one of 'off', 'dry-run', 'delete'"),

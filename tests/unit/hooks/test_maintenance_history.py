@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
@@ -284,10 +284,30 @@ def test_without_a_history_there_is_nothing_to_read(
     assert caplog.text == ""
 
 
-def test_the_fleet_maintains_the_history_as_any_other_table(history: MaintenanceHistory) -> None:
+def test_the_fleet_maintains_the_history_with_patience(history: MaintenanceHistory) -> None:
     for number in range(30):
         history.record([entry(f"r{number}")])
-    week = NOW + timedelta(days=8)
-    (plan,) = table_plans("lake_ops.*", now=week)
-    assert plan.error is None
-    assert {each.action for each in plan.actions} >= {"compaction", "snapshot-expiry"}
+    sooner = {"compaction": {"min_input_files": 5}, "expiry": {"min_snapshots": 20}}
+
+    def due(days: int, policy: dict[str, Any] | None = None) -> list[str]:
+        (plan,) = table_plans("lake_ops.*", now=datetime.now(UTC) + timedelta(days=days), policy=policy)
+        assert plan.error is None
+        return [each.action for each in plan.actions]
+
+    assert due(8) == []
+    assert due(8, sooner) == ["snapshot-expiry", "compaction"]
+    # Its month is written to in each run, and is no hot partition that waits.
+    assert due(0, sooner) == ["compaction"]
+
+
+def test_a_catalog_that_lets_nobody_create_namespaces_has_a_history_in_one_that_is_there(
+    lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake_catalog.create_namespace("lake_ops")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise ForbiddenError("no right to create namespaces")
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace", refused)
+    assert MaintenanceHistory(LakeCatalogHook()).record([entry()])
+    assert not MaintenanceHistory(LakeCatalogHook(), "elsewhere.history").record([entry()])

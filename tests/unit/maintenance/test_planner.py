@@ -562,6 +562,14 @@ def test_hours_over_midnight_and_within_a_day_say_when_major_work_may_begin() ->
         assert {hour for hour in range(24) if may_begin(f"{first}-{last}", hour)} == (within or set(range(24)))
 
 
+def test_nothing_is_hot_where_the_policy_says_so() -> None:
+    (compaction,) = plan(
+        replace(WELL, files=SMALL, hot_partitions=(hot(minutes=0, outside="day <> 1"), hot(minutes=-1))),
+        compaction={"hot_within": "PT0S"},
+    ).actions
+    assert not {"where", "skip_partitions"} & compaction.task.keys()
+
+
 def test_hot_partitions_are_left_out_by_a_predicate() -> None:
     heat = (hot(outside="(day <> 1)", mergeable_files=10), hot("day=2", outside="(day <> 2)", mergeable_files=5))
     (action,) = plan(replace(WELL, files=SMALL, hot_partitions=heat)).actions
