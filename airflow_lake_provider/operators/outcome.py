@@ -23,10 +23,11 @@ _log = logging.getLogger(__name__)
 # Variable of the task's context, which a ``map_index_template`` of the author's may read, and key of the XCom.
 CONTEXT_NAME = "lake_outcome"
 XCOM_KEY = "outcome"
-# Label of an instance: the tables of its job, and once it has ended its outcome, too.
-LABEL = "{{ lake_label if lake_label is defined else task.place() }}"
 # Characters that Airflow's database keeps of a label.
 _LONGEST = 250
+# Label of an instance: the tables of its job, and once it has ended its outcome, too.
+LABEL = f"{{{{ (lake_label if lake_label is defined else task.place())[:{_LONGEST}] }}}}"
+_SHORTEST_PLACE = 50
 _COUNTS = {
     "rows_inserted": "inserted",
     "rows_updated": "updated",
@@ -88,7 +89,10 @@ def show_outcome(context: Context, place: str, outcome: str) -> None:
     # What fails after its report was read is shown once more.
     if values.get("map_index_template") in (None, LABEL):
         values["map_index_template"] = LABEL
-        values["lake_label"] = f"{place}: {outcome}"[:_LONGEST]
+        # Names of many tables are long, and how it ended is not.
+        room = max(_SHORTEST_PLACE, _LONGEST - len(f": {outcome}"))
+        shown = place if len(place) <= room else f"{place[: room - 4]} ..."
+        values["lake_label"] = f"{shown}: {outcome}"[:_LONGEST]
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=outcome)
     # What is only shown fails no task.

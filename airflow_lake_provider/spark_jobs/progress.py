@@ -45,9 +45,14 @@ def say_what_the_jvm_still_does() -> None:
 
 @dataclass
 class Progress:
-    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``."""
+    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``.
+
+    The seconds of a phase leave out those of phases within it, so that all of them add up to the whole.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    # Of the phases within the one that is entered.
+    _within: float = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[dict[str, object]]:
@@ -58,12 +63,14 @@ class Progress:
         """
         facts: dict[str, object] = {}
         self.say(f"{name} ...")
-        started = time.monotonic()
+        started, outer = time.monotonic(), self._within
+        self._within = 0.0
         try:
             yield facts
         finally:
             took = time.monotonic() - started
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + max(0.0, took - self._within), 3)
+            self._within = outer + took
             shown = ", ".join([*(_words(key, value) for key, value in facts.items()), f"{took:.1f} s"])
             self.say(f"{name}: {shown}")
 

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.reports.job import (
     UpsertReport,
 )
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.outcome import ReportLink, in_short, place_of, show_outcome
+from airflow_lake_provider.operators.outcome import LABEL, ReportLink, in_short, place_of, show_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -94,6 +94,18 @@ def test_a_task_without_a_label_of_its_own_gets_table_and_outcome() -> None:
     show_outcome(task.context, "shop.orders", "applied, 3 inserted")
     assert task.label() == "shop.orders: applied, 3 inserted"
     assert task.xcom == {"outcome": "applied, 3 inserted"}
+
+
+@pytest.mark.parametrize("length", [10, 240, 250, 400])
+def test_a_label_fits_into_airflows_database_and_keeps_the_outcome(length: int) -> None:
+    task = Task(LABEL)
+    task.context["task"] = SimpleNamespace(place=lambda: "t" * length)
+    assert task.label() == ("t" * length)[:250]
+    show_outcome(task.context, "t" * length, "19 done, 1 failed")
+    assert len(task.label()) <= 250
+    assert task.label().endswith("t: 19 done, 1 failed" if length == 10 else ": 19 done, 1 failed")
+    show_outcome(task.context, "t" * length, "e" * 1000)
+    assert len(task.label()) <= 250
 
 
 def test_a_task_that_fails_after_its_report_shows_the_error() -> None:
