@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
@@ -96,7 +95,7 @@ def plan_tables(
         return plan_of(health, merged.policy, now, remembered), table.locations()
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
-        return plan_of(broken_table(name, now, error), MaintenancePolicy(), now), ()
+        return plan_of(broken_table(name, now, error), policies.policy_of_unread(name), now), ()
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)

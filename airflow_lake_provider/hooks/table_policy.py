@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, LakeProviderError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
@@ -55,6 +56,17 @@ class PolicyReader:
             return merge(name, self._layers(listed, table))
         except LakeProviderError as error:
             return TablePolicy(table=name, error=f"{type(error).__name__}: {error}")
+
+    def policy_of_unread(self, name: str) -> MaintenancePolicy:
+        """Return the policy of a table that cannot be read, by file and DAG alone: who owns it, and how urgent it is.
+
+        :param name: whole name.
+        """
+        try:
+            return merge(name, [self._file.layer(name), self._dag]).policy or MaintenancePolicy()
+        except InvalidSpecError:
+            # Those two do not go together without what the table says.
+            return MaintenancePolicy()
 
     def _layers(self, listed: ListedTable, table: LoadedTable) -> list[LayerValues]:
         name = str(listed)

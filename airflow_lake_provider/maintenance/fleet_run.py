@@ -121,7 +121,7 @@ def _reports(plan: TablePlan) -> list[dict[str, str]]:
 
 def _report(plan: TablePlan, action: str, outcome: str, error: str, reason: str) -> dict[str, str]:
     report = {"action": action, "table": plan.table, "outcome": outcome, "error": error, "reason": reason[:_LONGEST]}
-    return {**report, "ended_at": plan.planned_at.isoformat()}
+    return {**report, "ended_at": plan.planned_at.isoformat(), **({"owner": plan.owner} if plan.owner else {})}
 
 
 def _expected(plan: TablePlan, action: PlannedAction) -> dict[str, Any]:

@@ -55,6 +55,11 @@ class TaskOutcome:
     report: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def owner(self) -> str:
+        """Owner that the table's policy names; empty where it names none."""
+        return str(self.expected.get("owner") or self.report.get("owner") or "")
+
     def __str__(self) -> str:
         return f"{self.action} of {self.table}: {self.error or self.outcome}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from airflow_lake_provider.operators.lake_application import LakeApplicationOper
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
+from airflow_lake_provider.operators.owner_notification import notify_owners
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -97,9 +98,13 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog of the history (templated).
     :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Writing it
         fails no task.
+    :param notifier: called once for each owner of tables that make the run red, as Airflow's callbacks are: with the
+        context, and ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in it. Any notifier of Airflow's is one. One
+        that fails changes nothing.
     :param trigger_rule: by default it also runs where applications failed or nothing was due.
     :param operator: arguments of BaseOperator.
-    :raises InvalidSpecError: ``fail_on`` names none of the outcomes, or ``jobs`` is no output of a task.
+    :raises InvalidSpecError: ``fail_on`` names none of the outcomes, ``jobs`` is no output of a task, or the notifier
+        cannot be called.
     :raises AirflowFailException: naming the tasks that failed, with their errors.
     """
 
@@ -114,6 +119,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         fail_on: Sequence[str] = (FAILED,),
         lake_conn_id: str = LakeCatalogHook.default_conn_name,
         history: str | None = None,
+        notifier: Callable[[Context], Any] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **operator: Any,
     ) -> None:
@@ -125,6 +131,11 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.reports = reports
         self.lake_conn_id = lake_conn_id
         self.history = history
+        if notifier is not None and not callable(notifier):
+            raise InvalidSpecError(
+                f"notifier must be callable, such as one of Airflow's, got a {type(notifier).__name__}"
+            )
+        self.notifier = notifier
         self.fail_on = names(fail_on, "fail_on", "outcomes")
         if unknown := [each for each in self.fail_on if each not in OUTCOMES]:
             raise InvalidSpecError(f"fail_on takes {', '.join(map(repr, OUTCOMES))}, got {unknown[0]!r}")
@@ -145,6 +156,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         summary = counted(outcomes)
         self.log.info("%s", summary)
         show_outcome(context, "maintenance", summary)
+        if red and self.notifier is not None:
+            notify_owners(self.notifier, context, red, self.owner)
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
@@ -186,12 +199,14 @@ def lake_maintenance(
     group_id: str,
     *,
     fail_on: Sequence[str] = (FAILED,),
+    notifier: Callable[[Context], Any] | None = None,
     **arguments: Any,
 ) -> TaskGroup:
     """Return a task group that keeps tables healthy: a plan, its jobs in few Spark applications, and the verdict.
 
     :param group_id: of the group; its tasks are ``<group_id>.plan``, ``<group_id>.run`` and ``<group_id>.verdict``.
     :param fail_on: of :class:`LakeMaintenanceVerdictOperator`.
+    :param notifier: likewise.
     :param arguments: of :class:`.LakeMaintenancePlanOperator` and of :class:`LakeMaintenanceOperator`, by their names.
         ``pool``, ``retries`` and what else both have are those of the Spark applications; ``default_args`` of the DAG
         are those of all three.
@@ -208,6 +223,6 @@ def lake_maintenance(
         # That of ``default_args``, too.
         plan.run_pool = run.pool
         LakeMaintenanceVerdictOperator(
-            task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on, **of_records
+            task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on, notifier=notifier, **of_records
         )
     return group

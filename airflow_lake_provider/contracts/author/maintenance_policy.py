@@ -255,7 +255,7 @@ class MaintenancePolicy(AuthorObject):
     :param major_hours: UTC hours in which major and full work may begin, ``"22-6"``.
     :param pool: Airflow pool of the cluster.
     :param priority: tables of a higher one come first.
-    :param owner: who is told when it fails.
+    :param owner: whom a notifier of the run tells when it fails.
     """
 
     paused: bool = field(default=False, metadata=setting(FLAG, ONLY_TRUE))

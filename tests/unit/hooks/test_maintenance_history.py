@@ -284,7 +284,7 @@ def test_without_a_history_there_is_nothing_to_read(
     assert caplog.text == ""
 
 
-def test_the_fleet_maintains_the_history_with_patience(history: MaintenanceHistory) -> None:
+def test_the_fleet_maintains_the_history_seldom(history: MaintenanceHistory) -> None:
     for number in range(30):
         history.record([entry(f"r{number}")])
     sooner = {"compaction": {"min_input_files": 5}, "expiry": {"min_snapshots": 20}}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -262,6 +262,75 @@ def test_a_dry_run_is_not_judged_and_writes_nothing(context: Context, lake_catal
 def test_a_group_that_keeps_no_history_makes_no_table(context: Context, lake_catalog: SqlCatalog) -> None:
     verdict_of([JOB], [[DONE]], [], context, history="off")
     assert ("lake_ops",) not in lake_catalog.list_namespaces()
+
+
+class Told(BaseNotifier):
+    """Notifier of Airflow's kind, which keeps what it has sent."""
+
+    template_fields = ("to", "text")
+
+    def __init__(self, sent: list[tuple[str, str]], *, fails: bool = False) -> None:
+        super().__init__()
+        self.to, self.text, self.sent, self.fails = "{{ lake_owner }}@x.org", "{{ lake_message }}", sent, fails
+
+    def notify(self, context: Context) -> None:
+        if self.fails:
+            raise OSError("login refused for password s3cret")
+        assert context["ti"].task_id == "nightly.verdict"
+        self.sent.append((self.to, self.text))
+
+
+def of_owner(owner: str | None, report: Mapping[str, Any] = BROKEN) -> dict[str, Any]:
+    return {**report, "table": f"shop.{owner}", **({"owner": owner} if owner else {})}
+
+
+@pytest.mark.usefixtures("lake_catalog")
+def test_each_owner_of_red_tables_is_told_once_of_those(context: Context) -> None:
+    job = {"tasks": [named("shop.lost"), COMPACT], "expected": [{"owner": "team-a"}, {"owner": "team-b"}]}
+    sent: list[tuple[str, str]] = []
+    broken = [
+        of_owner("team-a"),
+        of_owner("team-c", NOGC),
+        of_owner(None),
+        of_owner("team-x", {**BROKEN, "reason": "{{ 7*7 }}"}),
+    ]
+    with pytest.raises(AirflowFailException, match="4 failed"):
+        verdict_of([job], [[DONE]], broken, context, notifier=Told(sent))
+    assert [to for to, _ in sent] == ["airflow@x.org", "team-a@x.org", "team-x@x.org"]
+    assert sent[0][1] == "plan of shop.None: BrokenMetadataError: gone"
+    assert [line.partition(":")[0] for line in sent[1][1].splitlines()] == [
+        "compaction of shop.lost",
+        "plan of shop.team-a",
+    ]
+    # Texts of strangers are no templates.
+    assert "{{ 7*7 }}" in sent[2][1]
+    verdict_of([JOB], [[DONE]], [], context, notifier=Told(sent))
+    assert len(sent) == 3
+
+
+@pytest.mark.usefixtures("lake_catalog")
+def test_a_notifier_that_fails_changes_nothing_and_is_a_warning_without_its_words(
+    context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(AirflowFailException, match=r"1 failed: plan of shop\.team-a"):
+        verdict_of([], [], [of_owner("team-a")], context, notifier=Told([], fails=True))
+    warned = next(each.getMessage() for each in caplog.records if "could not be told" in each.getMessage())
+    assert warned == "team-a could not be told of 1 outcomes: OSError"
+    assert verdict_of([JOB], [[DONE]], [], context, notifier=Told([], fails=True)).shown["outcome"] == "1 done"
+
+
+@pytest.mark.usefixtures("lake_catalog")
+def test_a_message_stays_short_however_many_tables_failed_and_a_function_is_a_notifier(context: Context) -> None:
+    told: list[Any] = []
+    many = [{**BROKEN, "table": f"shop.t{number}", "reason": "x" * 10_000} for number in range(1000)]
+    with pytest.raises(AirflowFailException, match="1000 failed"):
+        verdict_of([], [], many, context, notifier=told.append)
+    (values,) = told
+    assert len(values["lake_outcomes"]) == 1000
+    assert len(values["lake_message"]) < 20_000
+    assert values["lake_message"].endswith("and 950 more")
+    with pytest.raises(InvalidSpecError, match="notifier must be callable"):
+        group(notifier="team@x.org")
 
 
 def test_leases_are_given_back_whatever_became_of_the_run(context: Context, lake_catalog: SqlCatalog) -> None:
