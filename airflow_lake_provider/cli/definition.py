@@ -86,7 +86,7 @@ def _history() -> ActionCommand:
                 action="append",
                 default=[],
             ),
-            _argument("--history", help="Table of the history (default: [lake] maintenance_history)"),
+            _history_table(),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
@@ -102,8 +102,12 @@ def _plan() -> ActionCommand:
             "read, whatever is due."
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_plans.plan"),
-        args=(_patterns(), _lake_connection(), _policy_file(), ARG_OUTPUT, ARG_VERBOSE),
+        args=(_patterns(), _lake_connection(), _policy_file(), _history_table(), ARG_OUTPUT, ARG_VERBOSE),
     )
+
+
+def _history_table() -> Arg:
+    return _argument("--history", help="Table of the history, or off (default: [lake] maintenance_history)")
 
 
 def _policy_file() -> Arg:

@@ -22,13 +22,15 @@ _OFTEN = ("compaction", "snapshot-expiry")
 def plan(args: Namespace) -> None:
     """Print one line for each table, or all of each plan as JSON or YAML.
 
-    :param args: ``tables``, ``conn_id``, ``policy_file`` and ``output``.
+    :param args: ``tables``, ``conn_id``, ``policy_file``, ``history`` and ``output``.
     :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
         With 1 where a table could not be read.
     """
 
     def look() -> list[TablePlan]:
-        return table_plans(args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file)
+        return table_plans(
+            args.tables or "*", lake_conn_id=args.conn_id, policy_file=args.policy_file, history=args.history
+        )
 
     plans = matching(args, look)
     show(plans, args.output, _row)
@@ -39,7 +41,7 @@ def _row(plan: TablePlan, shown: Callable[[str], str]) -> dict[str, Any]:
     return {
         "table": shown(plan.table),
         "score": "-" if plan.score is None else plan.score,
-        "actions": ", ".join(map(_named, plan.actions)) or "-",
+        "actions": ", ".join([*map(_named, plan.actions), *_waiting(plan)]) or "-",
         "core-seconds": f"{plan.core_seconds:,.1f}" if plan.actions else "-",
         "why": shown(_why(plan)),
     }
@@ -49,10 +51,16 @@ def _named(action: PlannedAction) -> str:
     return f"{action.action} ({action.level})" if action.level else action.action
 
 
+def _waiting(plan: TablePlan) -> list[str]:
+    return [f"{each.action} (waits)" for each in plan.not_planned if each.is_waiting]
+
+
 def _why(plan: TablePlan) -> str:
-    if plan.actions:
-        sentences = [text for each in plan.actions for text in (*(one.sentence for one in each.reasons), *each.notes)]
-    else:
-        # One reason may leave out all actions.
-        sentences = [f"{each.why} {each.instead}" for each in plan.not_planned if each.action in _OFTEN]
+    sentences = [text for each in plan.actions for text in (*(one.sentence for one in each.reasons), *each.notes)]
+    # One reason may leave out all actions.
+    sentences += [
+        f"{each.why} {each.instead}"
+        for each in plan.not_planned
+        if each.is_waiting or (not plan.actions and each.action in _OFTEN)
+    ]
     return " ".join(dict.fromkeys(sentences))

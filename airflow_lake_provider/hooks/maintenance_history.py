@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_lake_provider.contracts.commit_retries import CommitRetries
-from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.history_entry import HISTORY_VERSION, HistoryEntry
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
@@ -34,8 +32,6 @@ DEFAULT_TABLE = "lake_ops.maintenance_history"
 REMEMBERED = timedelta(days=90)
 # Of a task that is cleared and retried: its rows are looked for so far back.
 _LONGEST_RUN = timedelta(days=30)
-# Several runs may end at the same moment; each append is one small file.
-_TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
 # Nobody tried what a plan only reports: a broken table is not to rest once it is mended.
 _TRIED = ("core_seconds_expected",)
 
@@ -127,35 +123,28 @@ class MaintenanceHistory:
 
 def _read(ops: OpsTable, read: Callable[[Table], T], default: T) -> T:
     """Return what is read of the table; the default where it is not there yet."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        table = ops.load()
-    except NoSuchTableError:
-        return default
-    return read(table)
+    table = ops.load_if_there()
+    return default if table is None else read(table)
 
 
 def _record(ops: OpsTable, entries: Sequence[HistoryEntry]) -> bool:
-    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+    from pyiceberg.exceptions import CommitStateUnknownException
 
     key = entries[0].run_key
-    summary = {ACTION: "maintenance-history", RUN_KEY: key}
-    for attempt in _TRIES.attempts(log.info):
+
+    def append(attempt: int) -> bool:
         table = ops.load_or_create()
         # A retry of the task, or one that is taken for dead, may have been quicker.
         if _has_run(table, key) or (attempt == 1 and _has_rows(ops, table, entries[0])):
             return True
         try:
-            ops.append(table, entries, summary)
-        except CommitFailedException:
-            continue
+            ops.append(table, entries, {ACTION: "maintenance-history", RUN_KEY: key})
         except CommitStateUnknownException:
-            if _has_run(ops.load(), key):
-                return True
-            raise
+            if not _has_run(ops.load(), key):
+                raise
         return True
-    raise CommitConflictError(f"{ops.name}: other commits came first {_TRIES.tries} times; nothing changed")
+
+    return ops.committed(append)
 
 
 def _has_run(table: Table, key: str) -> bool:

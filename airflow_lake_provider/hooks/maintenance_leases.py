@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.commit_retries import CommitRetries
-from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.maintenance_lease import LEASES_VERSION, MaintenanceLease
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.hooks.call_limits import seconds_left
 from airflow_lake_provider.hooks.own_tables import OwnTable
 from airflow_lake_provider.maintenance.leases import with_leases, without_leases
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from airflow_lake_provider.contracts.table_name import TableName
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
-log = logging.getLogger(__name__)
-
 DEFAULT_TABLE = "lake_ops.maintenance_leases"
-_TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
 Leases = tuple[MaintenanceLease, ...]
 
 
@@ -47,6 +45,16 @@ class MaintenanceLeases:
         """The table of the leases; None where it is switched off."""
         return self._own.name
 
+    def current(self) -> Mapping[str, MaintenanceLease]:
+        """Return the leases that hold now, by table; none where they cannot be read."""
+        now = datetime.now(UTC)
+
+        def read(ops: OpsTable) -> dict[str, MaintenanceLease]:
+            leases = _leases(ops, ops.load_if_there())
+            return {each.table_name: each for each in leases if each.expires_at > now}
+
+        return self._own.tried("not read", read, {})
+
     def take(self, tables: Collection[str], asking: MaintenanceLease) -> Mapping[str, MaintenanceLease]:
         """Take the leases of tables for a run, in one commit; return those of tables that other runs have.
 
@@ -63,8 +71,16 @@ class MaintenanceLeases:
             refused.update(decision.refused)
             return decision.leases
 
-        done = self._own.tried("not asked", lambda ops: _changed(ops, decide, asking.run_key, creates=True), False)
-        return refused if done else {}
+        def ask(ops: OpsTable) -> bool:
+            changed = _changed(ops, decide, asking.run_key, creates=True)
+            try:
+                seconds_left()
+            except TimeoutError:
+                # Nobody waits for the answer any more: the run goes on without leases. This thread has no time left.
+                threading.Thread(target=self.give_back, args=(asking.run_key,), daemon=True).start()
+            return changed
+
+        return refused if self._own.tried("not asked", ask, default=False) else {}
 
     def give_back(self, run_key: str) -> None:
         """Give back the leases of a run."""
@@ -72,24 +88,23 @@ class MaintenanceLeases:
         def decide(leases: Leases) -> Leases:
             return without_leases(leases, run_key, datetime.now(UTC))
 
-        self._own.tried("not given back", lambda ops: _changed(ops, decide, run_key, creates=False), False)
+        self._own.tried("not given back", lambda ops: _changed(ops, decide, run_key), default=False)
 
 
-def _changed(ops: OpsTable, decide: Callable[[Leases], Leases], run_key: str, *, creates: bool) -> bool:
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-
-    for _ in _TRIES.attempts(log.info):
-        try:
-            table = ops.load_or_create() if creates else ops.load()
-        except NoSuchTableError:
-            return True
-        before = tuple(MaintenanceLease(**row) for row in ops.rows(table, columns=ops.columns))
+def _changed(ops: OpsTable, decide: Callable[[Leases], Leases], run_key: str, *, creates: bool = False) -> bool:
+    def change(_: int) -> bool:
+        table = ops.load_or_create() if creates else ops.load_if_there()
+        before = _leases(ops, table)
         after = decide(before)
-        if set(after) == set(before):
-            return True
-        try:
+        if table is not None and set(after) != set(before):
+            # What nobody waits for is not committed.
+            seconds_left()
             ops.replace(table, after, {ACTION: "maintenance-leases", RUN_KEY: run_key})
-        except CommitFailedException:
-            continue
         return True
-    raise CommitConflictError(f"{ops.name}: other commits came first {_TRIES.tries} times; nothing changed")
+
+    return ops.committed(change)
+
+
+def _leases(ops: OpsTable, table: Table | None) -> Leases:
+    rows = () if table is None else ops.rows(table, columns=ops.columns)
+    return tuple(MaintenanceLease(**row) for row in rows)

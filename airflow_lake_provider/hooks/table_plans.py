@@ -11,8 +11,10 @@ from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.health import broken_table, health_of
+from airflow_lake_provider.maintenance.leases import without_leased
 from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
@@ -45,7 +47,8 @@ def table_plans(
 ) -> list[TablePlan]:
     """Return what maintenance of tables would do, and why, the most urgent first, without Spark.
 
-    A table that cannot be read, or whose policy cannot, has a plan with its error, and no action.
+    A table that cannot be read, or whose policy cannot, has a plan with its error, and no action. What would wait is
+    left out: actions that keep failing, and tables that a run has leased.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
@@ -61,7 +64,8 @@ def table_plans(
     """
     hook = LakeCatalogHook(lake_conn_id)
     reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
-    return list(plan_tables(tables, reader, now or datetime.now(UTC), history=MaintenanceHistory(hook, history)).plans)
+    planned = plan_tables(tables, reader, now or datetime.now(UTC), history=MaintenanceHistory(hook, history))
+    return without_leased(planned.plans, MaintenanceLeases(hook).current())
 
 
 def plan_tables(

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_lake_provider.contracts.reports.history_entry import FAILED, UNSUPPORTED
 from airflow_lake_provider.maintenance.locations import Overlap
-from airflow_lake_provider.maintenance.outcomes import FAILED, UNSUPPORTED, error_of, outcome_of
+from airflow_lake_provider.maintenance.outcomes import error_of, outcome_of
 from airflow_lake_provider.maintenance.packing import Budget, Deferred, PackedJob, packed, within_budget
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 
@@ -36,9 +37,9 @@ class FleetRun:
     beyond_budget: str | None = None
 
     @property
-    def resting(self) -> list[TablePlan]:
-        """Plans of tables of which an action keeps failing, and rests."""
-        return [plan for plan in self.plans if any(each.is_resting for each in plan.not_planned)]
+    def waiting(self) -> list[TablePlan]:
+        """Plans of tables of which an action is due, and waits whatever the budget is."""
+        return [plan for plan in self.plans if any(each.is_waiting for each in plan.not_planned)]
 
     @property
     def as_kwargs(self) -> list[dict[str, Any]]:

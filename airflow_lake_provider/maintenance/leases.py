@@ -52,13 +52,15 @@ def without_leases(leases: Iterable[MaintenanceLease], run_key: str, now: dateti
     return tuple(each for each in before if each.run_key != run_key and each.expires_at > now)
 
 
-def leased_to_another(plan: TablePlan, lease: MaintenanceLease | None) -> TablePlan:
-    """Return a plan without its actions where another run has leased the table, and with the reason.
+def without_leased(plans: Iterable[TablePlan], leases: Mapping[str, MaintenanceLease]) -> list[TablePlan]:
+    """Return plans without the actions of tables that other runs have leased, and with the reason.
 
-    :param lease: of the other run.
+    :param leases: of other runs, by table.
     """
-    if lease is None:
-        return plan
+    return [_leased_to_another(plan, leases[plan.table]) if plan.table in leases else plan for plan in plans]
+
+
+def _leased_to_another(plan: TablePlan, lease: MaintenanceLease) -> TablePlan:
     why = f"Run {lease.run_id} of DAG {lease.dag_id} maintains it since {lease.acquired_at:%Y-%m-%d %H:%M}."
     instead = f"It is planned again when that run has ended, at the latest from {lease.expires_at:%Y-%m-%d %H:%M} on."
     return plan.without({each.action for each in plan.actions}, why, instead)
@@ -68,8 +70,8 @@ def leased_run(
     plans: Sequence[TablePlan],
     run_of: Callable[[Sequence[TablePlan]], FleetRun],
     take: Callable[[Sequence[str]], Mapping[str, MaintenanceLease]],
-) -> tuple[FleetRun, dict[str, MaintenanceLease]]:
-    """Return the run of those plans whose tables no other run has leased, and the leases of others.
+) -> FleetRun:
+    """Return the run of those plans whose tables no other run has leased.
 
     :param run_of: returns the run of plans; without some, a budget may take others.
     :param take: takes the leases of tables, and returns those of other runs.
@@ -81,5 +83,5 @@ def leased_run(
         if not of_others:
             break
         refused |= of_others
-        run = run_of([leased_to_another(plan, refused.get(plan.table)) for plan in plans])
-    return run, refused
+        run = run_of(without_leased(plans, refused))
+    return run

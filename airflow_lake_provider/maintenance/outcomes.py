@@ -17,9 +17,9 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
     error_class,
 )
+from airflow_lake_provider.contracts.reports.history_entry import CONFLICT, DONE, FAILED, NOTHING_DUE, UNSUPPORTED
 from airflow_lake_provider.contracts.reports.job import Outcome
 
-DONE, NOTHING_DUE, CONFLICT, UNSUPPORTED, FAILED = "done", "nothing-due", "conflict", "unsupported", "failed"
 OUTCOMES = (DONE, NOTHING_DUE, CONFLICT, UNSUPPORTED, FAILED)
 # Of a report that is not one of these words already. A dry run has done what it was asked.
 _OF_REPORTS = {

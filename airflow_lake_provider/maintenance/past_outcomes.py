@@ -118,7 +118,7 @@ def unless_resting(
             action=action.action,
             why=f"Its last runs failed, the newest {age_text(now - newest.at)} ago: {newest.cause or newest.outcome}.",
             instead=f"It is tried again from {until:%Y-%m-%d %H:%M} on, or when its history is cleared.",
-            is_resting=True,
+            is_waiting=True,
         )
     last = last_of(action.action, past)
     if (

@@ -78,14 +78,14 @@ class NotPlanned:
     :param why: with the numbers, a sentence.
     :param instead: what helps, or when it comes; a sentence.
     :param is_unsupported: the policy asks for it, and the table rules it out.
-    :param is_resting: it is due, and its last runs failed.
+    :param is_waiting: it is due, and waits: its last runs failed, or another run has leased the table.
     """
 
     action: str
     why: str
     instead: str
     is_unsupported: bool = False
-    is_resting: bool = False
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class TablePlan:
         return (self.error or "").startswith(f"{MissingTableError.__name__}:")
 
     def without(self, actions: Collection[str], why: str, instead: str, *, is_unsupported: bool = False) -> TablePlan:
-        """Return the plan with some of its actions left out.
+        """Return the plan with some of its actions left out: they wait, or the table rules them out.
 
         :param actions: names; those that are not planned do not matter.
         :param why: of :class:`NotPlanned`.
@@ -143,7 +143,13 @@ class TablePlan:
         :param is_unsupported: likewise.
         """
         left_out = (
-            NotPlanned(action=each.action, why=why, instead=instead, is_unsupported=is_unsupported)
+            NotPlanned(
+                action=each.action,
+                why=why,
+                instead=instead,
+                is_unsupported=is_unsupported,
+                is_waiting=not is_unsupported,
+            )
             for each in self.actions
             if each.action in actions
         )

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
@@ -63,7 +64,6 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
         TableUpgradeAction,
     )
 }
-_FAILED = "failed"
 _RULES = ("any", "all", "never")
 _MOST_NAMED = 10
 
@@ -175,7 +175,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
 
     def outcome(self, task: TableTask) -> str:
         """Return how a task ended, in a word."""
-        return _FAILED if task.error is not None or task.report is None else task.report.outcome.value
+        return FAILED if task.error is not None or task.report is None else task.report.outcome.value
 
     def _leave_to_retry(self, tasks: list[TableTask], context: Context) -> None:
         """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
@@ -227,7 +227,7 @@ class LakeVerdictOperator(BaseOperator):
     def execute(self, context: Context) -> None:  # noqa: ARG002  # of Airflow
         """Look at the outcomes."""
         reports = list(flat_reports(self.reports))
-        failed = [report for report in reports if report["outcome"] == _FAILED]
+        failed = [report for report in reports if report["outcome"] == FAILED]
         for report in failed:
             self.log.error("%s of %s: %s: %s", report["action"], report["table"], report["error"], report["reason"])
         is_red = {"any": bool(failed), "all": bool(failed) and len(failed) == len(reports), "never": False}

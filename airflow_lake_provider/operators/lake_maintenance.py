@@ -12,12 +12,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_lake_provider.contracts.argument_validation import names
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.reports.history_entry import DONE, FAILED, NOTHING_DUE
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.history_entries import history_entries
 from airflow_lake_provider.maintenance.outcomes import (
-    FAILED,
     OUTCOMES,
     TaskOutcome,
     counted,
@@ -98,9 +98,9 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog of the history (templated).
     :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Writing it
         fails no task.
-    :param notifier: called once for each owner of tables that make the run red, as Airflow's callbacks are: with the
-        context, and ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in it. Any notifier of Airflow's is one. One
-        that fails changes nothing.
+    :param notifier: called once for each owner of tables that make the run red; any notifier of Airflow's, or a
+        function. It gets the context with ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in it. One that fails
+        changes nothing.
     :param trigger_rule: by default it also runs where applications failed or nothing was due.
     :param operator: arguments of BaseOperator.
     :raises InvalidSpecError: ``fail_on`` names none of the outcomes, ``jobs`` is no output of a task, or the notifier
@@ -119,7 +119,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         fail_on: Sequence[str] = (FAILED,),
         lake_conn_id: str = LakeCatalogHook.default_conn_name,
         history: str | None = None,
-        notifier: Callable[[Context], Any] | None = None,
+        notifier: Callable[[Any], Any] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
         **operator: Any,
     ) -> None:
@@ -149,7 +149,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         finally:
             MaintenanceLeases(hook).give_back(asking_run(context, self.plan_task_id, datetime.now(UTC)).run_key)
         for each in outcomes:
-            if each.outcome not in ("done", "nothing-due"):
+            if each.outcome not in (DONE, NOTHING_DUE):
                 say = self.log.error if each.outcome in self.fail_on else self.log.warning
                 say("%s: %s", each, each.reason)
         red = [each for each in outcomes if each.outcome in self.fail_on]
@@ -199,7 +199,7 @@ def lake_maintenance(
     group_id: str,
     *,
     fail_on: Sequence[str] = (FAILED,),
-    notifier: Callable[[Context], Any] | None = None,
+    notifier: Callable[[Any], Any] | None = None,
     **arguments: Any,
 ) -> TaskGroup:
     """Return a task group that keeps tables healthy: a plan, its jobs in few Spark applications, and the verdict.

@@ -12,6 +12,7 @@ from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
@@ -20,7 +21,7 @@ from airflow_lake_provider.hooks.own_tables import with_own_tables
 from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
-from airflow_lake_provider.maintenance.leases import leased_run
+from airflow_lake_provider.maintenance.leases import leased_run, without_leased
 from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.maintenance_run import asking_run
@@ -174,13 +175,11 @@ class LakeMaintenancePlanOperator(RetryDelays):
                 most_tables=self.job_tables,
             )
 
+        leases = MaintenanceLeases(hook)
         if is_dry_run:
-            return planned, run_of(planned.plans)
-        leases, asking = MaintenanceLeases(hook), asking_run(context, self.task_id, now)
-        run, refused = leased_run(planned.plans, run_of, lambda names: leases.take(names, asking))
-        for name, lease in refused.items():
-            self.log.warning("%s is left alone: %s", name, lease)
-        return planned, run
+            return planned, run_of(without_leased(planned.plans, leases.current()))
+        asking = asking_run(context, self.task_id, now)
+        return planned, leased_run(planned.plans, run_of, lambda names: leases.take(names, asking))
 
     def _tell(self, planned: PlannedTables, run: FleetRun) -> None:
         """Say of each table that is due or broken what is done and why; count the others."""
@@ -192,11 +191,11 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.log.warning("%s: its last action of this run is dearer than the whole budget", run.beyond_budget)
         for each in run.deferred:
             self.log.warning("%s: %s waits: %s", each.table, ", ".join(each.actions), each.why)
-        for plan in run.resting:
-            for left in (each for each in plan.not_planned if each.is_resting):
-                self.log.warning("%s: %s rests: %s %s", plan.table, left.action, left.why, left.instead)
+        for plan in run.waiting:
+            for left in (each for each in plan.not_planned if each.is_waiting):
+                self.log.warning("%s: %s waits: %s %s", plan.table, left.action, left.why, left.instead)
         for report in run.not_run:
-            say = self.log.error if report["outcome"] == "failed" else self.log.warning
+            say = self.log.error if report["outcome"] == FAILED else self.log.warning
             parts = ("table", "action", "outcome", "error", "reason")
             say("%s: %s %s: %s: %s", *(report[part] for part in parts))
         self._tell_reasons(run)
@@ -253,7 +252,7 @@ def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:
         "jobs": len(run.jobs),
         "core-seconds": round(sum(job.core_seconds for job in run.jobs)),
         "deferred": len(run.deferred),
-        "resting": len(run.resting),
+        "waiting": len(run.waiting),
         "overlapping": len({name for each in planned.overlaps for name in (each.table, each.other)}),
         **outcomes,
     }

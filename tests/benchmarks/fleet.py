@@ -20,7 +20,7 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_lake_provider.maintenance.outcomes import DONE
+from airflow_lake_provider.contracts.reports.history_entry import DONE
 from tests.benchmarks.fleet_tables import FILES, MERGEABLE, ROWS, make_fleet, mergeable_files
 from tests.benchmarks.submitted_lake import SubmittedLake
 from tests.run_maintenance import run_maintenance

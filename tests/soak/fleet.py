@@ -31,11 +31,12 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.reports.history_entry import CONFLICT, DONE, FAILED
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.maintenance.outcomes import CONFLICT, DONE, FAILED, TaskOutcome
+from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.run_maintenance import run_maintenance

@@ -27,6 +27,3 @@ class MaintenanceLease:
     run_id: str
     acquired_at: datetime
     expires_at: datetime
-
-    def __str__(self) -> str:
-        return f"run {self.run_id} of DAG {self.dag_id} has leased it until {self.expires_at:%Y-%m-%d %H:%M}"

@@ -7,18 +7,20 @@ it again without a look at what came in between.
 from __future__ import annotations
 
 import functools
+import logging
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -32,10 +34,15 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
-from airflow_lake_provider.contracts.commit_retries import RETRIES
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.commit_retries import RETRIES, CommitRetries
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Several runs may end at the same moment; each commit is one small file.
+_TRIES = CommitRetries(tries=10, shortest_wait=0.1, longest_wait=3)
 # Property of a table of ours: what it is, and the version of its columns.
 KIND = "lake.ops-table"
 _TYPES: dict[Any, Callable[[], PrimitiveType]] = {
@@ -159,13 +166,22 @@ class OpsTable:
             )
         return table
 
-    def load_or_create(self) -> Table:
-        """Load it, and make it and its namespaces where they are missing.
+    def load_if_there(self) -> Table | None:
+        """Load it; None where it, or its namespace, is missing.
 
         :raises UnsupportedError: as :meth:`load`.
         """
         with suppress(NoSuchTableError):
             return self.load()
+        return None
+
+    def load_or_create(self) -> Table:
+        """Load it, and make it and its namespaces where they are missing.
+
+        :raises UnsupportedError: as :meth:`load`.
+        """
+        if (table := self.load_if_there()) is not None:
+            return table
         try:
             self._create()
         except NoSuchNamespaceError:
@@ -192,6 +208,17 @@ class OpsTable:
         column = self.schema.find_field(self.partition)
         by = PartitionField(column.field_id, _FIRST_PARTITION_FIELD, IdentityTransform(), column.name)
         return PartitionSpec(by)
+
+    def committed(self, change: Callable[[int], T]) -> T:
+        """Return what a change returns; where another commit came first, it is made again.
+
+        :param change: loads the table and commits to what it has loaded; gets 1, 2, ...
+        :raises CommitConflictError: other commits came first each time; nothing changed.
+        """
+        for attempt in _TRIES.attempts(log.info):
+            with suppress(CommitFailedException):
+                return change(attempt)
+        raise CommitConflictError(f"{self.name}: other commits came first {_TRIES.tries} times; nothing changed")
 
     def append(self, table: Table, rows: Sequence[Any], summary: Mapping[str, str]) -> None:
         """Append rows to the version that was loaded.

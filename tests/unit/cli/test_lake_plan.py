@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
+from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.maintenance.plan import TablePlan
 from tests.made_tables import register
 
@@ -35,6 +42,29 @@ def test_it_prints_what_is_due_first_and_why_the_rest_is_left_out(
     assert "7 of 8 data files, 88%, would be gone by a merge; the threshold is 20%." in due
     assert "0 of 1 data files would be gone by a merge" in left_out
     assert "0 snapshots are past their retention; the threshold is 20. Nothing is due." in left_out
+
+
+@pytest.mark.usefixtures("many_small")
+def test_it_shows_what_waits_for_another_run_or_after_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    for number in range(3):
+        who = HistoryRun(key=f"k{number}", dag_id="d", run_id="r", task_id="v", try_number=1, at=now)
+        failed = {"action": "compaction", "table": "shop.orders", "outcome": "failed", "reason": "memory ran out"}
+        job = {"tasks": [failed], "expected": [{"core_seconds": 2.0}]}
+        entries = history_entries(who, outcomes_of_run([job], [failed], []))
+        assert MaintenanceHistory(LakeCatalogHook(), "ops.mine").record(entries)
+    run("shop.*", "--output", "plain", "--history", "ops.mine")
+    rests = capsys.readouterr().out.splitlines()[-1]
+    assert "compaction (waits)" in rests
+    assert "memory ran out" in rests
+    lease = MaintenanceLease(
+        table_name="", run_key="k", dag_id="weekly", run_id="r7", acquired_at=now, expires_at=now + timedelta(hours=1)
+    )
+    MaintenanceLeases(LakeCatalogHook()).take(["shop.orders"], lease)
+    run("shop.*", "--output", "plain")
+    leased = capsys.readouterr().out.splitlines()[-1]
+    assert "compaction (waits)" in leased
+    assert "Run r7 of DAG weekly maintains it since" in leased
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
-from airflow_lake_provider.maintenance.leases import leased_to_another
+from airflow_lake_provider.maintenance.leases import without_leased
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
@@ -128,13 +129,54 @@ def test_leases_that_cannot_be_had_stop_nobody(
     assert time.monotonic() - began < 10
 
 
+def test_a_lease_that_comes_after_its_run_has_stopped_waiting_is_given_back(
+    lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MaintenanceLeases(LakeCatalogHook()).take(["shop.b"], run("other"))
+    replace_rows, commits, waits = OpsTable.replace, threading.Semaphore(0), iter([1.5])
+
+    def late(ops: OpsTable, *arguments: Any) -> None:
+        replace_rows(ops, *arguments)
+        time.sleep(next(waits, 0))
+        commits.release()
+
+    monkeypatch.setattr(OpsTable, "replace", late)
+    assert MaintenanceLeases(LakeCatalogHook(timeout=1)).take(["shop.a"], run("one")) == {}
+    assert rows(lake_catalog) == {"shop.b": "other", "shop.a": "one"}
+    assert commits.acquire(timeout=10)
+    deadline = time.monotonic() + 10
+    while rows(lake_catalog) != {"shop.b": "other"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_leases_that_hold_now_are_read_without_a_commit(
+    leases: MaintenanceLeases, lake_catalog: SqlCatalog
+) -> None:
+    assert leases.current() == {}
+    assert ("lake_ops",) not in lake_catalog.list_namespaces()
+    leases.take(["shop.over"], run("over", until=timedelta(seconds=-1)))
+    leases.take(["shop.a"], run("one"))
+    assert {name: each.run_key for name, each in leases.current().items()} == {"shop.a": "one"}
+
+
+def test_a_run_that_has_no_lease_commits_nothing_to_give_it_back(
+    leases: MaintenanceLeases, lake_catalog: SqlCatalog
+) -> None:
+    leases.take(["shop.over"], run("over", until=timedelta(seconds=-1)))
+    before = lake_catalog.load_table(NAME).metadata_location
+    leases.give_back("dry run")
+    assert lake_catalog.load_table(NAME).metadata_location == before
+
+
 def test_the_plan_of_a_leased_table_says_who_has_it_and_until_when() -> None:
     plan = TablePlan(table="shop.a", planned_at=NOW, actions=(PlannedAction(action="compaction"),))
     at = datetime(2026, 11, 26, 3, 0, tzinfo=UTC)
     lease = replace(run("one"), table_name="shop.a", acquired_at=at, expires_at=at + timedelta(hours=6))
-    left = leased_to_another(plan, lease)
+    left, other = without_leased([plan, replace(plan, table="shop.b")], {"shop.a": lease})
     assert left.actions == ()
     (waiting,) = left.not_planned
     assert waiting.why == "Run r1 of DAG dag_one maintains it since 2026-11-26 03:00."
     assert waiting.instead == "It is planned again when that run has ended, at the latest from 2026-11-26 09:00 on."
-    assert leased_to_another(plan, None) is plan
+    assert waiting.is_waiting
+    assert other.actions == plan.actions

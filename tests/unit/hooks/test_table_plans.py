@@ -52,11 +52,12 @@ def test_what_the_dag_names_holds_for_all_tables() -> None:
 @pytest.mark.usefixtures("three")
 def test_a_table_is_planned_by_the_file_and_by_its_own_properties(lake_catalog: SqlCatalog, tmp_path: Path) -> None:
     file = tmp_path / "policies.yaml"
-    file.write_text("tables:\n  shop.well: {priority: 5}\n")
+    file.write_text("tables:\n  shop.well: {priority: 5}\n  shop.g*: {owner: team-g}\n")
     with lake_catalog.load_table("shop.orders").transaction() as change:
         change.set_properties({"lake.maintenance.paused": "true"})
     plans = table_plans("shop.*", policy_file=str(file))
     assert [(each.table, each.tasks) for each in plans] == [("shop.well", []), ("shop.gone", []), ("shop.orders", [])]
+    assert plans[1].owner == "team-g"
     assert {each.why for each in plans[2].not_planned} == {"The policy pauses the table."}
 
 

@@ -78,7 +78,7 @@ def test_an_action_that_rests_says_until_when_and_leaves_the_others_of_its_table
     assert "compaction" in {each.action for each in plan(DUE, []).actions}
     # Manifests that the compaction would have merged are merged without it.
     assert [each.action for each in made.actions] == ["snapshot-expiry", "rewrite-manifests"]
-    (rests,) = [each for each in made.not_planned if each.is_resting]
+    (rests,) = [each for each in made.not_planned if each.is_waiting]
     assert rests.action == "compaction"
     assert rests.why == "Its last runs failed, the newest 1.0 hours ago: no space."
     assert "2026-11-26 17:00" in rests.instead

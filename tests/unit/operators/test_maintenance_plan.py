@@ -177,7 +177,7 @@ def test_a_table_that_keeps_failing_by_the_history_rests(context: Context, capsy
         assert MaintenanceHistory(LakeCatalogHook()).record(history_entries(who, outcomes_of_run([task], [failed], [])))
     assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == []
     lines = capsys.readouterr().out
-    assert "shop.orders: compaction rests: Its last runs failed" in lines
+    assert "shop.orders: compaction waits: Its last runs failed" in lines
     assert "memory ran out" in lines
     assert jobs_of_shop(plan(tables=["shop.*"], history="off").execute(context)) == ["shop.orders"]
 
@@ -201,7 +201,7 @@ def test_a_table_that_another_run_maintains_is_left_alone_and_said(
     leases = MaintenanceLeases(LakeCatalogHook())
     leases.take(["shop.orders"], lease("another"))
     assert jobs_of_shop(plan(tables=["shop.*"]).execute(context)) == []
-    assert "shop.orders is left alone: run r7 of DAG weekly has leased it until" in capsys.readouterr().out
+    assert "shop.orders: compaction waits: Run r7 of DAG weekly maintains it since" in capsys.readouterr().out
     leases.give_back("another")
     # A retry of the plan has its leases already.
     for _ in range(2):
@@ -287,7 +287,7 @@ def test_a_run_by_commits_looks_at_no_other_tables(
 def test_an_event_whose_table_is_no_name_selects_none(context: Context, pushed: dict[str, Any], event: Any) -> None:
     """Whoever may make events chooses their text."""
     triggered_by(context, "shop.orders")
-    context["triggering_asset_events"]["shop.orders"][0].extra["table"] = event  # type: ignore[attr-defined]  # a stand-in
+    context["triggering_asset_events"]["shop.orders"][0].extra["table"] = event
     assert plan(tables=["*"], only_changed=True).execute(context) == []
     assert pushed[SUMMARY]["tables"] == 0
 
