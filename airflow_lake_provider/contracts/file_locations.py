@@ -54,3 +54,12 @@ def is_below(location: str, root: str) -> bool:
 def is_root(location: str) -> bool:
     """Tell whether a normalised location is the whole of a file system; a bucket may be one table's."""
     return location.endswith(":///")
+
+
+def folders_of_metadata(metadata_location: str | None) -> tuple[str, ...]:
+    """Return the folders that a table has by the place of its metadata file; none where that is not known."""
+    if not metadata_location:
+        return ()
+    folder = metadata_location.rpartition("/")[0]
+    table, _, name = folder.rpartition("/")
+    return (table,) if name == "metadata" and table else (folder,)

@@ -32,6 +32,8 @@ COUNT_KEYS = (
 )
 # Writers that count put one of these into every summary, also where nothing changed.
 _COUNTED_KEYS = ("total-records", "total-data-files", "changed-partition-count")
+# Actions that write a batch of rows.
+_BATCHES = frozenset({"upsert", "incremental"})
 MAINTENANCE_ACTIONS = frozenset({"compaction", "snapshot-expiry", "rewrite-manifests"})
 _KINDS = ("records", "data-files", "delete-files")
 _REMOVED = ("deleted-records", "deleted-data-files", "removed-delete-files")
@@ -94,14 +96,16 @@ class Snapshot:
 
     @property
     def brings_rows(self) -> bool:
-        """True where rows came, and no more went; False where the summary does not tell, unless it is an append.
+        """True where rows came, and fewer went; False where the summary does not tell, unless it is an append.
 
-        A deletion that writes files anew adds rows, too, and takes more away.
+        A deletion that writes files anew adds rows, too, and takes more away. An update, or a compaction by an
+        ``INSERT OVERWRITE``, adds as many. Of our own batches each brings rows that changed.
         """
         if not self.changes_rows:
             return False
         added, deleted = (count_of(self.summary, f"{change}-records") for change in ("added", "deleted"))
-        return self.operation == "append" or 0 < added >= deleted
+        is_batch = self.summary.get(ACTION) in _BATCHES
+        return self.operation == "append" or added > deleted or (is_batch and 0 < added == deleted)
 
     @property
     def begins_history(self) -> bool:

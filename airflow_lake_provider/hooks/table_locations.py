@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
-from airflow_lake_provider.maintenance.locations import TableLocations, folders_of_metadata
+from airflow_lake_provider.contracts.file_locations import folders_of_metadata
+from airflow_lake_provider.maintenance.locations import TableLocations
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook

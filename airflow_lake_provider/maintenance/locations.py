@@ -99,15 +99,6 @@ def unknown_locations(table: TableLocations, others: Iterable[TableLocations]) -
             yield f"{other.name} ({other.error})"
 
 
-def folders_of_metadata(metadata_location: str | None) -> tuple[str, ...]:
-    """Return the folders that a table has by the place of its metadata file; none where that is not known."""
-    if not metadata_location:
-        return ()
-    folder = metadata_location.rpartition("/")[0]
-    table, _, name = folder.rpartition("/")
-    return (table,) if name == "metadata" and table else (folder,)
-
-
 def _meet(mine: tuple[str, str, str], theirs: tuple[str, str, str]) -> bool:
     is_nested = is_below(mine[2], theirs[2]) or is_below(theirs[2], mine[2])
     return is_nested and _may_be_one(mine[:2], theirs[:2])

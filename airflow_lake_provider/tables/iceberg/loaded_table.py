@@ -16,6 +16,7 @@ from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.file_locations import folders_of_metadata, is_below, normalised
 from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
@@ -150,8 +151,21 @@ class LoadedIcebergTable(LoadedTable):
         return plan_expiry(self, spec)
 
     def locations(self) -> tuple[str, ...]:
-        """Return its location, and the paths that its properties declare."""
-        return (self.facts.location, *declared_paths(self.facts.properties))
+        """Return its location, the paths that its properties declare, and where it was before.
+
+        Files stay where they were written. The log of the metadata and the snapshots say where that may be, as far as
+        they go back.
+        """
+        facts = self.facts
+        own = (facts.location, *declared_paths(facts.properties))
+        metadata = [path for _, path in facts.metadata_log]
+        metadata += [each.manifest_list for each in facts.snapshots.values() if each.manifest_list]
+        # A table has thousands of these files, in one folder or two.
+        metadata = [f"{folder}/_" for folder in dict.fromkeys(path.rpartition("/")[0] for path in metadata)]
+        folders = (folder for path in metadata for folder in folders_of_metadata(path))
+        roots = [normalised(each) for each in own]
+        earlier = (each for each in folders if not any(is_below(normalised(each), root) for root in roots))
+        return tuple(dict.fromkeys((*own, *earlier)))
 
     def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:
         """Return a warning for each Flink job whose last commit main loses."""

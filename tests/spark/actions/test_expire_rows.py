@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import expire_old_rows, row_expiry, summary
 
@@ -126,6 +127,26 @@ def test_old_rows_go_and_others_stay_whatever_type_partition_and_format_they_are
     assert table.on_worker().plan_row_expiry(row_expiry(table)).outcome is Outcome.NOTHING_NEW
     table.add([70])
     assert table.on_worker().plan_row_expiry(row_expiry(table)).files_removed == ("bounds" not in case)
+
+
+def test_a_row_without_a_value_stays_where_a_writer_counted_no_nulls_of_its_column(spark: SparkSession) -> None:
+    table = AgedTable(spark)
+    table.add([90, None])
+    java, library = table.handle.java, guava(spark)
+    file = next(iter(java.newScan().includeColumnStats().planFiles())).file()
+    # Bounds of each column, and nulls of the first alone.
+    nulls = library.collect.Maps.filterKeys(file.nullValueCounts(), library.base.Predicates.equalTo(1))
+    counts = (file.recordCount(), file.columnSizes(), file.valueCounts(), nulls, file.nanValueCounts())
+    iceberg = table.handle.iceberg
+    metrics = iceberg.Metrics(*counts, file.lowerBounds(), file.upperBounds())
+    java.newDelete().deleteFile(file).commit()
+    java.newAppend().appendFile(iceberg.DataFiles.builder(java.spec()).copy(file).withMetrics(metrics).build()).commit()
+    assert table.on_worker().plan_row_expiry(row_expiry(table)).files_removed == 0
+
+    report = expire_old_rows(table)
+
+    assert (report.rows_deleted, report.files_removed) == (1, 0)
+    assert list(table.rows_outside().values()) == [None]
 
 
 def test_whole_partitions_go_without_a_spark_job_and_a_retry_is_recognised(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,6 +12,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.contracts.table_properties import ACTION
 
 NOW = datetime(2026, 11, 26, 12, 30, tzinfo=UTC)
 COLUMNS = {"at": "timestamptz", "local": "timestamp", "day": "date", "name": "string", "nanos": "timestamp_ns"}
@@ -25,6 +27,10 @@ def commit(days: float, operation: str = "append", **counts: int) -> Snapshot:
     summary = {"operation": operation, **{name.replace("_", "-"): str(count) for name, count in counts.items()}}
     at = int((NOW - timedelta(days=days)).timestamp() * 1000)
     return Snapshot(id=str(days), parent=None, at=at, summary={"total-records": "1", **summary})
+
+
+def action(snapshot: Snapshot, name: str) -> Snapshot:
+    return replace(snapshot, summary={**snapshot.summary, ACTION: name})
 
 
 def moment(*history: Snapshot, **given: Any) -> datetime | None:
@@ -42,9 +48,14 @@ ARRIVED = commit(9, added_records=5)
         commit(1, "overwrite", added_records=3, deleted_records=5),
         commit(1, "overwrite", added_delete_files=1, added_position_deletes=2),
         commit(1, "replace", added_records=5, deleted_records=5),
+        commit(1, "overwrite", added_records=5, deleted_records=5),
+        action(commit(1, "overwrite", added_records=5, deleted_records=5), "update-rows"),
         commit(1, "overwrite", added_equality_deletes=4),
     ],
-    ids=["files deleted", "a deletion that writes anew", "deletes by position", "a compaction", "deletes by equality"],
+    ids=[
+        *("files deleted", "a deletion that writes anew", "deletes by position", "a compaction"),
+        *("a compaction by an overwrite", "our update that writes anew", "deletes by equality"),
+    ],
 )
 def test_what_brings_no_rows_does_not_move_the_clock_so_a_stalled_feed_keeps_its_rows(newer: Snapshot) -> None:
     assert moment(newer, ARRIVED) == NOW - timedelta(days=39)
@@ -52,8 +63,12 @@ def test_what_brings_no_rows_does_not_move_the_clock_so_a_stalled_feed_keeps_its
 
 @pytest.mark.parametrize(
     "newer",
-    [commit(1, added_records=1), commit(1, "overwrite", added_records=5, deleted_records=5)],
-    ids=["an append", "an update that writes anew"],
+    [
+        commit(1, added_records=1),
+        commit(1, "overwrite", added_records=5, deleted_records=4),
+        action(commit(1, "overwrite", added_records=5, deleted_records=5), "upsert"),
+    ],
+    ids=["an append", "a merge that writes anew", "our upsert that writes anew"],
 )
 def test_rows_that_arrive_move_the_clock(newer: Snapshot) -> None:
     assert moment(newer, ARRIVED) == NOW - timedelta(days=31)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.file_locations import folders_of_metadata
 from airflow_lake_provider.maintenance.locations import (
     TableLocations,
-    folders_of_metadata,
     overlapping_locations,
     overlaps_of_all,
     unknown_locations,

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetLocationUpdate
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -33,6 +34,18 @@ def written_by_flink(lake_catalog: SqlCatalog) -> LoadedIcebergTable:
     table = lake_catalog.create_table("shop.orders", schema=schema, properties={"format-version": "1"})
     table.append(pa.table({"id": [1]}, schema=schema), snapshot_properties=OF_FLINK)
     return LoadedIcebergTable(table)
+
+
+def test_a_table_that_moved_has_files_where_it_was(lake_catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    table = lake_catalog.create_table("shop.moved", schema=schema)
+    table.append(pa.table({"id": [1]}, schema=schema))
+    before = table.location()
+    assert LoadedIcebergTable(table).locations() == (before,)
+    with table.transaction() as change:
+        change._apply((SetLocationUpdate(location=f"{before}_new"),))
+    table.append(pa.table({"id": [2]}, schema=schema))
+    assert LoadedIcebergTable(lake_catalog.load_table("shop.moved")).locations() == (f"{before}_new", before)
 
 
 def having(table: LoadedIcebergTable, facts: TableFacts) -> LoadedIcebergTable:

@@ -71,12 +71,14 @@ class JavaFunctions:
         kind = "org.apache.iceberg.FileFormat"
         return self._equal(class_named(self._spark, kind).ORC, self._of_task("format", kind))
 
-    def is_task_within(self, strict: Any) -> Any:
+    def is_task_within(self, strict: Any, column: int) -> Any:
         """Tell whether every row of a ``FileScanTask`` satisfies its scan's filter; a Guava predicate.
 
-        The partition alone proves it, or the bounds of the file do.
+        The partition alone proves it, or the bounds of the file do. The evaluator takes a column for one without nulls
+        where the file counts those of others alone.
 
         :param strict: ``org.apache.iceberg.expressions.StrictMetricsEvaluator`` of the filter.
+        :param column: field id of the one column of the filter.
         """
         expression = "org.apache.iceberg.expressions.Expression"
         scan = "org.apache.iceberg.ContentScanTask"
@@ -88,8 +90,14 @@ class JavaFunctions:
         owner = "org.apache.iceberg.expressions.StrictMetricsEvaluator"
         within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
         file = self._make.method(scan, "file", _FILE)
+        counts = self._make.then(file, self._make.method(_FILE, "nullValueCounts", "java.util.Map"))
+        contains = self._make.given(
+            self._make.method("java.util.Map", "containsKey", "boolean", "java.lang.Object"), 1, column
+        )
+        predicates = guava(self._spark).base.Predicates
         by_bounds = self._equal(True, self._make.function(self._make.then(file, within)))
-        return getattr(guava(self._spark).base.Predicates, "or")(by_partition, by_bounds)
+        counted = self._equal(True, self._make.function(self._make.then(counts, contains)))
+        return getattr(predicates, "or")(by_partition, getattr(predicates, "and")(by_bounds, counted))
 
     @cached_property
     def _is_position_delete(self) -> Any:

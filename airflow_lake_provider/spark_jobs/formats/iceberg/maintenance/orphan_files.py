@@ -28,6 +28,7 @@ from airflow_lake_provider.contracts.specs.orphan_files import (
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners, declared_paths
 from airflow_lake_provider.iceberg.orphan_files import (
+    AROUND,
     OTHER,
     hidden,
     kind_of,
@@ -55,7 +56,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.progress import Progress
 
-_AROUND = re.compile(r"/\.{1,2}/")
 # Files between two looks at the table; a copy takes longer than a request to delete a thousand.
 _BATCHES = {RemovalMode.DELETE: 1_000, RemovalMode.QUARANTINE: 100}
 _EXAMPLES = 10
@@ -105,7 +105,7 @@ class _Orphans:
 
     def _why_left(self, kind: str, location: str) -> str | None:
         owner = self.owners.owner_of(location)
-        if owner == OUTSIDE or _AROUND.search(location):
+        if owner == OUTSIDE or re.search(AROUND, location):
             return "a link or a path leads out of the table's locations"
         if owner != self.owners.table.name:
             return f"they lie in a location of {owner}"

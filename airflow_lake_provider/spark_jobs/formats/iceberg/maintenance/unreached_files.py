@@ -1,7 +1,8 @@
 """Compare the files of a table's folders with those that its metadata reaches, on the cluster.
 
 A file is compared by its name first, then by its path. One whose path ends like that of a live file may be that
-file, by another root or mount. It stays, as nothing about it is settled.
+file, by another root or mount. So may one of the same name on a disk, which has links. It stays, as nothing about it is
+settled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.file_locations import SAME_STORES
 from airflow_lake_provider.iceberg.orphan_files import (
+    AROUND,
     ESCAPED,
     ESCAPES,
     LAST_PART,
@@ -27,6 +29,8 @@ from airflow_lake_provider.iceberg.orphan_files import (
     plain_path,
 )
 
+# Of a location on this machine's disk, or on Hadoop's default file system, which may be one.
+_DISKS = ("", "file")
 _LIVE, UNSETTLED, ORPHAN = "live", "unsettled", "orphan"
 
 
@@ -148,10 +152,15 @@ def _status() -> Column:
     def ends_alike(place: Column) -> Column:
         return place["key"].endswith(mine["end"])
 
+    def leads_elsewhere(place: Column) -> Column:
+        """Tell whether the folder may be another one: by ``.`` and ``..``, or by a link of a disk."""
+        is_on_disk = place["store"].isin(*_DISKS) & mine["store"].isin(*_DISKS)
+        return place["key"].rlike(AROUND) | is_on_disk
+
     return (
         sf.when(sf.col("places").isNull(), ORPHAN)
         .when(sf.exists("places", is_same), _LIVE)
-        .when(sf.exists("places", ends_alike), UNSETTLED)
+        .when(sf.exists("places", ends_alike) | sf.exists("places", leads_elsewhere), UNSETTLED)
         .otherwise(ORPHAN)
     )
 

@@ -58,7 +58,8 @@ def files_by_match(table: IcebergTable, commit: MatchedCommit) -> FilesByMatch:
         tasks = guava(table.spark).collect.Lists.newArrayList(planned)
     package = guava(table.spark)
     strict = table.iceberg.expressions.StrictMetricsEvaluator(table.java.schema(), expression, False)
-    is_whole = java_functions(table.spark).is_task_within(strict)
+    field = table.java.schema().findField(commit.whole_files_by)
+    is_whole = java_functions(table.spark).is_task_within(strict, int(field.fieldId()))
     collect, predicates = package.collect, package.base.Predicates
     whole = collect.Lists.newArrayList(collect.Iterables.filter(tasks, is_whole))
     partial = collect.Lists.newArrayList(collect.Iterables.filter(tasks, getattr(predicates, "not")(is_whole)))

@@ -167,6 +167,22 @@ def test_a_prefix_that_may_be_the_same_is_refused_as_amoro_1981_and_iceberg_7884
     assert [path.exists() for path in (*live, gone)] == [True, True, False]
 
 
+def test_a_live_file_that_the_metadata_names_by_another_way_stays(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (folder_of(table) / "link").symlink_to(folder_of(table) / "data")
+    ways = {"data/dot.parquet": "data/./dot.parquet", "data/up.parquet": "data/x/../up.parquet"}
+    ways["data/linked.parquet"] = "link/linked.parquet"
+    live = [live_file(table, name, f"file:{folder_of(table)}/{way}") for name, way in ways.items()]
+    made_old(table)
+    gone = orphan(table, "data/orphan.parquet")
+
+    with pytest.raises(UnsupportedError, match="files may be live ones"):
+        remove(table)
+    assert remove(table, prefix_mismatch_mode="ignore").files_removed == 1
+    assert ([path for path in live if not path.exists()], gone.exists()) == ([], False)
+
+
 def test_statistics_stay_as_amoro_1959_deleted_them_and_so_do_links_and_hidden_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
