@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark import InheritableThread, SparkConf
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, lines_of, say
-from airflow_lake_provider.spark_jobs.session.open_session import fit_session
+from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -58,6 +58,7 @@ class _TaskThreads:
         self._changed = threading.Condition()
         # Two that meet an empty database would both make its tables.
         self._opening = threading.Lock()
+        self._alike = AlikeSessions()
         self._busy: set[str] = set()
         self._reports: Reports = {}
 
@@ -108,7 +109,7 @@ class _TaskThreads:
         catalog = None
         try:
             with progress.phase("session"):
-                session = _session_of(self._spark, name)
+                session = _session_of(self._spark, name, self._alike)
                 # The action meets what is wrong with it, and says so.
                 with self._opening, suppress(Exception):
                     catalog = open_catalog(session, spec)
@@ -136,10 +137,10 @@ class _TaskThreads:
                 say(f"its report could not be left yet: {error}")
 
 
-def _session_of(spark: SparkSession, pool: str) -> SparkSession:
+def _session_of(spark: SparkSession, pool: str, alike: AlikeSessions) -> SparkSession:
     """Open a session of this thread's own, and let the scheduler be fair to it."""
     session = spark.newSession()
-    fit_session(session, SparkConf())
+    alike.fit(session)
     session.sparkContext.setLocalProperty(_POOL, pool)
     # What asks Spark for the session of its thread, as Iceberg's actions do, would get the first one.
     jvm_of(session).org.apache.spark.sql.SparkSession.setActiveSession(java_session(session))

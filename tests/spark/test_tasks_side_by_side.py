@@ -27,6 +27,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs import run_tasks as tasks_of_driver
 from airflow_lake_provider.spark_jobs.progress import Progress, say
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, run_tasks
+from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED
 from tests.spark.upsert_flow import SCHEMA, Flow, NewFlow, row
 
@@ -106,7 +107,7 @@ def test_tables_with_equal_columns_get_no_rows_of_each_other(
 def test_in_one_session_their_views_would_mix(
     spark: SparkSession, new_flow: NewFlow, barriers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks_of_driver, "_session_of", lambda session, _: session)
+    monkeypatch.setattr(tasks_of_driver, "_session_of", lambda session, *_: session)
     flows, reports = run_rounds(spark, new_flow, 1)
     # An audit of one meets the rows of the other, or nothing stops them.
     refused = [report.message for report in reports if isinstance(report, JobFailure)]
@@ -251,8 +252,8 @@ def test_the_connections_of_a_task_end_with_it(
 ) -> None:
     session_of = tasks_of_driver._session_of
 
-    def as_connected(first: SparkSession, pool: str) -> SparkSession:
-        session = session_of(first, pool)
+    def as_connected(first: SparkSession, pool: str, alike: AlikeSessions) -> SparkSession:
+        session = session_of(first, pool, alike)
         # As a connection sets it: what Iceberg caches cannot be closed.
         session.conf.set("spark.sql.catalog.lake_default.cache-enabled", "false")
         return session

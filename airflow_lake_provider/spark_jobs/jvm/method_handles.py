@@ -6,7 +6,7 @@ takes ten seconds to search. A Python callback would need a server of the driver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -107,9 +107,9 @@ class MethodHandles:
         """Return a function that is one or another one, as a test of its first parameters says."""
         return self._handles.guardWithTest(test, handle, otherwise)
 
-    def after(self, handle: Any, first: Any) -> Any:
-        """Give what a function without parameters returns to another one, as its first parameter."""
-        return self._handles.foldArguments(handle, first)
+    def collected(self, handle: Any, place: int, function: Any) -> Any:
+        """Let one parameter of a function be what another one makes of its own parameters, which stand there then."""
+        return self._handles.collectArguments(handle, place, function)
 
     def catching(self, handle: Any, error: str, handler: Any) -> Any:
         """Return a function that hands an error, and what it was called with, to a handler."""
@@ -126,34 +126,41 @@ class MethodHandles:
         """Return a function that does nothing and returns nothing."""
         return self.typed(self._handles.constant(self.class_of(_OBJECT), None), "void")
 
-    def proxy(self, interface: str, target: Any, **instead: Any) -> Any:
-        """Return an object of an interface, whose methods are those of another object but for some.
+    def proxies(self, interface: str, **instead: Any) -> Callable[[Any], Any]:
+        """Return what makes an object of an interface, whose methods are those of a given object but for some.
+
+        It takes some hundred commands, and each object that is then made takes four.
 
         :param interface: no two of its methods have the same name.
-        :param instead: a function for each name of a method.
+        :param instead: a function for each name of a method; it takes the given object first.
         """
         # The class of the target may not be public, its interface is.
         kind = self.class_of(interface)
         methods = {str(each.getName()): self._lookup.unreflect(each) for each in kind.getMethods()}
         methods |= {"hashCode": self.method(_OBJECT, "hashCode", "int")}
         methods |= {"equals": self.method(_OBJECT, "equals", "boolean", _OBJECT)}
-        chosen = self._of_array(self.method(_OBJECT, "toString", _TEXT).bindTo(target))
-        for name, function in {**{name: each.bindTo(target) for name, each in methods.items()}, **instead}.items():
+        chosen = self._of_array(self.method(_OBJECT, "toString", _TEXT))
+        for name, function in {**methods, **instead}.items():
             chosen = self.where(self._is_named(name), self._of_array(function), chosen)
-        handler = self.instance("java.lang.reflect.InvocationHandler", self.dropping(chosen, 0, _OBJECT))
-        return self._lang.reflect.Proxy.newProxyInstance(kind.getClassLoader(), self.classes(interface), handler)
+        handler, loader, classes = self.dropping(chosen, 1, _OBJECT), kind.getClassLoader(), self.classes(interface)
+
+        def made(target: Any) -> Any:
+            invoked = self.instance("java.lang.reflect.InvocationHandler", handler.bindTo(target))
+            return self._lang.reflect.Proxy.newProxyInstance(loader, classes, invoked)
+
+        return made
 
     def _is_named(self, name: str) -> Any:
-        """Return a test of a ``Method``."""
+        """Return a test of any object and a ``Method``."""
         is_equal = self.method(_OBJECT, "equals", "boolean", _OBJECT).bindTo(name)
         text = self.typed(self.method(_METHOD, "getName", _TEXT), _OBJECT, _METHOD)
-        return self.each_through(is_equal, 0, text)
+        return self.dropping(self.each_through(is_equal, 0, text), 0, _OBJECT)
 
     def _of_array(self, handle: Any) -> Any:
-        """Let a function take a method, which it does not use, and its parameters as an array."""
-        count = handle.type().parameterCount()
+        """Let a method take its object, a ``Method`` which it does not use, and its parameters as an array."""
+        count = handle.type().parameterCount() - 1
         spread = handle.asSpreader(self.class_of(_ARGUMENTS), count)
-        return self.dropping(self.typed(spread, _OBJECT, _ARGUMENTS), 0, _METHOD)
+        return self.dropping(self.typed(spread, _OBJECT, _OBJECT, _ARGUMENTS), 1, _METHOD)
 
     def call(self, handle: Any, *arguments: Any) -> Any:
         """Call a function, such as one of several of a name, between which py4j does not choose rightly."""

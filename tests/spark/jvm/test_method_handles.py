@@ -35,12 +35,14 @@ def test_a_test_of_one_class_says_no_of_any_other(spark: SparkSession) -> None:
 def test_an_object_stands_for_another_one_but_for_some_methods(spark: SparkSession) -> None:
     make, items = method_handles(spark), jvm_of(spark).java.util.ArrayList([1, 2])
     failing = make.given(make.throwing("java.lang.Exception", "void"), 0, jvm_of(spark).java.lang.Exception("broken"))
-    size = make.method("java.util.List", "size", "int").bindTo(items)
+    size = make.dropping(make.method("java.util.List", "size", "int").bindTo(items), 0, "java.util.Iterator")
     caught = make.catching(failing, "java.lang.Exception", make.dropping(make.nothing(), 0, "java.lang.Exception"))
+    removed = make.dropping(caught, 0, "java.util.Iterator")
     # Its class is not public.
     iterator = items.iterator()
-    proxy = make.proxy("java.util.Iterator", iterator, next=size, remove=caught)
-    assert (proxy.hasNext(), proxy.next()) == (True, 2)
+    standing_for = make.proxies("java.util.Iterator", next=size, remove=removed)
+    proxy, other = standing_for(iterator), standing_for(jvm_of(spark).java.util.ArrayList().iterator())
+    assert (proxy.hasNext(), proxy.next(), other.hasNext(), other.next()) == (True, 2, False, 2)
     proxy.remove()
     assert (proxy.hashCode(), proxy.toString()) == (iterator.hashCode(), iterator.toString())
     assert proxy.equals(iterator)

@@ -8,11 +8,14 @@ still so in 1.12.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, jvm_of
-from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, jvm_of, once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.method_handles import GUAVA, MethodHandles, method_handles
 
 _OPERATIONS, _METADATA, _SNAPSHOT, _MANIFEST, _IO = (
@@ -20,6 +23,7 @@ _OPERATIONS, _METADATA, _SNAPSHOT, _MANIFEST, _IO = (
     for name in ("TableOperations", "TableMetadata", "Snapshot", "ManifestFile", "io.FileIO")
 )
 _LIST, _PREDICATE, _RANGE = "java.util.List", f"{GUAVA}.base.Predicate", f"{GUAVA}.collect.Range"
+_OBJECT = "java.lang.Object"
 _REMOVED = "removed-equality-delete-files"
 
 
@@ -30,65 +34,104 @@ def keeping_newer_deletes(table: IcebergTable) -> Any:
     than the start. No manifest stays that has a data file as old as the start. A commit that would lose nothing may be
     refused, too: the next try begins at a newer head.
     """
-    make, operations = method_handles(table.spark), table.java.operations()
-    start = int(table.java.currentSnapshot().sequenceNumber())
-    commit = make.method(_OPERATIONS, "commit", "void", _METADATA, _METADATA).bindTo(operations)
-    removes = make.dropping(_removes(make), 0, _METADATA)
-    # Only one commit lies between: its rows and its deletes have the same number.
-    safe = make.where(_has_old_data(table, make, start + 1), commit, _refused(table, make))
-    checked = make.where(removes, make.where(_has_newer_deletes(table, make, start), safe, commit), commit)
-    return make.proxy(_OPERATIONS, operations, commit=checked)
+    starts, kept = _kept(table.spark)
+    operations = table.java.operations()
+    starts.put(operations, table.java.currentSnapshot().sequenceNumber())
+    return kept(operations)
 
 
-def _removes(make: MethodHandles) -> Any:
-    """Return a test of the new metadata: whether its newest snapshot has removed equality deletes."""
-    summary = make.then(_newest(make), make.method(_SNAPSHOT, "summary", "java.util.Map"))
-    contains = make.method("java.util.Map", "containsKey", "boolean", "java.lang.Object")
-    return make.then(summary, make.given(contains, 1, _REMOVED))
+@once_a_driver
+def _kept(spark: SparkSession) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the sequence numbers of the starts by ``TableOperations``, and what keeps newer deletes of these."""
+    make, java = method_handles(spark), jvm_of(spark).java.util
+    starts = java.Collections.synchronizedMap(java.WeakHashMap())
+    rules = _Rules(spark, make, starts)
+    commit = make.method(_OPERATIONS, "commit", "void", _METADATA, _METADATA)
+    safe = make.where(rules.has_old_data, commit, rules.refused)
+    checked = make.where(rules.removes, make.where(rules.has_newer_deletes, safe, commit), commit)
+    return starts, make.proxies(_OPERATIONS, commit=checked)
 
 
-def _has_newer_deletes(table: IcebergTable, make: MethodHandles, start: int) -> Any:
-    """Return a test of the expected metadata: whether manifests of deletes are newer than the start."""
-    newer = _numbered(table, make, "sequenceNumber", "greaterThan", start)
-    return make.then(_manifests(table, make, "deleteManifests"), make.given(_any(make), 1, newer))
+@dataclass(frozen=True)
+class _Rules:
+    """Functions of the operations, of the metadata that is expected, and of the new one."""
 
+    spark: SparkSession
+    make: MethodHandles
+    starts: Any
 
-def _has_old_data(table: IcebergTable, make: MethodHandles, number: int) -> Any:
-    """Return a test of both: whether a manifest of data stays that has a file not newer than a number."""
-    predicates = f"{GUAVA}.base.Predicates"
-    stays = make.typed(make.static(predicates, "in", _PREDICATE, "java.util.Collection"), _PREDICATE, _LIST)
-    both = make.static(predicates, "and", _PREDICATE, _PREDICATE, _PREDICATE)
-    old = make.given(both, 0, _numbered(table, make, "minSequenceNumber", "atMost", number))
-    manifests = _manifests(table, make, "dataManifests")
-    return make.each_through(_any(make), 0, manifests, make.then(make.then(manifests, stays), old))
+    @property
+    def removes(self) -> Any:
+        """A test: the newest snapshot has removed equality deletes."""
+        summary = self.make.then(self._newest, self.make.method(_SNAPSHOT, "summary", "java.util.Map"))
+        contains = self.make.method("java.util.Map", "containsKey", "boolean", _OBJECT)
+        return self.make.dropping(
+            self.make.then(summary, self.make.given(contains, 1, _REMOVED)), 0, _OPERATIONS, _METADATA
+        )
 
+    @property
+    def has_newer_deletes(self) -> Any:
+        """A test: manifests of deletes that are expected are newer than the start."""
+        newer = self._numbered("sequenceNumber", "greaterThan", 0)
+        test = self.make.collected(
+            self.make.each_through(self._any, 1, newer), 0, self._manifests("deleteManifests")
+        )
+        return self._of_commit(test, (1, 0, 0))
 
-def _any(make: MethodHandles) -> Any:
-    of_iterable = make.static(f"{GUAVA}.collect.Iterables", "any", "boolean", "java.lang.Iterable", _PREDICATE)
-    return make.typed(of_iterable, "boolean", _LIST, _PREDICATE)
+    @property
+    def has_old_data(self) -> Any:
+        """A test: a manifest of data stays that has a file of the start, or of the one commit after it.
 
+        Rows and deletes of that one have the same number.
+        """
+        predicates = f"{GUAVA}.base.Predicates"
+        stays = self.make.typed(
+            self.make.static(predicates, "in", _PREDICATE, "java.util.Collection"), _PREDICATE, _LIST
+        )
+        old = self._numbered("minSequenceNumber", "atMost", 1)
+        both = self.make.static(predicates, "and", _PREDICATE, _PREDICATE, _PREDICATE)
+        manifests = self._manifests("dataManifests")
+        predicate = self.make.collected(self.make.each_through(both, 0, old, stays), 1, manifests)
+        test = self.make.collected(self.make.collected(self._any, 1, predicate), 0, manifests)
+        return self._of_commit(test, (1, 0, 0, 2, 0))
 
-def _numbered(table: IcebergTable, make: MethodHandles, name: str, bound: str, number: int) -> Any:
-    """Return a predicate of manifests: whether a number of theirs is in a range."""
-    of_number = make.typed(make.static(_RANGE, bound, _RANGE, "java.lang.Comparable"), _RANGE, "long")
-    numbers = make.function(make.method(_MANIFEST, name, "long"))
-    return guava(table.spark).base.Predicates.compose(make.call(of_number, number), numbers)
+    @property
+    def refused(self) -> Any:
+        """The refusal."""
+        error = "org.apache.iceberg.exceptions.ValidationException"
+        message = "Found new equality deletes that would be dropped with the files that they apply to"
+        made = class_named(self.spark, error)(message, java_array(self.spark, _OBJECT, []))
+        thrown = self.make.given(self.make.throwing(error, "void"), 0, made)
+        return self.make.dropping(thrown, 0, _OPERATIONS, _METADATA, _METADATA)
 
+    def _of_commit(self, test: Any, order: Sequence[int]) -> Any:
+        kind = self.make.type_of("boolean", _OPERATIONS, _METADATA, _METADATA)
+        return self.make.rearranged(test, kind, order)
 
-def _manifests(table: IcebergTable, make: MethodHandles, name: str) -> Any:
-    listed = make.method(_SNAPSHOT, name, _LIST, _IO)
-    return make.then(_newest(make), make.given(listed, 1, table.java.io()))
+    @property
+    def _any(self) -> Any:
+        of_iterable = self.make.static(
+            f"{GUAVA}.collect.Iterables", "any", "boolean", "java.lang.Iterable", _PREDICATE
+        )
+        return self.make.typed(of_iterable, "boolean", _LIST, _PREDICATE)
 
+    @property
+    def _newest(self) -> Any:
+        return self.make.method(_METADATA, "currentSnapshot", _SNAPSHOT)
 
-def _newest(make: MethodHandles) -> Any:
-    return make.method(_METADATA, "currentSnapshot", _SNAPSHOT)
+    def _manifests(self, name: str) -> Any:
+        """Return the manifests of metadata and operations."""
+        listed = self.make.method(_SNAPSHOT, name, _LIST, _IO)
+        return self.make.each_through(listed, 0, self._newest, self.make.method(_OPERATIONS, "io", _IO))
 
-
-def _refused(table: IcebergTable, make: MethodHandles) -> Any:
-    jvm = jvm_of(table.spark)
-    message = "Found new equality deletes that would be dropped with the files that they apply to"
-    error = jvm.org.apache.iceberg.exceptions.ValidationException(
-        message, java_array(table.spark, "java.lang.Object", [])
-    )
-    thrown = make.given(make.throwing("org.apache.iceberg.exceptions.ValidationException", "void"), 0, error)
-    return make.dropping(thrown, 0, _METADATA, _METADATA)
+    def _numbered(self, name: str, bound: str, more: int) -> Any:
+        """Return, of operations, a predicate of manifests: whether a number is in a range from the start on."""
+        make = self.make
+        started = make.typed(
+            make.method("java.util.Map", "get", _OBJECT, _OBJECT).bindTo(self.starts), "long", _OPERATIONS
+        )
+        added = make.given(make.static("java.lang.Math", "addExact", "long", "long", "long"), 1, more)
+        limited = make.typed(make.static(_RANGE, bound, _RANGE, "java.lang.Comparable"), _PREDICATE, "long")
+        compose = make.static(f"{GUAVA}.base.Predicates", "compose", _PREDICATE, _PREDICATE, f"{GUAVA}.base.Function")
+        composed = make.given(compose, 1, make.function(make.method(_MANIFEST, name, "long")))
+        return make.then(make.then(make.then(started, added), limited), composed)

@@ -13,6 +13,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 from airflow_lake_provider.spark_jobs.jvm.method_handles import GUAVA, method_handles
 
 _TASK, _FILE, _DELETE = (f"org.apache.iceberg.{name}" for name in ("FileScanTask", "ContentFile", "DeleteFile"))
+_MANIFEST = "org.apache.iceberg.ManifestFile"
 _OBJECT, _TEXT, _COLLECTION = "java.lang.Object", "java.lang.String", "java.util.Collection"
 
 
@@ -54,6 +55,35 @@ class JavaFunctions:
     def location(self) -> Any:
         """Map a data or delete file to its location."""
         return self._make.function(self._make.method(_FILE, "location", _TEXT))
+
+    @cached_property
+    def table_name(self) -> Any:
+        """Map a ``TableIdentifier`` to the table's name without its namespace."""
+        return self._make.function(self._make.method("org.apache.iceberg.catalog.TableIdentifier", "name", _TEXT))
+
+    @cached_property
+    def snapshot_id(self) -> Any:
+        """Map a ``Snapshot`` to its id."""
+        return self._make.function(self._make.method("org.apache.iceberg.Snapshot", "snapshotId", "long"))
+
+    @cached_property
+    def spec_id_of_manifest(self) -> Any:
+        """Map a ``ManifestFile`` to the id of its partition spec."""
+        return self._make.function(self._make.method(_MANIFEST, "partitionSpecId", "int"))
+
+    @cached_property
+    def bytes_of_manifest(self) -> Any:
+        """Map a ``ManifestFile`` to its length."""
+        return self._make.function(self._make.method(_MANIFEST, "length", "long"))
+
+    def is_of_spec(self, spec_id: int) -> Any:
+        """Tell whether a ``ManifestFile`` is of a partition spec; a Guava predicate."""
+        return self._equal(spec_id, self.spec_id_of_manifest)
+
+    @cached_property
+    def spec_id(self) -> Any:
+        """Map a data or delete file to the id of its partition spec."""
+        return self._make.function(self._make.method(_FILE, "specId", "int"))
 
     def of_listed_file(self, name: str, result: str) -> Any:
         """Map a ``FileInfo`` of a listing to what one of its methods returns."""

@@ -8,8 +8,9 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import BrokenInvariantError
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.iceberg.rewrite_invariants import broken_invariant
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list
 
 
 def refuse_broken_invariants(table: IcebergTable, ours: Collection[str]) -> None:
@@ -42,8 +43,9 @@ def refuse_lost_refs(table: IcebergTable, expiry: Any, leaving: Callable[[], Col
     :param leaving: returns the names of branches and tags that are to go by now; asked where one goes.
     :raises BrokenInvariantError: naming them; nothing changed.
     """
-    before, after = (_refs(each) for each in (expiry.startMetadata(), expiry.currentMetadata()))
-    kept = {int(each.snapshotId()) for each in expiry.currentMetadata().snapshots()}
+    before, after = (_refs(table, each) for each in (expiry.startMetadata(), expiry.currentMetadata()))
+    snapshots = expiry.currentMetadata().snapshots()
+    kept = set(as_number_list(table.spark, snapshots, java_functions(table.spark).snapshot_id))
     lost = [name for name, snapshot in before.items() if after.get(name) != snapshot or snapshot not in kept]
     if lost and (lost := sorted(set(lost).difference(leaving()))):
         raise BrokenInvariantError(
@@ -52,6 +54,6 @@ def refuse_lost_refs(table: IcebergTable, expiry: Any, leaving: Callable[[], Col
         )
 
 
-def _refs(metadata: Any) -> dict[str, int]:
+def _refs(table: IcebergTable, metadata: Any) -> dict[str, int]:
     refs = metadata.refs()
-    return {str(name): int(refs.get(name).snapshotId()) for name in refs.keySet()}
+    return {str(name): int(refs.get(name).snapshotId()) for name in JavaItems(table.spark, refs.keySet())}

@@ -28,8 +28,8 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
     refusals: list[str] = []
     if head is not None:
         for phase, has_them, compute in (
-            ("table statistics", _table_file, lambda: _of_table(table, spec, head)),
-            ("partition statistics", _partition_file, lambda: _of_partitions(table, head)),
+            ("table statistics", _table_file, lambda: _of_table(table, spec, head).execute()),
+            ("partition statistics", _partition_file, lambda: _of_partitions(table, head).execute()),
         ):
             applies = phase == "table statistics" or table.facts.shape.was_partitioned
             if applies and has_them(table, head) is None:
@@ -69,8 +69,8 @@ def _with_newest_base(table: IcebergTable) -> Any:
     (``SetStatistics`` of 1.12).
     """
     make, java = method_handles(table.spark), table.java
-    refresh = make.method(_OPERATIONS, "refresh", _METADATA).bindTo(java.operations())
-    operations = make.proxy(_OPERATIONS, java.operations(), current=refresh)
+    refreshing = make.proxies(_OPERATIONS, current=make.method(_OPERATIONS, "refresh", _METADATA))
+    operations = refreshing(java.operations())
     return table.iceberg.BaseTable(operations, java.name(), java.reporter())
 
 

@@ -22,11 +22,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_lost_refs
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import named_by
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress, say
 
@@ -91,7 +93,7 @@ def commit_expiry(
                 with progress.phase("delete files"):
                     deleted, not_deleted = files.delete(_named_meanwhile(table, before))
                     left += not_deleted
-                    left += remove_note(table) if _expired(expiry) and not (is_left or not_deleted) else []
+                    left += remove_note(table) if _expired(table, expiry) and not (is_left or not_deleted) else []
                 warnings = (*left, *files.warnings(), *_unchecked(not_checked))
                 return CommittedExpiry(deleted=Counter(deleted) + Counter(finished), warnings=warnings)
     raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
@@ -112,7 +114,7 @@ def _unchecked(not_checked: list[str]) -> list[str]:
 def _planned(table: IcebergTable, request: RetentionRequest, retention: Retention) -> Any:
     """Return the transaction of :func:`_by_age`, less what stays for Flink's jobs."""
     expiry = _by_age(table, request, retention.stage_branches)
-    ids = _expired(expiry)
+    ids = _expired(table, expiry)
     kept = set(map(int, retention.kept_for_flink))
     if ids.isdisjoint(kept):
         return expiry
@@ -124,7 +126,7 @@ def _by_age(table: IcebergTable, request: RetentionRequest, stage_branches: tupl
     transaction = _without_branches(table, stage_branches)
     expiry = transaction.expireSnapshots().cleanExpiredFiles(False)
     expiry.expireOlderThan(request.expire_before).retainLast(request.retain_last).commit()
-    if _expired(transaction):
+    if _expired(table, transaction):
         note_unfinished(transaction)
     return transaction
 
@@ -136,11 +138,11 @@ def _by_id(table: IcebergTable, ids: set[int], stage_branches: tuple[str, ...]) 
     _set_ages(transaction, dict.fromkeys(ages, FOREVER))
     # The beginning of time, as otherwise the table's default age would expire others as well.
     expiry = transaction.expireSnapshots().cleanExpiredFiles(False).expireOlderThan(0)
-    for snapshot in sorted(ids & _ids(transaction.startMetadata())):
+    for snapshot in sorted(ids & _ids(table, transaction.startMetadata())):
         expiry = expiry.expireSnapshotId(snapshot)
     expiry.commit()
     _set_ages(transaction, ages)
-    if _expired(transaction):
+    if _expired(table, transaction):
         note_unfinished(transaction)
     return transaction
 
@@ -176,7 +178,7 @@ def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:
 
 def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -> bool:
     """Commit, again on newer metadata where another commit came first; False where the plan does not hold for it."""
-    ids = _expired(expiry)
+    ids = _expired(table, expiry)
     for _ in CommitRetries.of(str(table.name), table.properties(), _COMMITS).attempts(say):
         try:
             if ids or expiry.startMetadata().refs().size() != expiry.currentMetadata().refs().size():
@@ -184,7 +186,7 @@ def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -
             return True
         except JavaError as error:
             refusal = _refusal(table, error)
-        if ids and not ids & _ids(table.refresh().java.operations().current()):
+        if ids and not ids & _ids(table, table.refresh().java.operations().current()):
             # It was sent twice: the second was refused because the first went through.
             return True
         try:
@@ -192,17 +194,17 @@ def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -
         except SPARK_ERRORS:
             # A branch or a tag came to one of them; PySpark has a class of its own for what Iceberg says then.
             return False
-        if _expired(expiry) - ids:
+        if _expired(table, expiry) - ids:
             return False
     raise CommitConflictError(f"{table.name}: other commits were in the way each time: {refusal}")
 
 
-def _expired(expiry: Any) -> set[int]:
-    return _ids(expiry.startMetadata()) - _ids(expiry.currentMetadata())
+def _expired(table: IcebergTable, expiry: Any) -> set[int]:
+    return _ids(table, expiry.startMetadata()) - _ids(table, expiry.currentMetadata())
 
 
-def _ids(metadata: Any) -> set[int]:
-    return {int(snapshot.snapshotId()) for snapshot in metadata.snapshots()}
+def _ids(table: IcebergTable, metadata: Any) -> set[int]:
+    return set(as_number_list(table.spark, metadata.snapshots(), java_functions(table.spark).snapshot_id))
 
 
 def _refusal(table: IcebergTable, error: JavaError) -> str:
@@ -219,9 +221,9 @@ def _refusal(table: IcebergTable, error: JavaError) -> str:
 
 def _named_meanwhile(table: IcebergTable, before: Any) -> set[str]:
     """Return what snapshots name that were committed after the metadata that the files were computed from."""
-    ids_before = _ids(before)
-    snapshots = [s for s in table.refresh().java.snapshots() if int(s.snapshotId()) not in ids_before]
-    return named_by(table, snapshots)
+    ids_before = _ids(table, before)
+    ids = _ids(table, table.refresh().java.operations().current()) - ids_before
+    return named_by(table, [table.java.snapshot(id_) for id_ in ids]) if ids else set()
 
 
 def note_unfinished(transaction: Any) -> None:

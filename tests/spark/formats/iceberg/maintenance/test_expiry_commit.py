@@ -24,7 +24,7 @@ def prepared(table: MaintainedTable) -> tuple[IcebergTable, Any, set[int]]:
     )
     handle = table.handle.refresh()
     expiry = expiry_commit._by_age(handle, request_for(spec, handle.properties(), now), ())
-    return handle, expiry, expiry_commit._expired(expiry)
+    return handle, expiry, expiry_commit._expired(table.handle, expiry)
 
 
 def snapshots(table: MaintainedTable) -> set[int]:
