@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
-from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.iceberg.file_ownership import DECLARED_PATHS, FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, first_line
 
 # Folders of earlier metadata of which one file is read.
@@ -69,6 +74,9 @@ def _location_in(table: IcebergTable, entry: str) -> TableLocation | None:
 
 MOST_TABLES = 1_000
 SECONDS = 10.0
+# Tables that are made or registered meanwhile are listed each time. This is how long one that is there may say of
+# itself that it lies elsewhere before an expiry sees it: no more than passes between its look and its deletes anyway.
+LOOK_SECONDS = 60.0
 
 
 @dataclass
@@ -82,6 +90,28 @@ class NamespaceTables:
     not_checked: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Looks:
+    """Keeps what tables of a namespace say of themselves, so that not each task of a fleet looks at all of them."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _seen: dict[str, tuple[float, TableLocation]] = field(default_factory=dict)
+
+    def recent(self, name: str) -> TableLocation | None:
+        """Return the location of a table that was looked at not long ago."""
+        seen, location = self._seen.get(name, (0.0, None))
+        return location if monotonic() - seen < LOOK_SECONDS else None
+
+    def keep(self, name: str, location: TableLocation) -> TableLocation:
+        self._seen[name] = monotonic(), location
+        return location
+
+
+@once_a_driver
+def _looks(_spark: SparkSession, _catalog: str, _namespace: tuple[str, ...]) -> _Looks:
+    return _Looks()
+
+
 def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float = SECONDS) -> NamespaceTables:
     """Return the other tables of a table's namespace, as many as can be looked at.
 
@@ -92,22 +122,25 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
     catalog = table.java_catalog
     try:
         listed = catalog.listTables(table.java_namespace)
+        names = JavaItems(table.spark, listed).texts(java_functions(table.spark).table_name)
     except GatewayError as error:
         looked.not_checked.append(f"the other tables of the namespace, which could not be listed ({first_line(error)})")
         return looked
-    others = [each for each in listed if str(each.name()) != table.name.table]
-    until, unreadable = monotonic() + seconds, 0
-    for place, identifier in enumerate(others[:most]):
-        if monotonic() > until:
-            others_left = len(others) - place
-            looked.not_checked.append(
-                f"{others_left:,} tables of the namespace, for which {seconds:g} seconds were over"
-            )
-            break
-        try:
-            looked.locations.append(_located(table, catalog.loadTable(identifier), str(identifier.name())))
-        except GatewayError:
-            unreadable += 1
+    others = [name for name in names if name != table.name.table]
+    looks = _looks(table.spark, table.catalog, table.name.namespace)
+    with looks.lock:
+        until, unreadable, too_late = monotonic() + seconds, 0, 0
+        for name in others[:most]:
+            location = looks.recent(name)
+            if location is None and monotonic() > until:
+                too_late += 1
+                continue
+            try:
+                looked.locations.append(location or looks.keep(name, _look(table, catalog, name)))
+            except GatewayError:
+                unreadable += 1
+    if too_late:
+        looked.not_checked.append(f"{too_late:,} tables of the namespace, for which {seconds:g} seconds were over")
     if len(others) > most:
         looked.not_checked.append(f"tables of the namespace beyond the first {most:,} of {len(others):,}")
     if unreadable:
@@ -115,12 +148,19 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
     return looked
 
 
+def _look(table: IcebergTable, catalog: Any, name: str) -> TableLocation:
+    identifier = table.iceberg.catalog.TableIdentifier.of(table.java_namespace, name)
+    return _located(table, catalog.loadTable(identifier), name)
+
+
 def _located(table: IcebergTable, java: Any, name: str) -> TableLocation:
     current = java.operations().current()
+    properties = current.properties()
     return TableLocation(
         name=".".join((*table.name.namespace, name)),
         location=str(current.location()),
-        declared=declared_paths(dict(java.properties())),
+        # Asked for one by one, as each entry of a map of Java takes a command or two.
+        declared=declared_paths({path: properties.get(path) or "" for path in DECLARED_PATHS}),
         uuid=str(current.uuid()),
         metadata_file=str(current.metadataFileLocation()),
     )

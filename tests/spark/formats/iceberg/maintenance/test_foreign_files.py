@@ -13,8 +13,11 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import file_owners
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import other_tables
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
@@ -154,7 +157,7 @@ def test_files_outside_the_table_are_deleted_by_who_asks_for_it(spark: SparkSess
 
 
 def test_as_many_tables_of_the_namespace_are_looked_at_as_there_is_time_for_and_the_rest_is_said(
-    spark: SparkSession,
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, other = orders(spark), orders(spark)
     everything = other_tables(table.handle)
@@ -164,11 +167,34 @@ def test_as_many_tables_of_the_namespace_are_looked_at_as_there_is_time_for_and_
     few = other_tables(table.handle, most=1)
     assert len(few.locations) == 1
     assert few.not_checked == [f"tables of the namespace beyond the first 1 of {len(everything.locations):,}"]
+    # What an expiry before it has seen takes no time.
+    assert other_tables(table.handle, seconds=-1) == everything
+    monkeypatch.setattr(file_owners, "LOOK_SECONDS", 0.0)
     none = other_tables(table.handle, seconds=-1)
     assert none.locations == []
     assert none.not_checked == [
         f"{len(everything.locations):,} tables of the namespace, for which -1 seconds were over"
     ]
+
+
+def test_expiries_of_an_application_look_at_a_table_once_a_minute_and_at_new_ones_each_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = orders(spark), orders(spark)
+
+    def places(of: MaintainedTable) -> list[str]:
+        session = of.other_session()
+        found = other_tables(IcebergTable(session, CATALOG, TableName.parse(table.name))).locations
+        return [place for each in found if each.name == of.name for place in (each.location, *each.declared)]
+
+    (first,) = places(other)
+    spark.sql(f"ALTER TABLE {other.name} SET TBLPROPERTIES ('write.data.path'='file://{tmp_path}')")
+    assert places(other) == [first]
+    assert places(orders(spark)) != []
+    monkeypatch.setattr(file_owners, "LOOK_SECONDS", 0.0)
+    assert places(other) == [first, f"file://{tmp_path}"]
+    spark.sql(f"DROP TABLE {other.name}")
+    assert places(other) == []
 
 
 def test_a_live_file_that_is_also_named_as_something_to_delete_stays(spark: SparkSession) -> None:
