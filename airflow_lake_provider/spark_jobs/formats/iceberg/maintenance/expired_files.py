@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
     DATA,
     DELETES,
@@ -32,12 +33,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     content_files,
     delete_files,
     frame_of,
+    listed_files,
     other_files,
     reachable_files,
     static_table,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import few_manifests, files_in
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import (
     SPARK_ERRORS,
     java_names,
@@ -261,9 +264,22 @@ def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple
     A location is one file, whatever names it and however it is spelled. So a statistics file that is named like a live
     data file is not yielded.
     """
-    gone = static_table(table, _without(table, before, after), before.metadataFileLocation())
-    files = content_files(table, gone).unionAll(other_files(table, gone))
-    yield from _unnamed(files, reachable_files(table, after, before.metadataFileLocation()))
+    location, expired = before.metadataFileLocation(), _without(table, before, after)
+    gone = static_table(table, expired, location)
+    few = few_manifests(table, expired, after)
+    if few is None:
+        files = content_files(table, gone).unionAll(other_files(table, gone))
+        yield from _unnamed(files, reachable_files(table, after, location))
+        return
+    of_expired, of_left = few
+    # What is in a manifest of both is named.
+    alone = [manifest for path, manifest in of_expired.items() if path not in of_left]
+    files_gone = files_in(table, alone, before.specsById()) + [(MANIFEST, path) for path in of_expired]
+    named = files_in(table, of_left.values(), before.specsById()) + [(MANIFEST, path) for path in of_left]
+    files_gone += listed_files(table, gone)
+    named += listed_files(table, static_table(table, after, location), [location, *table.metadata_log()])
+    kept = {_plain(path) for _, path in named}
+    yield from {each: None for each in files_gone if _plain(each[1]) not in kept}
 
 
 def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
@@ -273,14 +289,22 @@ def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
         yield row["kind"], row["location"]
 
 
+_SCHEME, _SLASHES = "^[A-Za-z][A-Za-z0-9+.-]*:", "/+"
+
+
 def _file() -> Column:
     """Return a location without its scheme and doubled slashes."""
-    return sf.regexp_replace(sf.regexp_replace("location", "^[A-Za-z][A-Za-z0-9+.-]*:", ""), "/+", "/")
+    return sf.regexp_replace(sf.regexp_replace("location", _SCHEME, ""), _SLASHES, "/")
+
+
+def _plain(location: str) -> str:
+    """Return the same as :func:`_file` of one location."""
+    return re.sub(_SLASHES, "/", re.sub(_SCHEME, "", location))
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:
     """Return the metadata with the expired snapshots alone."""
-    ids = [str(snapshot.snapshotId()) for snapshot in after.snapshots()]
+    ids = texts_of(table.spark, after.snapshots(), java_functions(table.spark).snapshot_id)
     builder = table.iceberg.TableMetadata.buildFrom(before)
     return builder.removeSnapshots(_numbers(table, ids)).build() if ids else before
 

@@ -37,10 +37,16 @@ def reachable_files(table: IcebergTable, metadata: Any, location: str) -> DataFr
 
 def other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
     """Return kind and location of manifest lists and statistics."""
+    return frame_of(table, listed_files(table, static, metadata_files))
+
+
+def listed_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return kind and location of what the metadata file itself names: manifest lists and statistics."""
     reachable = table.iceberg.ReachableFileUtil
-    files = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
-    files += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
-    return frame_of(table, files + [("metadata file", each) for each in metadata_files])
+    lists, statistics = reachable.manifestListLocations(static), reachable.statisticsFilesLocations(static)
+    files = [(MANIFEST_LIST, str(each)) for each in JavaItems(table.spark, lists)]
+    files += [(STATISTICS, str(each)) for each in JavaItems(table.spark, statistics)]
+    return [*files, *(("metadata file", each) for each in metadata_files)]
 
 
 def frame_of(table: IcebergTable, files: Collection[tuple[str, str]]) -> DataFrame:

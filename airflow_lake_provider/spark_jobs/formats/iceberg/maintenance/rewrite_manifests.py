@@ -8,13 +8,18 @@ from dataclasses import replace
 from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifestsReport
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
-from airflow_lake_provider.iceberg.manifest_rules import manifests_sentence, specs_due
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifests_sentence, specs_due
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
+    METADATA,
+    execute,
     run_action,
     with_commit_status_check,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -66,17 +71,43 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str], specs: Itera
     :return: what another commit refused, after which no other spec is tried; None where it worked.
     """
     for id_ in specs:
-        action = table.java_actions.rewriteManifests(with_commit_status_check(table)).specId(id_)
-        if (refusal := run_action(table, action, summary)) is not None:
+        if _is_small(table, id_):
+            refusal = _merge_here(table, summary, id_)
+        else:
+            action = table.java_actions.rewriteManifests(with_commit_status_check(table)).specId(id_)
+            refusal = run_action(table, action, summary)
+        if refusal is not None:
             return refusal
     return None
 
 
+def _is_small(table: IcebergTable, spec_id: int) -> bool:
+    """Tell whether all manifests of a spec make one of data files, and are read before a Spark job has begun."""
+    head = table.head()
+    data, deletes = ([], []) if head is None else manifest_sizes(table, head).get(spec_id, ([], []))
+    most = min(MOST_BYTES, manifest_target(table.facts))
+    return len(deletes) <= 1 and len(data) <= MOST_FILES and sum(data) <= most
+
+
+def _merge_here(table: IcebergTable, summary: dict[str, str], spec_id: int) -> str | None:
+    """Merge the manifests of data files of one spec in the driver; one manifest has no order to keep."""
+    if spec_id not in manifest_specs_due(table.refresh()):
+        return "another commit has merged them"
+    update = with_commit_status_check(table).rewriteManifests()
+    functions = java_functions(table.spark)
+    update = update.rewriteIf(functions.is_of_spec(spec_id)).clusterBy(functions.spec_id)
+    for name, value in summary.items():
+        update = update.set(name, value)
+    return execute(table, update.commit, METADATA)
+
+
 def manifest_sizes(table: IcebergTable, snapshot_id: int) -> dict[int, list[list[int]]]:
     """Return the bytes of manifests by the partition spec that they are of, those of data and of deletes apart."""
-    snapshot, io = table.java.snapshot(snapshot_id), table.java.io()
+    snapshot, io, functions = table.java.snapshot(snapshot_id), table.java.io(), java_functions(table.spark)
     sizes: dict[int, list[list[int]]] = {}
     for place, manifests in enumerate((snapshot.dataManifests(io), snapshot.deleteManifests(io))):
-        for manifest in manifests:
-            sizes.setdefault(manifest.partitionSpecId(), [[], []])[place].append(manifest.length())
+        specs = as_number_list(table.spark, manifests, functions.spec_id_of_manifest)
+        lengths = as_number_list(table.spark, manifests, functions.bytes_of_manifest)
+        for spec_id, length in zip(specs, lengths, strict=True):
+            sizes.setdefault(spec_id, [[], []])[place].append(length)
     return sizes
