@@ -20,17 +20,14 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_lake_provider.contracts.reports.history_entry import DONE
 from tests.benchmarks.fleet_tables import FILES, MERGEABLE, ROWS, make_fleet, mergeable_files
 from tests.benchmarks.submitted_lake import SubmittedLake
-from tests.run_maintenance import run_maintenance
 
 CONN_ID = "lake_default"
-TABLES, DUE, SAMPLE, PARALLELISM = 100, 10, 3, 2
-# The same retention for all sides. What the policy leaves out is its default.
-POLICY = {"expiry": {"older_than": "P1D", "retain_last": 1, "min_snapshots": 1}}
+TABLES, DUE, SAMPLE = 100, 10, 3
 # Options of rewrite_data_files are Iceberg's defaults but for these, which a user of small tables sets.
 _OPTIONS = {"max-concurrent-file-group-rewrites": "2", "delete-file-threshold": "1"}
+_MAINTAIN = "import sys; from tests.benchmarks.maintained_fleet import maintain; maintain(sys.argv[1])"
 _PROCEDURES = """
 import sys
 from datetime import datetime, timedelta, timezone
@@ -91,21 +88,13 @@ def compare(home: Path, tables: int = TABLES, due: int = DUE) -> dict[str, Any]:
 
 def _ours(namespace: str) -> float:
     """Maintain a namespace in a new process, from its start to its end."""
-    command = [sys.executable, "-m", "tests.benchmarks.fleet", "--maintain", namespace]
+    command = [sys.executable, "-c", _MAINTAIN, namespace]
     started = time.monotonic()
     done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, check=False)
     took = time.monotonic() - started
     if done.returncode:
         sys.exit(f"{namespace} was not maintained:\n{(done.stdout + done.stderr)[-4000:]}")
     return took
-
-
-def maintain(namespace: str) -> None:
-    """Plan a namespace, carry the plan out, and fail where a task did."""
-    outcomes = run_maintenance(f"{namespace}.*", namespace, plan={"policy": POLICY}, parallelism=PARALLELISM)
-    failed = [f"{each}: {each.reason}" for each in outcomes if each.outcome != DONE]
-    if failed:
-        sys.exit("\n".join(failed))
 
 
 def _left(catalog: SqlCatalog, namespace: str, kinds: Sequence[str]) -> dict[str, Any]:
@@ -122,15 +111,11 @@ def _left(catalog: SqlCatalog, namespace: str, kinds: Sequence[str]) -> dict[str
 
 
 def main() -> None:
-    """Compare the sides, and print the JSON line; or maintain one namespace."""
+    """Compare the sides, and print the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=TABLES)
     parser.add_argument("--due", type=int, default=DUE)
-    parser.add_argument("--maintain", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.maintain:
-        maintain(given.maintain)
-        return
     with tempfile.TemporaryDirectory() as folder:
         results = compare(Path(folder), given.tables, given.due)
     print(json.dumps({"benchmark": "fleet", "command": f"scripts/bench fleet --tables {given.tables}", **results}))
