@@ -96,7 +96,9 @@ class MaintenanceSuite(FormatSuite):
     ) -> None:
         table = with_four_regions(new_table(partitioned=True))
         with FaultyCatalog.of(spark).refusing(2, once=True):
-            report = compact(table, level=CompactionLevel.FULL, max_commits=10, rewrite_manifests=False, **way)
+            # What would fill one file is one commit.
+            given = {"level": CompactionLevel.FULL, "max_commits": 10, "target_file_size": 3000, **way}
+            report = compact(table, rewrite_manifests=False, **given)
         assert (report.outcome, report.attempts) == (Outcome.DONE, 2)
         assert (report.groups_rewritten, report.files_rewritten, report.files_added) == (4, 8, 4)
         assert report.failed_groups == 0

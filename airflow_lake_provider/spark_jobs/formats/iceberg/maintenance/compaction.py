@@ -139,7 +139,8 @@ def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progres
         tally.attempts += 1
         head = rewrite.table.head()
         with progress.phase("rewrite") as facts:
-            attempt = rewrite.attempt(planned, one_by_one=one_by_one)
+            is_first = tally.attempts == 1 < rewrite.spec.max_attempts
+            attempt = rewrite.attempt(planned, one_by_one=one_by_one, may_be_undone=is_first)
             facts.update({"groups": attempt.done, "lost": attempt.lost, "failed": attempt.failed})
         tally.groups += attempt.done
         tally.bytes += attempt.bytes

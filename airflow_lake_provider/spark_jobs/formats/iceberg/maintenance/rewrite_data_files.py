@@ -112,16 +112,24 @@ class DataFileRewrite:
         """Return properties of the snapshots it commits."""
         return {ACTION: self.spec.action, RUN_KEY: self.run_key}
 
-    def attempt(self, planned: PlannedGroups, *, one_by_one: bool = False) -> RewriteAttempt:
+    def attempt(
+        self, planned: PlannedGroups, *, one_by_one: bool = False, may_be_undone: bool = False
+    ) -> RewriteAttempt:
         """Rewrite and commit what is due.
 
         :param one_by_one: no two groups at once, whose commits could be in each other's way.
+        :param may_be_undone: there is another attempt. So what would fill no file of the target size is one commit:
+            a writer who comes first undoes seconds of work.
         :raises UnknownOutcomeError: the answer to the only commit was lost; its files were left alone.
         :raises JobFailedError: Spark failed and, without partial progress, nothing was committed.
         """
+        if may_be_undone and self.spec.partial_progress and planned.bytes <= self.rules.target_bytes:
+            attempt = self._in_one_commit(planned)
+            if attempt is not None:
+                return attempt
         last_job = newest_job(self.table.spark)
         try:
-            result = self._execute(planned, one_by_one)
+            result = self._execute(planned, one_by_one, partial_progress=self.spec.partial_progress)
         except JavaError as error:
             return self._failed(error, planned)
         spark = self.table.spark
@@ -134,15 +142,32 @@ class DataFileRewrite:
             messages=failed_jobs(spark, last_job) if failed else (),
         )
 
-    def _execute(self, planned: PlannedGroups, one_by_one: bool) -> Any:
-        action = self._action(one_by_one)
+    def _in_one_commit(self, planned: PlannedGroups) -> RewriteAttempt | None:
+        """Rewrite without Iceberg's commit service, which keeps a core busy while it waits for a commit's groups.
+
+        :return: None where Spark could not rewrite a group, so that nothing was committed.
+        """
+        try:
+            result = self._execute(planned, one_by_one=False, partial_progress=False)
+        except JavaError as error:
+            refusal = conflict_message(error)
+            if refusal is None and not is_unknown(error):
+                return None
+            # Whether a commit without an answer was made is seen when the next attempt is planned.
+            messages = (refusal or root_message(error),)
+            return RewriteAttempt(lost=planned.groups, messages=messages, refused=refusal is not None)
+        done = JavaItems(self.table.spark, result.rewriteResults())
+        return RewriteAttempt(done=len(done), bytes=sum(group.rewrittenBytesCount() for group in done))
+
+    def _execute(self, planned: PlannedGroups, one_by_one: bool, *, partial_progress: bool) -> Any:
+        action = self._action(one_by_one, partial_progress)
         if planned.written is None and not self.spec.skip_partitions:
             return action.execute()
         return rewrite_chosen(
             action,
             self.table,
             lambda plan: self._chosen(plan, planned.written),
-            partial_progress=self.spec.partial_progress,
+            partial_progress=partial_progress,
         )
 
     def _failed(self, error: JavaError, planned: PlannedGroups) -> RewriteAttempt:
@@ -157,10 +182,10 @@ class DataFileRewrite:
             raise JobFailedError(f"{self.table.name}: compaction failed: {root_message(error)}") from error
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
-    def _action(self, one_by_one: bool) -> Any:
+    def _action(self, one_by_one: bool, partial_progress: bool) -> Any:
         checked = with_commit_status_check(self.table, keeping_newer_deletes(self.table))
         action = self.table.java_actions.rewriteDataFiles(checked)
-        action = action.filter(self.expression).options(self._options())
+        action = action.filter(self.expression).options(self._options(partial_progress))
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")
         for name, value in self.summary.items():
@@ -198,10 +223,10 @@ class DataFileRewrite:
                 f"{root_message(error)}"
             ) from error
 
-    def _options(self) -> dict[str, str]:
+    def _options(self, partial_progress: bool) -> dict[str, str]:
         options = {
             **planner_options(self.rules),
-            "partial-progress.enabled": str(self.spec.partial_progress).lower(),
+            "partial-progress.enabled": str(partial_progress).lower(),
             "partial-progress.max-commits": str(self.spec.max_commits),
         }
         summary = next(self.table.summaries())
