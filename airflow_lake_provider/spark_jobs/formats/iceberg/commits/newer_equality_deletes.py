@@ -73,9 +73,7 @@ class _Rules:
     def has_newer_deletes(self) -> Any:
         """A test: manifests of deletes that are expected are newer than the start."""
         newer = self._numbered("sequenceNumber", "greaterThan", 0)
-        test = self.make.collected(
-            self.make.each_through(self._any, 1, newer), 0, self._manifests("deleteManifests")
-        )
+        test = self.make.collected(self.make.each_through(self._any, 1, newer), 0, self._manifests("deleteManifests"))
         return self._of_commit(test, (1, 0, 0))
 
     @property
@@ -110,9 +108,7 @@ class _Rules:
 
     @property
     def _any(self) -> Any:
-        of_iterable = self.make.static(
-            f"{GUAVA}.collect.Iterables", "any", "boolean", "java.lang.Iterable", _PREDICATE
-        )
+        of_iterable = self.make.static(f"{GUAVA}.collect.Iterables", "any", "boolean", "java.lang.Iterable", _PREDICATE)
         return self.make.typed(of_iterable, "boolean", _LIST, _PREDICATE)
 
     @property
