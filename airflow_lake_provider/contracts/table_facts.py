@@ -104,8 +104,10 @@ class Snapshot:
         if not self.changes_rows:
             return False
         added, deleted = (count_of(self.summary, f"{change}-records") for change in ("added", "deleted"))
-        is_batch = self.summary.get(ACTION) in _BATCHES
-        return self.operation == "append" or added > deleted or (is_batch and 0 < added == deleted)
+        if self.operation == "append" or (self.summary.get(ACTION) in _BATCHES and 0 < added >= deleted):
+            return True
+        new, old = (count_of(self.summary, f"{change}-position-deletes") for change in ("added", "removed"))
+        return added > deleted + max(0, new - old)
 
     @property
     def begins_history(self) -> bool:

@@ -133,7 +133,7 @@ def test_a_row_without_a_value_stays_where_a_writer_counted_no_nulls_of_its_colu
     table = AgedTable(spark)
     table.add([90, None])
     java, library = table.handle.java, guava(spark)
-    file = next(iter(java.newScan().includeColumnStats().planFiles())).file()
+    file = library.collect.Lists.newArrayList(java.newScan().includeColumnStats().planFiles()).get(0).file()
     # Bounds of each column, and nulls of the first alone.
     nulls = library.collect.Maps.filterKeys(file.nullValueCounts(), library.base.Predicates.equalTo(1))
     counts = (file.recordCount(), file.columnSizes(), file.valueCounts(), nulls, file.nanValueCounts())

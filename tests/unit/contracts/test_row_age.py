@@ -50,11 +50,13 @@ ARRIVED = commit(9, added_records=5)
         commit(1, "replace", added_records=5, deleted_records=5),
         commit(1, "overwrite", added_records=5, deleted_records=5),
         action(commit(1, "overwrite", added_records=5, deleted_records=5), "update-rows"),
+        commit(1, "overwrite", added_records=5, added_position_deletes=9, removed_position_deletes=4),
         commit(1, "overwrite", added_equality_deletes=4),
     ],
     ids=[
         *("files deleted", "a deletion that writes anew", "deletes by position", "a compaction"),
-        *("a compaction by an overwrite", "our update that writes anew", "deletes by equality"),
+        *("a compaction by an overwrite", "our update that writes anew"),
+        *("an update by vectors", "deletes by equality"),
     ],
 )
 def test_what_brings_no_rows_does_not_move_the_clock_so_a_stalled_feed_keeps_its_rows(newer: Snapshot) -> None:
@@ -66,9 +68,10 @@ def test_what_brings_no_rows_does_not_move_the_clock_so_a_stalled_feed_keeps_its
     [
         commit(1, added_records=1),
         commit(1, "overwrite", added_records=5, deleted_records=4),
+        commit(1, "overwrite", added_records=5, added_equality_deletes=5),
         action(commit(1, "overwrite", added_records=5, deleted_records=5), "upsert"),
     ],
-    ids=["an append", "a merge that writes anew", "our upsert that writes anew"],
+    ids=["an append", "a merge that writes anew", "an upsert of Flink", "our upsert that writes anew"],
 )
 def test_rows_that_arrive_move_the_clock(newer: Snapshot) -> None:
     assert moment(newer, ARRIVED) == NOW - timedelta(days=31)

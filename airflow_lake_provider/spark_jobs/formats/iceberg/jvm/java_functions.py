@@ -126,7 +126,12 @@ class JavaFunctions:
         )
         predicates = guava(self._spark).base.Predicates
         by_bounds = self._equal(True, self._make.function(self._make.then(file, within)))
-        counted = self._equal(True, self._make.function(self._make.then(counts, contains)))
+        # Of a file without rows there may be no counts at all.
+        has_count = self._make.where_instance(
+            "java.util.Map", self._make.typed(contains, "boolean", "java.lang.Object")
+        )
+        of_counts = self._make.typed(counts, "java.lang.Object", scan)
+        counted = self._equal(True, self._make.function(self._make.then(of_counts, has_count)))
         return getattr(predicates, "or")(by_partition, getattr(predicates, "and")(by_bounds, counted))
 
     @cached_property

@@ -365,7 +365,9 @@ class _Reached:
             )
         facts = table.facts
         new = set(facts.snapshots) - self._snapshots
-        if self._snapshots and any(facts.snapshots[id_].parent not in facts.snapshots for id_ in new):
+        parents = {facts.snapshots[id_].parent for id_ in new}
+        # PyIceberg's expiry erases the parent, and a first snapshot has none.
+        if (parents - {None}) - set(facts.snapshots) or (None in parents and self._snapshots):
             raise CommitConflictError(
                 f"{table.name}: snapshots that were committed while orphan files were removed are expired already, so "
                 "the files that they added are not known; the others stay"
