@@ -6,9 +6,9 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
@@ -22,9 +22,6 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.hostile_server import HostileServer, serving
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 SECONDS = 0.4
 # An answer is given up at the deadline; the rest is a busy machine's.
@@ -44,9 +41,18 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_ANSWER_MEGABYTES", "2")
 
 
-@pytest.fixture
-def metadata(orders: Table, append: Callable[..., int]) -> dict[str, Any]:
-    append(orders, 1)
+@pytest.fixture(scope="module")
+def metadata(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Metadata of a table with a snapshot; servers only read it."""
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    folder = tmp_path_factory.mktemp("lake")
+    with closing(SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")) as catalog:
+        catalog.create_namespace("shop")
+        rows = pa.table({"id": [1]})
+        orders = catalog.create_table("shop.orders", schema=rows.schema)
+        orders.append(rows)
     found: dict[str, Any] = json.loads(orders.metadata.model_dump_json())
     return found
 
@@ -190,6 +196,7 @@ def test_numbers_that_no_writer_makes_are_an_error_of_the_table(
         connect(monkeypatch, server).load_table("shop.orders")
 
 
+@pytest.mark.usefixtures("orders")
 def test_a_silent_catalog_keeps_no_other_one_from_being_opened(
     metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch, lake_connection: str
 ) -> None:
