@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
 def pytest_unconfigure() -> None:
     """Remove this process's Airflow home now, too: a worker of xdist may end without the clean-up of Python."""
     shutil.rmtree(_home.name, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def masks_of_one_test() -> Iterator[None]:
+    """Let Airflow forget the secrets of a test's connections.
+
+    Each new one has it compile a pattern of all secrets again, which took half a second after some hundred tests.
+    """
+    yield
+    if masker := sys.modules.get("airflow.sdk._shared.secrets_masker"):
+        masker.reset_secrets_masker()
 
 
 @pytest.fixture
