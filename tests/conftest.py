@@ -50,5 +50,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 10, 10)
 
 
+def pytest_sessionfinish() -> None:
+    """Let Python free what stayed: modules in C warn of what they still have when the process ends."""
+    gc.unfreeze()
+
+
 def _place(item: pytest.Item) -> int:
     return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
