@@ -78,7 +78,7 @@ def uses() -> list[Use]:
     """All uses in the package; one that cannot be read from the source fails here."""
     found: list[Use] = []
     named: dict[tuple[str, str], re.Pattern[str]] = {}
-    trees = [(path, tree) for path, tree in modules() if any(True for _ in calls_of_re(tree))]
+    trees = [(path, tree) for path, tree in modules("re.") if any(True for _ in calls_of_re(tree))]
     for path, tree in trees:
         module, place = imported(path), str(path.relative_to(PACKAGE))
         named |= {(module.__name__, name): pattern for name, pattern in named_patterns(tree, module).items()}
