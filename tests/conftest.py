@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 # A slow example on a busy machine is no failure.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -36,6 +39,13 @@ LONGEST = [
     "test_table_histories.py",
     "test_upsert_benchmark.py",
 ]
+
+
+@event.listens_for(Engine, "connect")
+def commit_without_waiting_for_the_disk(connection: Any, _: object) -> None:
+    """Let SQLite leave to the system when a commit is on the disk: no test cuts the power."""
+    if type(connection).__module__ == "sqlite3":
+        connection.execute("PRAGMA synchronous=OFF")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
