@@ -299,7 +299,8 @@ def _file() -> Column:
 
 def _plain(location: str) -> str:
     """Return the same as :func:`_file` of one location."""
-    return re.sub(_SLASHES, "/", re.sub(_SCHEME, "", location))
+    path = re.sub(_SCHEME, "", location)
+    return re.sub(_SLASHES, "/", path)
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:
