@@ -13,6 +13,7 @@ from urllib.parse import quote_plus
 
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.iceberg.flink_jobs import named, newest_of_jobs
+from airflow_lake_provider.iceberg.kafka_connect_sinks import newest_of_sinks, sink_text
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 
 # Scheme and authority of a location.
@@ -34,6 +35,7 @@ OTHER_FORMATS = r"(?:^|/)(?:_delta_log/|\.hoodie/|snapshot/snapshot-\d+$|schema/
 # Hidden, so that no listing of ours or of Iceberg's takes what is in it for the table's.
 QUARANTINE = "_quarantine"
 
+_NAMED = 3
 # Of two that match, the one that begins first in the name counts.
 _KIND = re.compile(
     r"(?P<metadata_file>\.metadata\.json(?:\.gz)?$|^version-hint\.text$)"
@@ -91,21 +93,23 @@ def removable_before(
 ) -> tuple[datetime, str | None]:
     """Return the moment before which a file was written that may go, and why it is earlier than was asked for.
 
-    A Flink job has the files of its checkpoints in its state alone until it commits them. All of them were written
-    after its last commit, or in the checkpoint that this one holds.
+    Before a commit, files of a Flink job are in its state alone, and those of a sink in its control topic. All of them
+    were written after the last commit, or little before it.
 
     :param asked: what the author asks for.
     :param least: age that a file has to have in any case.
-    :param flink_jobs_older_than: age of its last commit at which a job counts as gone.
+    :param flink_jobs_older_than: age of its last commit at which a job or a sink counts as gone.
     """
-    jobs = newest_of_jobs(facts.branch_histories(), max(0, epoch_millis(now - flink_jobs_older_than)))
+    histories, since = facts.branch_histories(), max(0, epoch_millis(now - flink_jobs_older_than))
+    jobs, sinks = list(newest_of_jobs(histories, since).values()), newest_of_sinks(histories, since)
     before = min(asked, now - least)
-    if not jobs:
+    if not jobs and not sinks:
         return before, None
-    oldest = datetime.fromtimestamp(min(job.at for job in jobs.values()) / 1000, UTC) - least
+    oldest = datetime.fromtimestamp(min(last.at for last in (*jobs, *sinks.values())) / 1000, UTC) - least
     if oldest >= before:
         return before, None
+    shown = [sink_text(sink, last) for sink, last in sinks.items()]
+    writers = [*([named(jobs)] if jobs else []), *shown[-_NAMED:]]
     return oldest, (
-        f"files written after {oldest:%Y-%m-%d %H:%M} UTC stay, as they may be in a checkpoint of "
-        f"{named(list(jobs.values()))}"
+        f"files written after {oldest:%Y-%m-%d %H:%M} UTC stay, as they may wait for a commit of {', '.join(writers)}"
     )

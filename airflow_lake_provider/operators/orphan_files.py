@@ -73,8 +73,8 @@ class LakeRemoveOrphanFilesOperator(LakeJobOperator[OrphanFilesSpec]):
     :param inventory: Parquet files, or CSV with a header, with ``file_path``, ``last_modified`` and ``size`` of the
         files, in place of a listing (templated).
     :param quarantine_for: time after which a later removal deletes what is in the quarantine; not a template.
-    :param flink_jobs_older_than: age of a Flink job's last commit at which the job counts as gone. Until then files
-        stay that it may have in a checkpoint. Not a template.
+    :param flink_jobs_older_than: age of its last commit at which a Flink job, or a sink of Kafka Connect, counts as
+        gone. Until then files stay that its checkpoint, or its control topic, may have. Not a template.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: an age is below a day.
     """

@@ -1,4 +1,4 @@
-"""Rules of orphan files: kinds by names, hidden paths, spellings of one file, and what a Flink job may still commit."""
+"""Rules of orphan files: kinds by names, hidden paths, spellings of one file, and what a stream may still commit."""
 
 from __future__ import annotations
 
@@ -97,12 +97,17 @@ def test_a_path_is_hidden_but_for_a_partition_of_such_a_name(path: str, fields: 
     assert (re.search(hidden(fields), path) is not None) is is_hidden
 
 
+SINK = "kafka.connect.offsets.control-orders.connect-orders"
+
+
 def facts(*commits: tuple[timedelta, str | None]) -> IcebergFacts:
-    """Facts of a table with commits of some ages, those of a Flink job named by it; the oldest first."""
+    """Facts of a table with commits of some ages, of the Kafka Connect sink or a Flink job; the oldest first."""
     snapshots = []
     for number, (age, job) in enumerate(commits, 1):
         summary = {"operation": "append"}
-        if job is not None:
+        if job == SINK:
+            summary |= {SINK: '{"0":7}', "kafka.connect.commit-id": "0a"}
+        elif job is not None:
             summary |= {"flink.job-id": job, "flink.max-committed-checkpoint-id": str(number)}
         parent = {} if number == 1 else {"parent-snapshot-id": number - 1}
         at = epoch_millis(NOW - age)
@@ -119,26 +124,30 @@ def facts(*commits: tuple[timedelta, str | None]) -> IcebergFacts:
 
 
 @pytest.mark.parametrize(
-    ("commits", "asked", "before", "job"),
+    ("commits", "asked", "before", "writer"),
     [
         ([], 3 * DAY, 3 * DAY, None),
         # However little is asked for, files of a day stay.
         ([], DAY / 2, DAY, None),
         ([(DAY / 24, "a")], 3 * DAY, 3 * DAY, None),
         # What was written since the last commit of a job may be in its savepoint.
-        ([(5 * DAY, "a")], 3 * DAY, 6 * DAY, "a"),
-        ([(5 * DAY, "a"), (DAY, None)], 3 * DAY, 6 * DAY, "a"),
-        ([(6 * DAY, "a"), (DAY, "b")], 3 * DAY, 7 * DAY, "a"),
+        ([(5 * DAY, "a")], 3 * DAY, 6 * DAY, "Flink job a (last commit"),
+        ([(5 * DAY, "a"), (DAY, None)], 3 * DAY, 6 * DAY, "Flink job a"),
+        ([(6 * DAY, "a"), (DAY, "b")], 3 * DAY, 7 * DAY, "Flink job a"),
+        # So may be what a sink has named in its control topic, while its coordinator cannot commit.
+        ([(5 * DAY, SINK), (DAY, None)], 3 * DAY, 6 * DAY, "Kafka Connect sink 'control-orders.connect-orders' (last"),
+        ([(6 * DAY, SINK), (5 * DAY, SINK), (4 * DAY, "a")], 3 * DAY, 6 * DAY, "Flink job a"),
+        ([(DAY, SINK)], 3 * DAY, 3 * DAY, None),
+        ([(8 * DAY, SINK)], 3 * DAY, 3 * DAY, None),
         # After a week a job counts as gone.
         ([(8 * DAY, "a")], 3 * DAY, 3 * DAY, None),
         ([(5 * DAY, "a")], 9 * DAY, 9 * DAY, None),
     ],
 )
-def test_files_stay_that_a_flink_job_may_have_in_a_checkpoint(
-    commits: list[tuple[timedelta, str | None]], asked: timedelta, before: timedelta, job: str | None
+def test_files_stay_that_a_stream_has_written_and_may_commit_yet(
+    commits: list[tuple[timedelta, str | None]], asked: timedelta, before: timedelta, writer: str | None
 ) -> None:
     moment, why = removable_before(facts(*commits), NOW - asked, NOW, DAY, 7 * DAY)
     assert NOW - moment == before
-    assert (why is not None) is (job is not None)
-    if job is not None:
-        assert f"Flink job {job}" in str(why)
+    assert (why is not None) is (writer is not None)
+    assert (writer or "") in str(why)
