@@ -53,13 +53,6 @@ def plan_orphan_files(
             why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
             instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
         )
-    if counted is None and asked.mode is OrphanMode.DRY_RUN:
-        # Nobody who has written no policy pays for listings of whole tables.
-        return NotPlanned(
-            action=action,
-            why="Nobody has counted them yet, and each look lists the whole table.",
-            instead="Look once with LakeRemoveOrphanFilesOperator, or set orphans.mode to 'delete'.",
-        )
     last = last_of(action, past)
     if last is not None and last.outcome == FAILED and now - last.at < BETWEEN_LOOKS:
         return NotPlanned(

@@ -173,15 +173,15 @@ class ManifestPolicy(AuthorObject):
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanPolicy(AuthorObject):
-    """Files that no metadata names.
+    """Files that no metadata names; off until ``mode`` is given, since each look lists the whole table.
 
     :param mode: ``off``, ``dry-run`` counts them, ``delete`` removes them.
     :param older_than: of their last change; at least a day.
-    :param every: time between two looks, since each lists the whole table.
+    :param every: time between two looks.
     :param max_share: of a table's files; more are refused.
     """
 
-    mode: OrphanMode = field(default=OrphanMode.DRY_RUN, metadata=setting(one_of(OrphanMode), _NO_MORE_DELETED))
+    mode: OrphanMode = field(default=OrphanMode.OFF, metadata=setting(one_of(OrphanMode), _NO_MORE_DELETED))
     older_than: timedelta = field(default=timedelta(days=3), metadata=setting(span(_SAFE_AGE), LONGER))
     every: timedelta = field(default=timedelta(days=7), metadata=setting(span(), LONGER))
     max_share: float = field(default=0.2, metadata=setting(SHARE, LOWER))

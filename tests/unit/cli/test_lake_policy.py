@@ -40,13 +40,13 @@ def test_it_prints_each_value_with_its_layer_and_its_origin(capsys: pytest.Captu
     run("policy", "shop.*", "--output", "plain")
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "shop.orders compaction.deleted_share 0.3 file lake_policy.yaml:3 'shop.*'" in rows
-    assert "shop.orders orphans.mode dry-run defaults" in rows
+    assert "shop.orders orphans.mode off defaults" in rows
     assert "shop.returns tags.daily 7 table property 'lake.maintenance.tags.daily' of table shop.returns" in rows
     (ignored,) = [row for row in rows if "ignored" in row]
     assert ignored.startswith(
         "shop.returns orphans.mode ignored: 'delete' table property 'lake.maintenance.orphans.mode'"
     )
-    assert ignored.endswith("'dry-run' holds, of the layer defaults")
+    assert ignored.endswith("'off' holds, of the layer defaults")
     assert len([row for row in rows if row.startswith("shop.orders ")]) == len(SETTINGS)
 
 

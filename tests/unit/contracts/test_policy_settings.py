@@ -171,9 +171,9 @@ def test_the_objects_of_authors_hold_the_defaults_and_read_any_mapping() -> None
     class Given(dict[str, object]):
         """A mapping that is no plain dict."""
 
-    policy = MaintenancePolicy(orphans=Given(mode="off"), major_hours="22-6")  # type: ignore[arg-type]  # as authors do
-    assert (policy.orphans.mode, policy.orphans.max_share) == (OrphanMode.OFF, 0.2)
-    assert json.dumps(policy.to_mapping()) == '{"orphans": {"mode": "off"}, "major_hours": "22-6"}'
+    policy = MaintenancePolicy(orphans=Given(mode="delete"), major_hours="22-6")  # type: ignore[arg-type]  # as authors do
+    assert (policy.orphans.mode, policy.orphans.max_share) == (OrphanMode.DELETE, 0.2)
+    assert json.dumps(policy.to_mapping()) == '{"orphans": {"mode": "delete"}, "major_hours": "22-6"}'
     assert {each.name for each in fields(MaintenancePolicy)} >= GROUPS.keys()
 
 

@@ -121,7 +121,7 @@ def test_a_policy_of_the_catalog_allows_nothing_that_deletes_and_a_namespace_goe
     polaris.namespace = {"lake.maintenance.manifests.mergeable": "50"}
     policy = orders()
     assert policy.policy is not None
-    assert policy.policy.orphans.mode is OrphanMode.DRY_RUN
+    assert policy.policy.orphans.mode is OrphanMode.OFF
     # Enabled is the default, so that saying it again changes nothing.
     assert {each.key: each.layer for each in policy.ignored}["orphans.mode"] is Layer.CATALOG
     assert policy.value_of("manifests.mergeable").layer is Layer.NAMESPACE

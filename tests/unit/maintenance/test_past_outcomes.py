@@ -88,13 +88,17 @@ def test_an_action_that_rests_says_until_when_and_leaves_the_others_of_its_table
     assert "compaction" in {each.action for each in plan(DUE, unsupported).actions}
 
 
+COUNTS = {"orphans": {"mode": "dry-run"}}
 DELETES = {"orphans": {"mode": "delete"}}
 AGED = {"row_expiry": {"column": "day", "keep": "P30D"}}
 ARRIVED = replace(WELL, last_arrival=NOW - timedelta(hours=1))
 STALLED = replace(WELL, last_arrival=NOW - timedelta(days=9))
 LOOKS: list[tuple[str, TableHealth, list[PastOutcome] | None, dict[str, Any], list[str]]] = [
     ("nobody has looked for orphans yet", WELL, [], DELETES, ["remove-orphans orphans"]),
+    ("nobody has counted orphans yet", WELL, [], COUNTS, ["remove-orphans orphans"]),
     ("nobody remembers a look", WELL, None, DELETES, []),
+    ("nobody remembers a count", WELL, None, COUNTS, []),
+    ("the count failed today", WELL, past("failed", action="remove-orphans", hours=3), COUNTS, []),
     ("the look failed today", WELL, past("failed", action="remove-orphans", hours=3), DELETES, []),
     (
         "the look failed yesterday",

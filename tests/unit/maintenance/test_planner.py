@@ -61,6 +61,9 @@ def counted(days: int) -> OrphanCount:
     return OrphanCount(files=1, bytes=1, counted_at=NOW - timedelta(days=days))
 
 
+COUNTS = {"orphans": {"mode": "dry-run"}}
+
+
 def policy(**given: Any) -> MaintenancePolicy:
     return MaintenancePolicy.from_mapping(given, "policy")
 
@@ -92,7 +95,8 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         ["compaction minor small-files"],
     ),
     ("one fewer", {"files": replace(SMALL, mergeable_in_groups=19)}, {}, []),
-    ("orphans were counted a week ago", {"orphans": counted(days=7)}, {}, ["remove-orphans orphans"]),
+    ("orphans were counted a week ago", {"orphans": counted(days=7)}, COUNTS, ["remove-orphans orphans"]),
+    ("orphans were never counted", {}, COUNTS, ["remove-orphans orphans"]),
     ("orphans were counted six days ago", {"orphans": counted(days=6)}, {"orphans": {"mode": "delete"}}, []),
     ("orphans are to go", {}, {"orphans": {"mode": "delete"}}, ["remove-orphans orphans"]),
     (
@@ -295,7 +299,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     (
         "gc.enabled, orphans",
         {"obstacles": {"snapshot-expiry": "gc.enabled is false"}},
-        {},
+        COUNTS,
         "remove-orphans",
         "rules it out: gc.enabled is false",
     ),
@@ -388,16 +392,16 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "The policy leaves manifests.",
     ),
     (
-        "orphans were never counted",
-        {},
+        "nobody asks for orphans, who once were counted",
+        {"orphans": counted(days=70)},
         {},
         "remove-orphans",
-        "Nobody has counted them yet, and each look lists the whole table. Look once with Lake",
+        "The policy looks for no orphan files. Set orphans.mode to 'dry-run'",
     ),
     (
         "orphans were counted yesterday",
         {"orphans": OrphanCount(files=1, bytes=1, counted_at=NOW - timedelta(hours=30))},
-        {},
+        COUNTS,
         "remove-orphans",
         "counted 30.0 hours ago; the policy asks every 7.0 days. The next look is due in 5.8 days.",
     ),
