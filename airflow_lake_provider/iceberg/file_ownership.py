@@ -6,6 +6,7 @@ the warehouse or the root of a file system, proves nothing, and another table's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,8 @@ DECLARED_PATHS = (
     "write.folder-storage.path",
 )
 OUTSIDE = ""
+# Of a path, as Java and Python read it. No writer spells one so, and it may be a live file by another name.
+AROUND = r"/\.{1,2}/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ class FileOwners:
         foreign = sorted(owner for owner in owners if owner not in (OUTSIDE, self.table.name))
         if foreign:
             return foreign[0]
-        return OUTSIDE if OUTSIDE in owners else self.table.name
+        return OUTSIDE if OUTSIDE in owners or re.search(AROUND, location) else self.table.name
 
     def twins(self) -> Iterator[tuple[str, str]]:
         """Yield the tables that are this one under another name, each with what they have in common."""

@@ -22,7 +22,10 @@ OWNERS = FileOwners(table=OWN, others=OTHERS, warehouse="s3://b/wh/")
     [
         ("s3://b/wh/n/t/data/x", "n.t"),
         ("s3a://B/wh/n/t/data/x", "n.t"),
-        ("S3N://b//wh/n/./t/data//x", "n.t"),
+        ("S3N://b//wh/n/t/data//x", "n.t"),
+        # No writer spells a path so.
+        ("s3://b/wh/n/./t/data/x", OUTSIDE),
+        ("s3://b/wh/n/t/data/../data/x", OUTSIDE),
         ("s3://b/wh/n/t/data/p=a%2Fb/x", "n.t"),
         ("s3://b/wh/n/tfoo/data/x", "n.tfoo"),
         ("s3://b/wh/n/t/../u/data/x", "n.u"),

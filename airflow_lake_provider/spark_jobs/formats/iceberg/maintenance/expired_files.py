@@ -48,7 +48,6 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import (
 
 # Of deletion: what names a file goes after it.
 _ORDER = ((DATA, DELETES, STATISTICS), (MANIFEST,), (MANIFEST_LIST,))
-_AROUND = re.compile(r"/\.{1,2}/")
 # Files of one command, and of one request where a store takes several.
 _BATCH = 1_000
 _NAMED = 3
@@ -83,9 +82,6 @@ class ExpiredFiles:
         A data file outside of all tables' locations is what ``add_files`` or a migration has brought.
         """
         owner = self.owners.owner_of(location)
-        if owner == self.owners.table.name and _AROUND.search(location):
-            # No writer spells a path so, and it may be a live file by another name.
-            owner = OUTSIDE
         if owner == self.owners.table.name or self.foreign is ForeignFiles.DELETE:
             self.counts[kind] += 1
             self._noted.write(json.dumps([kind, location]) + "\n")

@@ -7,7 +7,6 @@ goes, so that a writer who commits an old file in between keeps it.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from airflow_lake_provider.contracts.specs.orphan_files import (
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners, declared_paths
 from airflow_lake_provider.iceberg.orphan_files import (
-    AROUND,
     OTHER,
     hidden,
     kind_of,
@@ -105,7 +103,7 @@ class _Orphans:
 
     def _why_left(self, kind: str, location: str) -> str | None:
         owner = self.owners.owner_of(location)
-        if owner == OUTSIDE or re.search(AROUND, location):
+        if owner == OUTSIDE:
             return "a link or a path leads out of the table's locations"
         if owner != self.owners.table.name:
             return f"they lie in a location of {owner}"

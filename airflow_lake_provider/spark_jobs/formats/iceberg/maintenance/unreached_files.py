@@ -16,8 +16,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.file_locations import SAME_STORES
+from airflow_lake_provider.iceberg.file_ownership import AROUND
 from airflow_lake_provider.iceberg.orphan_files import (
-    AROUND,
     ESCAPED,
     ESCAPES,
     LAST_PART,
@@ -169,12 +169,17 @@ def _may_be_equal(there: Column, here: Column) -> Column:
     return (there == here) | (there == "") | (here == "")
 
 
+def without_escapes(path: Column) -> Column:
+    """Replace the escapes of a path, and what may be escaped, as ``file_key`` does."""
+    return sf.regexp_replace(sf.regexp_replace(path, ESCAPED, "?"), ESCAPES, "?")
+
+
 def _path() -> Column:
     return sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
 
 
 def _key() -> Column:
-    return sf.regexp_replace(sf.regexp_replace(_path(), ESCAPED, "?"), ESCAPES, "?")
+    return without_escapes(_path())
 
 
 def _name() -> Column:
@@ -182,7 +187,7 @@ def _name() -> Column:
 
 
 def _end() -> Column:
-    return sf.concat(sf.lit("/"), sf.regexp_replace(sf.regexp_replace("below", ESCAPED, "?"), ESCAPES, "?"))
+    return sf.concat(sf.lit("/"), without_escapes(sf.col("below")))
 
 
 def _store() -> Column:
