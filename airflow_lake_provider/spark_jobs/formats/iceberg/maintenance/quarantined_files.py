@@ -7,6 +7,7 @@ whatever moment a driver is killed at, the file is whole in one of both places, 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -29,6 +30,8 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 _JOURNAL = ".moves.jsonl"
+# What a run of ours has put there: a file that it moved, or a journal.
+_MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d{{4}}-[^/]*|{re.escape(_JOURNAL)})$")
 _BATCH = 1_000
 
 
@@ -112,8 +115,13 @@ class QuarantinedFiles:
             return there == size and _same_content(self.table.spark, one, other)
 
     def purge(self, before: datetime) -> int:
-        """Delete what was moved before a moment, and return the number of files."""
-        old, purged = (location for location, at in self._listed() if at < epoch_millis(before)), 0
+        """Delete what was moved before a moment, and return the number of files.
+
+        What has another name than files that were moved, or no time, stays.
+        """
+        end, purged = epoch_millis(before), 0
+        # A store that does not know the time says 0.
+        old = (location for location, at in self._listed() if 0 < at < end and _MOVED.search(location))
         while batch := list(islice(old, _BATCH)):
             purged -= delete_files(self.table, batch)
             purged += sum(not location.endswith(_JOURNAL) for location in batch)
