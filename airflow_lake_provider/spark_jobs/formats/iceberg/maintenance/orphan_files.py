@@ -30,13 +30,16 @@ from airflow_lake_provider.iceberg.orphan_files import (
     OTHER,
     hidden,
     kind_of,
-    metadata_version,
     name_key,
     removable_before,
 )
 from airflow_lake_provider.iceberg.table_obstacles import without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing, unreadable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.foreign_metadata import (
+    metadata_folders,
+    refuse_foreign_metadata,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import inventory_files, listed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
@@ -160,9 +163,11 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
     before, later = removable_before(table.facts, spec.remove_before, now, MINIMUM_AGE, spec.flink_jobs_older_than)
     with progress.phase("list files") as facts:
         files = _listed(table, spec, orphans.owners.default_root, before)
-        listing = files.listing(_metadata_file(table.refresh()), _metadata_folders(table, orphans.owners))
+        current = _metadata_file(table.refresh())
+        metadata_files = [*table.metadata_log(), current]
+        listing = files.listing(metadata_files, metadata_folders(orphans.owners, metadata_files))
         facts["files"] = listing.files
-    _refuse_others(table, listing)
+    refuse_foreign_metadata(table, listing, metadata_files)
     with progress.phase("find orphan files") as facts:
         reached = _Reached(table)
         _compare(table, files, orphans)
@@ -246,48 +251,11 @@ def _metadata_file(table: IcebergTable) -> str:
     return str(table.java.operations().current().metadataFileLocation())
 
 
-def _metadata_folders(table: IcebergTable, owners: FileOwners) -> set[str]:
-    """Return the folders that have, or may have, metadata files of the table."""
-    folders = {each.rpartition("/")[0] for each in (_metadata_file(table), *table.metadata_log())}
-    for place in (owners.table, *owners.earlier):
-        folders |= {f"{place.location.rstrip('/')}/metadata", *place.declared}
-    return folders
-
-
 def _refuse_twins(table: IcebergTable, owners: FileOwners) -> None:
     if twins := [f"{name} has the same {what}" for name, what in owners.twins()]:
         raise UnsupportedError(
             f"{table.name}: {'; '.join(twins)}, so what one does not reach may be what the other one reads. Nothing "
             "was removed. Drop one of them without PURGE"
-        )
-
-
-def _refuse_others(table: IcebergTable, listing: Listing) -> None:
-    """Refuse a table of which another catalog, or another format, knows more than this one.
-
-    A commit that is being made has written the next number, so a young file may have that.
-    """
-    current = metadata_version(_metadata_file(table))
-    if listing.other_format is not None:
-        raise UnsupportedError(
-            f"{table.name}: {listing.other_format} is of the log of another table format, so files that Iceberg does "
-            "not reach may be that table's. Nothing was removed"
-        )
-    if listing.other_metadata is not None:
-        raise UnsupportedError(
-            f"{table.name}: {listing.other_metadata} is metadata of a table, and this one has none in that folder. "
-            "Another catalog may have a table there. Nothing was removed. Move that table, or its folder where nobody "
-            "reads it any more, to another place"
-        )
-    is_passed = current is not None and (
-        (listing.newest_old_version or 0) > current or (listing.newest_version or 0) > current + 1
-    )
-    if is_passed:
-        raise UnsupportedError(
-            f"{table.name}: the catalog has version {current} of its metadata, and beside it lies version "
-            f"{max(listing.newest_version or 0, listing.newest_old_version or 0)}. Another catalog may have the "
-            "table, or had one there, and its files look like orphans here. Nothing was removed. Move the newer "
-            "metadata files away once nobody reads them"
         )
 
 

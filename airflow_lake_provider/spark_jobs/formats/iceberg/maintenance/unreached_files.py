@@ -26,6 +26,8 @@ from airflow_lake_provider.iceberg.orphan_files import (
     OTHER_FORMATS,
     SLASHES,
     STORE,
+    metadata_version,
+    name_key,
     plain_path,
 )
 
@@ -44,6 +46,7 @@ class Listing:
     :param newest_old_version: of those that are old enough to go.
     :param other_format: a file of another format's log, which may be hidden.
     :param other_metadata: a metadata file in a folder that has none of the table's.
+    :param unlogged_metadata: metadata files beside the current one whose numbers the log spans, and which it lacks.
     """
 
     files: int
@@ -52,6 +55,7 @@ class Listing:
     newest_old_version: int | None
     other_format: str | None
     other_metadata: str | None
+    unlogged_metadata: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,18 +73,21 @@ class ListedFiles:
     hidden: str
     before: datetime
 
-    def listing(self, metadata_file: str, metadata_folders: Iterable[str]) -> Listing:
+    def listing(self, metadata_files: Sequence[str], metadata_folders: Iterable[str]) -> Listing:
         """Return the numbers of the listing.
 
-        :param metadata_file: location of the current one.
+        :param metadata_files: locations of those of the log, oldest first, and of the current one.
         :param metadata_folders: that may have such files of the table.
         """
-        folder = plain_path(metadata_file).rpartition("/")[0]
+        oldest, current = (metadata_version(metadata_files[place]) or 0 for place in (0, -1))
+        folder = plain_path(metadata_files[-1]).rpartition("/")[0]
         name = sf.element_at(sf.split(_path(), "/"), -1)
         is_metadata = name.rlike(METADATA_FILE) & (_path() == sf.concat(sf.lit(f"{folder}/"), name))
         version = sf.when(is_metadata, sf.regexp_extract(name, METADATA_FILE, 1)).cast("bigint")
         own = [plain_path(each).rstrip("/") for each in metadata_folders]
         is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~sf.regexp_replace(_path(), LAST_PART, "").isin(own)
+        is_logged = _name().isin([name_key(each) for each in metadata_files])
+        is_unlogged = (version > oldest) & (version <= current) & ~is_logged
         shown = sf.when(~self._is_hidden, sf.lit(True))
         row = (
             self._below.agg(
@@ -90,6 +97,7 @@ class ListedFiles:
                 sf.max(sf.when(self._is_old, version)).alias("old_version"),
                 sf.max(sf.when(sf.col("below").rlike(OTHER_FORMATS), sf.col("location"))).alias("other_format"),
                 sf.max(sf.when(is_other, sf.col("location"))).alias("other_metadata"),
+                sf.collect_set(sf.when(is_unlogged, sf.col("location"))).alias("unlogged_metadata"),
             )
         ).collect()[0]
         return Listing(
@@ -99,6 +107,7 @@ class ListedFiles:
             newest_old_version=row["old_version"],
             other_format=row["other_format"],
             other_metadata=row["other_metadata"],
+            unlogged_metadata=tuple(row["unlogged_metadata"]),
         )
 
     def unreached(self, live: DataFrame) -> Iterator[tuple[str, str, int, int]]:

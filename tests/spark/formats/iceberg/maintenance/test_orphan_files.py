@@ -310,6 +310,32 @@ def test_a_table_that_more_than_this_catalog_knows_is_refused_as_an_ingester_fro
     assert gone.exists()
 
 
+def test_a_table_that_another_catalog_has_too_and_left_behind_is_refused(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    newest = table.handle.java.operations().current().metadataFileLocation()
+    other = f"{table.name}_elsewhere"
+    spark.sql(f"CALL lake_default.system.register_table('{other.removeprefix('lake_default.')}', '{newest}')")
+    spark.sql(f"INSERT INTO {other} VALUES (8, 'south', 80)")
+    first = files_of(table)
+    spark.sql(f"INSERT INTO {other} VALUES (9, 'south', 90)")
+    second = files_of(table) - first
+    # Of another catalog, nobody sees the table.
+    spark.sql(f"DROP TABLE {other}")
+    for place in range(1, 5):
+        table.append(place * 10, 3)
+    made_old(table)
+    before = files_of(table)
+    with pytest.raises(UnsupportedError, match="neither is in this table's history"):
+        remove(table, max_share=1)
+    assert files_of(table) == before
+    # One commit alone looks like a failed one.
+    for path in second:
+        path.unlink()
+    assert remove(table, max_share=1).files_removed == 4
+    assert table.rows_read() == table.rows
+
+
 def test_an_inventory_stands_for_a_listing(spark: SparkSession, tmp_path: Path) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
