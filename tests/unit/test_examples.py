@@ -1,4 +1,4 @@
-"""Python of README and the documentation: it runs as it stands there."""
+"""Python and policies of README and the documentation: they run, and are read, as they stand there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from unittest import mock
 import pytest
 from airflow.sdk import DAG
 
+from airflow_lake_provider.hooks.policy_file import parse_policy_file
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from scripts.markdown_pages import REPOSITORY, documents
 
 # Not what is included of a file: a part of one has its imports at the file's head, and tests of DAGs run it.
 BLOCK = re.compile(r"^(?<! -->\n)```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+POLICY = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+POLICIES = [
+    pytest.param(policy[1], id=f"{page.relative_to(REPOSITORY)}:{text.count(chr(10), 0, policy.start()) + 1}")
+    for page in documents()
+    for text in [page.read_text()]
+    for policy in POLICY.finditer(text)
+]
 PAGES = [page for page in documents() if BLOCK.search(page.read_text())]
 
 
@@ -59,3 +67,8 @@ def test_an_example_that_is_wrong_fails(code: str) -> None:
     head = "from airflow_lake_provider.operators.upsert import LakeUpsertOperator\n"
     with pytest.raises(Exception, match=r"Kafka|key|format"):
         run_blocks(f"# Title\n\n```python\n{head}{code}\n```\n", "page.md")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_yaml_example_is_a_policy_file_that_names_a_setting(policy: str) -> None:
+    assert any(entry.named for entry in parse_policy_file(policy, "lake_policy.yaml").entries)
