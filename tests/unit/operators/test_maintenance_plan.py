@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
@@ -17,6 +18,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
+from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
@@ -24,6 +26,8 @@ from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, SkipReason, TableHead, decide
+from airflow_lake_provider.tables.watermark import Since
 from tests.made_tables import register
 
 if TYPE_CHECKING:
@@ -280,6 +284,48 @@ def test_a_run_by_commits_looks_at_no_other_tables(
     assert [task["table"] for job in jobs for task in job["tasks"]] == due
     assert pushed[SUMMARY]["tables"] == looked_at
     assert {each["table"] for each in pushed[NOT_RUN]} <= ({"shop.gone", "shop.nogc"} if not changed else set())
+
+
+@pytest.mark.usefixtures("pushed")
+@pytest.mark.parametrize("clock", ["arrival", "a day later"])
+@pytest.mark.parametrize("files", [["old", "young"], ["both"]], ids=["whole files", "rows of a file"])
+def test_the_expiry_of_rows_starts_one_run_by_commits_more_and_no_third(
+    context: Context, lake_catalog: SqlCatalog, files: list[str], clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = {"old": [datetime(2020, 1, 1)], "young": [datetime(2026, 1, 1)]}
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    table = lake_catalog.create_table("shop.events", schema)
+    for file in files:
+        moments = days.get(file) or [*days["old"], *days["young"], *days["young"]]
+        table.append(pa.table({"id": list(range(len(moments))), "at": moments}, schema=schema))
+    by_commits = plan(
+        tables=["shop.*"],
+        only_changed=True,
+        history="off",
+        policy={"row_expiry": {"column": "at", "keep": "P365D"}},
+    )
+
+    def actions() -> list[str]:
+        triggered_by(context, "shop.events")
+        return [task["action"] for job in by_commits.execute(context) for task in job["tasks"]]
+
+    def event_since(snapshot: str | None) -> NewSnapshot | NoNewSnapshot:
+        return decide(TableHead.of(LakeCatalogHook().loaded("shop.events").facts), Since(snapshot_id=snapshot))
+
+    assert "expire-rows" in actions()
+    before = TableHead.of(LakeCatalogHook().loaded("shop.events").facts).head
+    table.refresh().delete("at < '2021-01-01T00:00:00'", snapshot_properties={ACTION: "expire-rows"})
+    event = event_since(before)
+    assert isinstance(event, NewSnapshot)
+    assert event.counts["deleted-records"] > event.counts.get("added-records", 0)
+    if clock == "a day later":
+        later = datetime.now(UTC) + timedelta(days=1, minutes=1)
+        monkeypatch.setattr(
+            "airflow_lake_provider.operators.maintenance_plan.datetime", SimpleNamespace(now=lambda _: later)
+        )
+    assert "expire-rows" not in actions()
+    # What else that run does is a replacement of files, if anything.
+    assert event_since(event.snapshot_id) == NoNewSnapshot(reason=SkipReason.NOTHING_COMMITTED, seen=event.snapshot_id)
 
 
 @pytest.mark.usefixtures("five", "pushed")
