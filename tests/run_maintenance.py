@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 from airflow.sdk import DAG
@@ -13,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceOperator, LakeMaintenanceVerdictOperator
 from airflow_lake_provider.operators.maintenance_plan import LakeMaintenancePlanOperator
+from tests.benchmarks.submitted_lake import task_context
 
 
 def run_maintenance(
@@ -30,23 +30,13 @@ def run_maintenance(
     with DAG("fleet", schedule=None):
         planning = LakeMaintenancePlanOperator(task_id="plan", tables=tables, **(plan or {}))
         verdict = LakeMaintenanceVerdictOperator(task_id="verdict", jobs=planning.output, reports=planning.output)
-    jobs = planning.execute(_context(run, -1, pushed))
+    jobs = planning.execute(task_context(run, pushed=pushed))
     reports: list[Any] = []
     for number, job in enumerate(jobs):
         operator = LakeMaintenanceOperator(task_id="run", **application, **job)
-        reports += operator.execute(_context(run, number, {}))
+        reports += operator.execute(task_context(run, number))
     given: Any = verdict
     given.jobs, given.reports = jobs, reports
     with suppress(AirflowFailException):
-        verdict.execute(_context(run, -1, pushed))
-    return verdict.outcomes(_context(run, -1, pushed))
-
-
-def _context(run: str, map_index: int, pushed: dict[str, Any]) -> Any:
-    tries = {"try_number": 1, "max_tries": 0}
-    instance = SimpleNamespace(
-        dag_id="fleet", run_id=run, task_id="maintain", map_index=map_index, stats_tags={}, **tries
-    )
-    instance.xcom_push = lambda key, value, **_: pushed.update({key: value})
-    instance.xcom_pull = lambda key, **_: pushed.get(key)
-    return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
+        verdict.execute(task_context(run, pushed=pushed))
+    return verdict.outcomes(task_context(run, pushed=pushed))

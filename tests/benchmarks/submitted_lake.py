@@ -62,9 +62,14 @@ class SubmittedLake:
         return took
 
 
-def task_context(run: str) -> Any:
-    """Return what an operator sees of its task in a run that nobody scheduled."""
+def task_context(run: str, map_index: int = -1, pushed: dict[str, Any] | None = None) -> Any:
+    """Return what an operator sees of its task in a run that nobody scheduled.
+
+    :param pushed: XCom of the run, which tasks push to and pull from.
+    """
+    xcom: dict[str, Any] = {} if pushed is None else pushed
     tries = {"try_number": 1, "max_tries": 0}
-    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, stats_tags={}, **tries)
-    instance.xcom_push = lambda **_: None
+    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=map_index, stats_tags={}, **tries)
+    instance.xcom_push = lambda key, value, **_: xcom.update({key: value})
+    instance.xcom_pull = lambda key, **_: xcom.get(key)
     return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}

@@ -35,9 +35,9 @@ Append = Callable[[int], None]
 
 @dataclass
 class OtherWriter:
-    """Appends two rows at a time in a thread.
+    """Commits again and again in a thread, until it is stopped or fails.
 
-    :param append: given a number, appends the rows of ``foreign_rows``.
+    :param append: given a number, counted from 1, commits once.
     :param every: seconds from the start of one to that of the next.
     """
 

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -40,6 +39,7 @@ from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.run_maintenance import run_maintenance
+from tests.soak.appends import OtherWriter
 from tests.soak.batches import Batch, Inbox, Model, random_changes
 from tests.soak.driver import Driver
 from tests.soak.java_class import java_class
@@ -55,40 +55,6 @@ POLICY = {"compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files
 APPLICATION = {
     "conf": {"spark.driver.memory": "1500m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
 }
-
-
-@dataclass
-class Writer:
-    """Commits again and again in a thread, until it is stopped or fails.
-
-    :param commit: given a number, commits once.
-    :param every: seconds between two commits.
-    """
-
-    commit: Callable[[int], None]
-    every: float = 0.0
-    committed: int = 0
-    error: Exception | None = None
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Writer:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self.stopped.is_set():
-                self.commit(self.committed)
-                self.committed += 1
-                self.stopped.wait(self.every)
-        # The thread that waits for this one looks at it.
-        except Exception as error:  # noqa: BLE001
-            self.error = error
 
 
 @dataclass
@@ -115,17 +81,16 @@ class FleetSoak:
         serve = "tests.soak.fleet:serve_checkpoints"
         with Driver(self.lake, "upserts") as upserts, Driver(self.lake, "checkpoints", serve) as checkpoints:
             writers = [
-                Writer(self._upserts(upserts)),
-                Writer(self._checkpoints(checkpoints), CHECKPOINT_SECONDS),
+                OtherWriter(self._upserts(upserts), every=0),
+                OtherWriter(self._checkpoints(checkpoints), CHECKPOINT_SECONDS),
             ]
             with writers[0], writers[1]:
                 self._wait_for_first(writers)
                 started = time.monotonic()
-                while time.monotonic() - started < seconds and not any(each.error for each in writers):
+                while time.monotonic() - started < seconds and not any(each.errors for each in writers):
                     self._maintain()
             for writer in writers:
-                if writer.error is not None:
-                    self.failed.append(f"a batch failed: {writer.error}")
+                self.failed += [f"a batch failed: {error}" for error in writer.errors]
         if not self.failed:
             # What was changed a second ago is hot, and left alone.
             time.sleep(2)
@@ -140,8 +105,8 @@ class FleetSoak:
             "failed": self.failed,
         }
 
-    def _wait_for_first(self, writers: list[Writer]) -> None:
-        while not all(each.committed for each in writers) and not any(each.error for each in writers):
+    def _wait_for_first(self, writers: list[OtherWriter]) -> None:
+        while not all(each.committed for each in writers) and not any(each.errors for each in writers):
             time.sleep(0.5)
 
     def _make_tables(self) -> None:
@@ -200,7 +165,7 @@ class FleetSoak:
             # Each third one has deletes alone: apache/iceberg#10312 brought such rows back.
             gone = 1.0 if number % 3 == 2 else 0.1
             changes = [[draw.randrange(500), number * 1000 + place, draw.random() < gone] for place in range(100)]
-            driver.sql(json.dumps({"checkpoint": number + 1, "changes": changes}))
+            driver.sql(json.dumps({"checkpoint": number, "changes": changes}))
             for key, value, is_gone in changes:
                 if is_gone:
                     self.stream.pop(key, None)
