@@ -40,10 +40,13 @@ class Lake:
     connection: CatalogConnection
 
     @classmethod
-    def at(cls, home: Path) -> Lake:
-        """Lay out an empty catalog below ``home``."""
+    def at(cls, home: Path, **store: str) -> Lake:
+        """Lay out an empty catalog below ``home``.
+
+        :param store: extra of the connection where the warehouse lies elsewhere.
+        """
         (home / "warehouse").mkdir(parents=True)
-        extra = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
+        extra = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse", **store}
         lake = cls(home, CatalogConnection.from_fields(conn_id=CATALOG, extra=extra))
         settings = {
             "spark.ui.enabled": "false",

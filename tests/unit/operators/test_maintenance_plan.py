@@ -292,8 +292,8 @@ def test_a_run_by_commits_looks_at_no_other_tables(
 def test_the_expiry_of_rows_starts_one_run_by_commits_more_and_no_third(
     context: Context, lake_catalog: SqlCatalog, files: list[str], clock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    days = {"old": [datetime(2020, 1, 1)], "young": [datetime(2026, 1, 1)]}
-    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+    days = {"old": [datetime(2020, 1, 1, tzinfo=UTC)], "young": [datetime(2026, 1, 1, tzinfo=UTC)]}
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
     table = lake_catalog.create_table("shop.events", schema)
     for file in files:
         moments = days.get(file) or [*days["old"], *days["young"], *days["young"]]
@@ -314,7 +314,7 @@ def test_the_expiry_of_rows_starts_one_run_by_commits_more_and_no_third(
 
     assert "expire-rows" in actions()
     before = TableHead.of(LakeCatalogHook().loaded("shop.events").facts).head
-    table.refresh().delete("at < '2021-01-01T00:00:00'", snapshot_properties={ACTION: "expire-rows"})
+    table.refresh().delete("at < '2021-01-01T00:00:00+00:00'", snapshot_properties={ACTION: "expire-rows"})
     event = event_since(before)
     assert isinstance(event, NewSnapshot)
     assert event.counts["deleted-records"] > event.counts.get("added-records", 0)
