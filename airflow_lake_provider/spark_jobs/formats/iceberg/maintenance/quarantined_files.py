@@ -35,9 +35,13 @@ _MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d
 _BATCH = 1_000
 
 
-def _same_content(spark: SparkSession, one: Any, other: Any) -> bool:
-    """Compare two streams of Java."""
-    return bool(jvm_of(spark).org.apache.commons.io.IOUtils.contentEquals(one, other))
+def _begins_with(spark: SparkSession, one: Any, other: Any, size: int) -> bool:
+    """Tell whether the first bytes of a stream of Java are those of another one.
+
+    :param size: of the other one.
+    """
+    io = jvm_of(spark).org.apache.commons.io
+    return bool(io.IOUtils.contentEquals(io.input.BoundedInputStream(one, size), other))
 
 
 def _new_run() -> str:
@@ -103,7 +107,10 @@ class QuarantinedFiles:
         return owners.owner_of(home) == owners.table.name and is_below(normalised(aside, owners.default_root), folder)
 
     def _is_back(self, aside: str, home: str, size: int) -> bool:
-        """Bring a file back, and tell whether it is there. What came there since, by another writer, stays."""
+        """Bring a file back, and tell whether it is there. What came there since, by another writer, stays.
+
+        The beginning of the file is what a restore leaves that was killed, or could not write on.
+        """
         there = self._length(home)
         if there is None:
             return self._copy(aside, home, size)
@@ -112,7 +119,8 @@ class QuarantinedFiles:
             closing(io.newInputFile(aside).newStream()) as one,
             closing(io.newInputFile(home).newStream()) as other,
         ):
-            return there == size and _same_content(self.table.spark, one, other)
+            is_ours = there <= size and _begins_with(self.table.spark, one, other, there)
+        return is_ours and (there == size or self._copy(aside, home, size))
 
     def purge(self, before: datetime) -> int:
         """Delete what was moved before a moment, and return the number of files.
