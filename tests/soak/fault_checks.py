@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
+from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from tests.soak.batches import Model
 from tests.soak.lake import Lake
 
@@ -85,6 +86,11 @@ class Checks:
                 self.read[path] = frozenset(_path(entry.data_file.file_path) for entry in entries)
             named |= {_path(path), *self.read[path]}
         return frozenset(named)
+
+
+def is_hidden(file: str) -> bool:
+    """Tell whether Iceberg takes a file for hidden: by its name, or by that of the quarantine."""
+    return Path(file).name.startswith(("_", ".")) or f"/{QUARANTINE}/" in file
 
 
 def _path(location: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from pyiceberg.manifest import ManifestContent
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
@@ -34,12 +37,14 @@ from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Change, Inbox, Model, random_changes
+from tests.soak.fault_checks import is_hidden
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 
 RunSql = Callable[[str], None]
-_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 MODES = ", ".join(f"'write.{action}.mode'='merge-on-read'" for action in ("delete", "update", "merge"))
 
 
@@ -273,6 +278,14 @@ class ManifestRewrites(FaultTable):
         self._delete(self.random.sample(sorted(self.model), 3))
         return Step(RewriteManifestsSpec(**frame), dict(self.model))
 
+    def verify(self, *, is_done: bool = False) -> None:
+        """Check that each partition spec has one manifest of data files at the end."""
+        table = self.lake.catalog().load_table(self.table)
+        head = table.current_snapshot()
+        manifests = [] if head is None else head.manifests(table.io)
+        by_spec = Counter(each.partition_spec_id for each in manifests if each.content is ManifestContent.DATA)
+        assert not is_done or set(by_spec.values()) == {1}, f"manifests by spec: {by_spec}"
+
 
 @dataclass
 class Statistics(FaultTable):
@@ -284,6 +297,12 @@ class Statistics(FaultTable):
         self._insert(self._free_ids(3))
         self._delete(self.random.sample(sorted(self.model), 2))
         return Step(StatisticsSpec(**frame), dict(self.model))
+
+    def verify(self, *, is_done: bool = False) -> None:
+        """Check that the head has statistics at the end."""
+        metadata = self.lake.catalog().load_table(self.table).metadata
+        has = {each.snapshot_id for each in metadata.statistics}
+        assert not is_done or metadata.current_snapshot_id in has, "the head has no statistics"
 
 
 @dataclass
@@ -347,31 +366,41 @@ class Expiries(FaultTable):
 
 @dataclass
 class OrphanRemovals(FaultTable):
-    """Files that nothing names, which go for good or to the quarantine, beside files that live.
+    """Files that nothing names, which go for good, to the quarantine or back, beside files that live.
 
-    :param planted: content by path, of the last step.
+    :param planted: content by path; of the last step, and what that one has restored.
+    :param live: files that the metadata reaches.
     """
 
     planted: dict[Path, bytes] = field(default_factory=dict)
+    live: frozenset[Path] = frozenset()
     mode: RemovalMode = RemovalMode.DELETE
 
     def _next(self, frame: Mapping[str, Any]) -> Step:
         if self.steps == 1:
             self._create(self.random.choice((2, 3)))
-        self._insert(self._free_ids(6), files=2)
-        self._delete(self.random.sample(sorted(self.model), 2))
-        for path in filter(Path.is_file, self.folder.rglob("*")):
-            os.utime(path, (_LONG_AGO, _LONG_AGO))
-        self.mode = self.random.choice((RemovalMode.DELETE, RemovalMode.QUARANTINE))
-        names = [f"data/s{self.steps}-{number}.parquet" for number in range(3)]
-        self.planted = {
-            self.folder / name: f"orphan {name}".encode() for name in (*names, f"metadata/s{self.steps}-m0.avro")
-        }
-        for path, content in self.planted.items():
-            path.write_bytes(content)
-            os.utime(path, (_LONG_AGO, _LONG_AGO))
+        if self.mode is RemovalMode.QUARANTINE and self.random.random() < 0.6:
+            self.mode = RemovalMode.RESTORE
+        else:
+            self._plant(self.planted if self.mode is RemovalMode.RESTORE else {})
+            self.mode = self.random.choice((RemovalMode.DELETE, RemovalMode.QUARANTINE))
         spec = OrphanFilesSpec(**frame, mode=self.mode, max_share=1.0, tables_checked=1, asked_at=datetime.now(UTC))
         return Step(spec, dict(self.model))
+
+    def _plant(self, restored: Mapping[Path, bytes]) -> None:
+        self._insert(self._free_ids(6), files=2)
+        self._delete(self.random.sample(sorted(self.model), 2))
+        names = [f"data/s{self.steps}-{number}.parquet" for number in range(3)]
+        planted = {
+            self.folder / name: f"orphan {name}".encode() for name in (*names, f"metadata/s{self.steps}-m0.avro")
+        }
+        there = {path for path in self.folder.rglob("*") if path.is_file()}
+        self.live = frozenset(path for path in there if not is_hidden(str(path))) - restored.keys()
+        for path, content in planted.items():
+            path.write_bytes(content)
+        for path in (*there, *planted):
+            os.utime(path, (LONG_AGO, LONG_AGO))
+        self.planted = {**restored, **planted}
 
     @property
     def folder(self) -> Path:
@@ -380,12 +409,17 @@ class OrphanRemovals(FaultTable):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
 
     def verify(self, *, is_done: bool = False) -> None:
-        """Check that orphans are gone at the end, and that a quarantine has lost none."""
-        there = [path for path in self.planted if path.exists()]
-        assert not (is_done and there), f"orphans are left: {there}"
-        if self.mode is RemovalMode.QUARANTINE:
-            whole = {path.read_bytes() for path in self.folder.rglob("*s[0-9]*-*") if path.is_file()}
-            lost = [path for path, content in self.planted.items() if content not in whole]
+        """Check that orphans are gone or back at the end, and that neither a quarantine nor a live file is lost."""
+        gone = [path for path in self.live if not path.exists()]
+        assert not gone, f"files are lost that the metadata reaches: {gone}"
+        there = {path for path, content in self.planted.items() if path.exists() and path.read_bytes() == content}
+        if self.mode is RemovalMode.RESTORE:
+            assert not is_done or there == self.planted.keys(), f"not restored: {sorted(self.planted.keys() - there)}"
+        else:
+            assert not is_done or not there, f"orphans are left: {sorted(there)}"
+        if self.mode is not RemovalMode.DELETE:
+            aside = {path.read_bytes() for path in (self.folder / QUARANTINE).rglob("*") if path.is_file()}
+            lost = [path for path, content in self.planted.items() if path not in there and content not in aside]
             assert not lost, f"neither in their place nor in the quarantine: {lost}"
 
 

@@ -26,10 +26,9 @@ from random import Random
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.bounded import Hang
-from tests.soak.fault_checks import Checks, Seen, difference
+from tests.soak.fault_checks import Checks, Seen, difference, is_hidden
 from tests.soak.fault_kills import kill_drivers
 from tests.soak.fault_tables import KINDS, FaultTable, Step, made
 from tests.soak.faulty_session import FOREVER, PHASES, Fault, FaultySession, Ran
@@ -205,11 +204,6 @@ class TableLife:
         assert self.checks.look(table.table).rows == table.model
 
 
-def is_hidden(file: str) -> bool:
-    """Tell whether Iceberg takes a file for hidden: by its name, or by that of the quarantine."""
-    return Path(file).name.startswith(("_", ".")) or f"/{QUARANTINE}/" in file
-
-
 def draw_fault(random: Random, calls: Counter[str]) -> Fault:
     """Draw a fault of those calls that a run without one has made."""
     kinds = [kind for kind in _SHARES if calls[kind]]
@@ -258,6 +252,7 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--faults", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--kinds", nargs="*", default=[*KINDS], choices=KINDS, help="tables whose drivers are killed")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of tables to play again, without kills")
     options = parser.parse_args()
     started = time.monotonic()
@@ -269,7 +264,7 @@ def main() -> int:
             soak.play(options.only or range(options.faults), options.faults)
         spark.stop()
         kills = 0 if options.only is not None else options.kills
-        killed, failed_kills = kill_drivers(Lake.at(Path(folder) / "killed"), options.seed, kills)
+        killed, failed_kills = kill_drivers(Lake.at(Path(folder) / "killed"), options.seed, kills, options.kinds)
     result = {
         "soak": "faults",
         "seed": options.seed,
