@@ -27,7 +27,6 @@ ESCAPES = r"\?+"
 METADATA_FILE = r"^v?(\d{1,15})\b.*\.metadata\.json(?:\.gz)?$"
 # A metadata file of any name.
 METADATA_NAME = r"\.metadata\.json(?:\.gz)?$"
-LAST_PART = r"/[^/]*$"
 # Logs of other formats, whose files may lie among those of the table. Paimon writes Iceberg's metadata beside its own.
 OTHER_FORMATS = r"(?:^|/)(?:_delta_log/|\.hoodie/|snapshot/snapshot-\d+$|schema/schema-\d+$)"
 # Hidden, so that no listing of ours or of Iceberg's takes what is in it for the table's.

@@ -20,7 +20,6 @@ from airflow_lake_provider.iceberg.file_ownership import AROUND
 from airflow_lake_provider.iceberg.orphan_files import (
     ESCAPED,
     ESCAPES,
-    LAST_PART,
     METADATA_FILE,
     METADATA_NAME,
     OTHER_FORMATS,
@@ -85,7 +84,8 @@ class ListedFiles:
         is_metadata = name.rlike(METADATA_FILE) & (_path() == sf.concat(sf.lit(f"{folder}/"), name))
         version = sf.when(is_metadata, sf.regexp_extract(name, METADATA_FILE, 1)).cast("bigint")
         own = [plain_path(each).rstrip("/") for each in metadata_folders]
-        is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~sf.regexp_replace(_path(), LAST_PART, "").isin(own)
+        place = _path().substr(sf.lit(1), sf.length(_path()) - sf.length(name) - 1)
+        is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~place.isin(own)
         is_logged = _name().isin([name_key(each) for each in metadata_files])
         is_unlogged = (version > oldest) & (version <= current) & ~is_logged
         shown = sf.when(~self._is_hidden, sf.lit(True))
