@@ -176,5 +176,10 @@ class QuarantinedFiles:
 
     def _read(self, location: str) -> list[dict[str, Any]]:
         with closing(self.table.java.io().newInputFile(location).newStream()) as stream:
-            text = bytes(stream.readAllBytes()).decode()
-        return [json.loads(line) for line in text.splitlines()]
+            lines = bytes(stream.readAllBytes()).decode(errors="replace").splitlines()
+        moves: list[dict[str, Any]] = []
+        for line in lines:
+            # No move begins before its journal is whole.
+            with suppress(ValueError):
+                moves.append(json.loads(line))
+        return moves

@@ -451,6 +451,7 @@ def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: Spa
     ]
     journal = folder_of(table) / "_quarantine/run/1.moves.jsonl"
     journal.write_text("".join(f"{json.dumps(move)}\n" for move in moves))
+    (journal.parent / "0.moves.jsonl").write_text('{"from": "file:/cut o')
     report = remove(table, mode="restore")
     assert report.files_restored == 0
     assert "3 files could not be moved back" in " ".join(report.warnings)
