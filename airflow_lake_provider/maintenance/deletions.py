@@ -30,36 +30,11 @@ def plan_orphan_files(
     :param past: outcomes of the table's earlier runs; None where nobody remembers them.
     """
     action, asked = "remove-orphans", policy.orphans
-    if asked.mode is OrphanMode.OFF:
-        return NotPlanned(
-            action=action, why="The policy looks for no orphan files.", instead="Set orphans.mode to 'dry-run'."
-        )
-    # gc.enabled=false rules out both.
-    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
-        )
-    if past is None:
-        # Each run would list the whole table.
-        return NotPlanned(
-            action=action,
-            why="Nobody remembers when the last look was: the maintenance history is off, or cannot be read.",
-            instead="Mend it, or set [lake] maintenance_history; or look with LakeRemoveOrphanFilesOperator.",
-        )
     counted = None if health.orphans is None else health.orphans.counted_at
-    if counted is not None and now - counted < asked.every:
-        return NotPlanned(
-            action=action,
-            why=f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
-            instead=f"The next look is due in {age_text(asked.every - (now - counted))}.",
-        )
-    last = last_of(action, past)
-    if last is not None and last.outcome == FAILED and now - last.at < BETWEEN_LOOKS:
-        return NotPlanned(
-            action=action,
-            why=f"The look {age_text(now - last.at)} ago failed, and each lists the whole table: {last.cause}.",
-            instead=f"The next one is due in {age_text(BETWEEN_LOOKS - (now - last.at))}.",
-        )
+    left_out = _why_no_look(health, policy, past, now, counted)
+    if left_out is not None:
+        why, instead = left_out
+        return NotPlanned(action=action, why=why, instead=instead)
     ago = "never" if counted is None else f"{age_text(now - counted)} ago"
     reason = Reason(
         name="orphans",
@@ -79,6 +54,43 @@ def plan_orphan_files(
     effect = Effect(core_seconds=orphan_seconds(files))
     # No reader opens an orphan; storage is what it costs.
     return ranked_action(PlannedAction(action=action, reasons=(reason,), effect=effect, task=task), 1.0)
+
+
+def _why_no_look(
+    health: TableHealth,
+    policy: MaintenancePolicy,
+    past: Sequence[PastOutcome] | None,
+    now: datetime,
+    counted: datetime | None,
+) -> tuple[str, str] | None:
+    """Return why orphan files are not looked for, and what helps instead; None where they are.
+
+    :param counted: when they were counted last.
+    """
+    asked = policy.orphans
+    if asked.mode is OrphanMode.OFF:
+        return "The policy looks for no orphan files.", "Set orphans.mode to 'dry-run'."
+    # gc.enabled=false rules out both.
+    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
+        return f"The table rules it out: {obstacle}.", "Change the table's properties."
+    if past is None:
+        # Each run would list the whole table.
+        return (
+            "Nobody remembers when the last look was: the maintenance history is off, or cannot be read.",
+            "Mend it, or set [lake] maintenance_history; or look with LakeRemoveOrphanFilesOperator.",
+        )
+    if counted is not None and now - counted < asked.every:
+        return (
+            f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
+            f"The next look is due in {age_text(asked.every - (now - counted))}.",
+        )
+    last = last_of("remove-orphans", past)
+    if last is not None and last.outcome == FAILED and now - last.at < BETWEEN_LOOKS:
+        return (
+            f"The look {age_text(now - last.at)} ago failed, and each lists the whole table: {last.cause}.",
+            f"The next one is due in {age_text(BETWEEN_LOOKS - (now - last.at))}.",
+        )
+    return None
 
 
 def plan_row_expiry(
