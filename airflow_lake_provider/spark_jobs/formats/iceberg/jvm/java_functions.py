@@ -121,16 +121,12 @@ class JavaFunctions:
         within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
         file = self._make.method(scan, "file", _FILE)
         counts = self._make.then(file, self._make.method(_FILE, "nullValueCounts", "java.util.Map"))
-        contains = self._make.given(
-            self._make.method("java.util.Map", "containsKey", "boolean", "java.lang.Object"), 1, column
-        )
+        contains = self._make.given(self._make.method("java.util.Map", "containsKey", "boolean", _OBJECT), 1, column)
         predicates = guava(self._spark).base.Predicates
         by_bounds = self._equal(True, self._make.function(self._make.then(file, within)))
         # Of a file without rows there may be no counts at all.
-        has_count = self._make.where_instance(
-            "java.util.Map", self._make.typed(contains, "boolean", "java.lang.Object")
-        )
-        of_counts = self._make.typed(counts, "java.lang.Object", scan)
+        has_count = self._make.where_instance("java.util.Map", self._make.typed(contains, "boolean", _OBJECT))
+        of_counts = self._make.typed(counts, _OBJECT, scan)
         counted = self._equal(True, self._make.function(self._make.then(of_counts, has_count)))
         return getattr(predicates, "or")(by_partition, getattr(predicates, "and")(by_bounds, counted))
 

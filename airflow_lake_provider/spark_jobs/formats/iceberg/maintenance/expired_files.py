@@ -22,6 +22,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
+from airflow_lake_provider.iceberg.orphan_files import SLASHES
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
@@ -285,18 +286,18 @@ def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
         yield row["kind"], row["location"]
 
 
-_SCHEME, _SLASHES = "^[A-Za-z][A-Za-z0-9+.-]*:", "/+"
+_SCHEME = "^[A-Za-z][A-Za-z0-9+.-]*:"
 
 
 def _file() -> Column:
     """Return a location without its scheme and doubled slashes."""
-    return sf.regexp_replace(sf.regexp_replace("location", _SCHEME, ""), _SLASHES, "/")
+    return sf.regexp_replace(sf.regexp_replace("location", _SCHEME, ""), SLASHES, "/")
 
 
 def _plain(location: str) -> str:
     """Return the same as :func:`_file` of one location."""
     path = re.sub(_SCHEME, "", location)
-    return re.sub(_SLASHES, "/", path)
+    return re.sub(SLASHES, "/", path)
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:
