@@ -20,5 +20,6 @@ def begin_aged(self: FakeKey, *arguments: Any, **named: Any) -> None:
 
 
 if __name__ == "__main__":
+    # The server has no setting for it.
     FakeKey.__init__ = begin_aged  # type: ignore[method-assign]
     main(sys.argv[1:])
