@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.iceberg.orphan_files import SLASHES, STORE, plain_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -85,11 +86,25 @@ def _begun(table: IcebergTable, folder: str) -> Any:
     return guava(table.spark).collect.Iterators.partition(listed, _CHUNK)
 
 
-def inventory_files(spark: SparkSession, path: str) -> DataFrame:
+def inventory_files(table: IcebergTable, path: str, metadata_folder: str) -> DataFrame:
     """Return the columns of :func:`listed_files` of an inventory: Parquet, or CSV with a header.
 
+    An inventory is hours old or days. What another catalog has committed since is seen by metadata alone, and a name
+    of metadata may come twice. So the files of that folder are those that the store lists now, where it does.
+
+    :param metadata_folder: of the current metadata file.
     :raises BadInputError: it lacks a column, or is not there.
     """
+    rows = _inventory(table.spark, path)
+    try:
+        listed = listed_files(table, [metadata_folder])
+    except UnsupportedError:
+        return rows
+    place = sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
+    return rows.filter(~place.startswith(f"{plain_path(metadata_folder).rstrip('/')}/")).unionAll(listed)
+
+
+def _inventory(spark: SparkSession, path: str) -> DataFrame:
     reader = spark.read.option("header", True)
     try:
         rows = reader.csv(path) if path.lower().endswith((".csv", ".csv.gz")) else reader.parquet(path)

@@ -30,6 +30,7 @@ from airflow_lake_provider.iceberg.orphan_files import (
     OTHER,
     hidden,
     kind_of,
+    metadata_version,
     name_key,
     removable_before,
 )
@@ -41,7 +42,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.foreign_metada
     refuse_foreign_metadata,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import inventory_files, listed_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import MovedFiles, QuarantinedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
     delete_files,
     frame_of,
@@ -60,6 +61,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 # Files between two looks at the table; a copy takes longer than a request to delete a thousand.
 _BATCHES = {RemovalMode.DELETE: 1_000, RemovalMode.QUARANTINE: 100}
 _EXAMPLES = 10
+_NOT_DELETED = "storage did not delete it, as the driver's log says"
 _NAMED = 3
 
 
@@ -146,21 +148,26 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
 
 def _restored(table: IcebergTable, spec: OrphanFilesSpec, owners: FileOwners, progress: Progress) -> OrphanFilesReport:
     with progress.phase("restore files") as facts:
-        restored, warnings = QuarantinedFiles(table).restore(owners)
-        facts["files"] = restored
+        quarantine = QuarantinedFiles(table)
+        restored = quarantine.restore(owners)
+        facts["files"] = restored.moved
+    left = f"{restored.failures.total():,} files could not be moved back, and stay in {quarantine.folder}"
+    if restored.failures and not restored.moved:
+        raise restored.error(f"{table.name}: {left}")
     return OrphanFilesReport(
         table=spec.table,
-        outcome=Outcome.DONE if restored else Outcome.NOTHING_DUE,
-        reason=f"{restored:,} files were moved back from the quarantine",
+        outcome=Outcome.DONE if restored.moved else Outcome.NOTHING_DUE,
+        reason=f"{restored.moved:,} files were moved back from the quarantine",
         mode=spec.mode.value,
-        files_restored=restored,
-        warnings=tuple(warnings),
+        files_restored=restored.moved,
+        warnings=(f"{left}: {restored.causes}",) if restored.failures else (),
     )
 
 
 def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, progress: Progress) -> OrphanFilesReport:
     now = datetime.now(UTC)
     before, later = removable_before(table.facts, spec.remove_before, now, MINIMUM_AGE, spec.flink_jobs_older_than)
+    version_before = metadata_version(_metadata_file(table)) or 0
     with progress.phase("list files") as facts:
         files = _listed(table, spec, orphans.owners.default_root, before)
         current = _metadata_file(table.refresh())
@@ -174,15 +181,24 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
         facts["files"] = (count := orphans.by_kind.total())
     share = count / listing.files if listing.files else 0.0
     refusals = list(_refusals(spec, orphans, listing, share))
+    if spec.inventory is not None and (listing.newest_version or 0) < version_before:
+        refusals.append(
+            f"inventory {spec.inventory!r} is older than version {version_before} of the metadata, and the table's "
+            "FileIO lists no files, so nobody sees whether another catalog has the table since; take a new inventory"
+        )
     if refusals and spec.mode.removes:
         raise UnsupportedError(f"{table.name}: {'; '.join(refusals)}. Nothing was removed")
     removed, purged, warnings = 0, 0, []
     if spec.mode.removes:
         with progress.phase("remove files") as facts:
-            removed, failed = _remove(table, spec, orphans, reached)
-            purged = QuarantinedFiles(table).purge(now - spec.quarantine_for)
+            result = _remove(table, spec, orphans, reached)
+            removed, purged = result.moved, QuarantinedFiles(table).purge(now - spec.quarantine_for)
             facts.update({"files": removed, "purged files": purged})
-        warnings = [f"{failed:,} files could not be removed; the next run tries again"] if failed else []
+        if result.failures:
+            left = f"{result.failures.total():,} orphan files could not be removed; the next run tries again"
+            if not removed + purged:
+                raise result.error(f"{table.name}: {left}")
+            warnings = [f"{left}: {result.causes}"]
     return OrphanFilesReport(
         table=spec.table,
         outcome=_outcome(spec, count, removed + purged),
@@ -233,7 +249,10 @@ def _moment(millis: int | None) -> datetime | None:
 def _listed(table: IcebergTable, spec: OrphanFilesSpec, default_root: str, before: datetime) -> ListedFiles:
     facts = table.facts
     folders = _outermost([facts.location, *declared_paths(facts.properties)], default_root)
-    rows = listed_files(table, folders) if spec.inventory is None else inventory_files(table.spark, spec.inventory)
+    if spec.inventory is None:
+        rows = listed_files(table, folders)
+    else:
+        rows = inventory_files(table, spec.inventory, _metadata_file(table).rpartition("/")[0])
     fields = facts.shape.partition_fields(of_all_specs=True)
     return ListedFiles(rows, folders, hidden(each.name for each in fields), before)
 
@@ -290,21 +309,22 @@ def _refusals(spec: OrphanFilesSpec, orphans: _Orphans, listing: Listing, share:
         )
 
 
-def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reached: _Reached) -> tuple[int, int]:
-    """Delete or move the files, and return how many went, and how many could not."""
-    quarantine = QuarantinedFiles(table)
-    removed, failed = 0, 0
+def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reached: _Reached) -> MovedFiles:
+    """Delete or move the files, with a look at the table before each batch of them."""
+    quarantine, removed = QuarantinedFiles(table), MovedFiles()
     for batch in orphans.batches(_BATCHES[spec.mode]):
         named = reached.names_since()
         going = [(location, size) for location, size in batch if name_key(location) not in named]
         if not going:
             continue
         if spec.mode is RemovalMode.QUARANTINE:
-            left = quarantine.put(going)
+            batch_moved = quarantine.put(going)
         else:
             left = delete_files(table, [location for location, _ in going])
-        removed, failed = removed + len(going) - left, failed + left
-    return removed, failed
+            batch_moved = MovedFiles(len(going) - left, Counter({_NOT_DELETED: left} if left else {}))
+        removed.moved += batch_moved.moved
+        removed.failures += batch_moved.failures
+    return removed
 
 
 class _Reached:

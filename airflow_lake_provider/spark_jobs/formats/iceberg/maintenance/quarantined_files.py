@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import epoch_millis
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import is_below, normalised
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import chunks_of_listing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import delete_files
@@ -33,6 +36,9 @@ _JOURNAL = ".moves.jsonl"
 # What a run of ours has put there: a file that it moved, or a journal.
 _MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d{{4}}-[^/]*|{re.escape(_JOURNAL)})$")
 _BATCH = 1_000
+_NAMED, _MOST_CAUSES = 3, 20
+_NOT_OWN = "the journal names what is not the table's own"
+_OCCUPIED = "another file has come to its place since"
 
 
 def _begins_with(spark: SparkSession, one: Any, other: Any, size: int) -> bool:
@@ -46,6 +52,44 @@ def _begins_with(spark: SparkSession, one: Any, other: Any, size: int) -> bool:
 
 def _new_run() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+@dataclass
+class MovedFiles:
+    """How moves of files ended.
+
+    :param moved: files that are at their new place alone.
+    :param failures: files that stay where they were, by why.
+    """
+
+    moved: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def note(self, why: str | None) -> None:
+        """Count a move.
+
+        :param why: it failed; None where it did not.
+        """
+        if why is None:
+            self.moved += 1
+            return
+        # A message may name its file, so each of a million may be another one.
+        is_one_more = why not in self.failures and len(self.failures) >= _MOST_CAUSES
+        self.failures["another cause" if is_one_more else why] += 1
+
+    @property
+    def causes(self) -> str:
+        """The reasons of the failures, the most frequent first."""
+        listed = [f"{why} ({count:,})" for why, count in self.failures.most_common(_NAMED)]
+        return "; ".join([*listed, *(["..."] if len(self.failures) > _NAMED else [])])
+
+    def error(self, message: str) -> LakeProviderError:
+        """Return the error of a run that could move none; a retry helps where storage failed.
+
+        :param message: what was not done.
+        """
+        kind = UnsupportedError if self.failures.keys() <= {_NOT_OWN, _OCCUPIED} else JobFailedError
+        return kind(f"{message}: {self.causes}")
 
 
 @dataclass
@@ -64,8 +108,8 @@ class QuarantinedFiles:
         """Folder of the table's location that has them all."""
         return f"{self.table.facts.location.rstrip('/')}/{QUARANTINE}"
 
-    def put(self, files: Sequence[tuple[str, int]]) -> int:
-        """Move files there, and return how many could not be moved.
+    def put(self, files: Sequence[tuple[str, int]]) -> MovedFiles:
+        """Move files there. One that is gone was not moved, and is no failure.
 
         :param files: location and size.
         """
@@ -76,14 +120,18 @@ class QuarantinedFiles:
             for place, (location, size) in enumerate(files)
         ]
         self._write(f"{start}{_JOURNAL}", moves)
-        return sum(not self._move(move["from"], move["to"], move["size"]) for move in moves)
+        moved = MovedFiles()
+        for move in moves:
+            if (length := self._length(move["from"])) is not None:
+                moved.note(self._move(move["from"], move["to"], move["size"], length))
+        return moved
 
-    def restore(self, owners: FileOwners) -> tuple[int, list[str]]:
-        """Move all files back, and return how many, and warnings.
+    def restore(self, owners: FileOwners) -> MovedFiles:
+        """Move all files back.
 
         :param owners: a journal can name any file; only the table's own come back.
         """
-        restored, left = 0, 0
+        restored = MovedFiles()
         for journal in [location for location, _ in self._listed() if location.endswith(_JOURNAL)]:
             failed = 0
             for move in self._read(journal):
@@ -91,23 +139,22 @@ class QuarantinedFiles:
                 if self._length(aside) != size:
                     # It was not moved, or is back already.
                     continue
-                if self._is_own(aside, home, owners) and self._is_back(aside, home, size):
+                why = self._bring_back(aside, home, size) if self._is_own(aside, home, owners) else _NOT_OWN
+                if why is None:
                     self.table.java.io().deleteFile(aside)
-                    restored += 1
-                else:
-                    failed += 1
-            left += failed
+                restored.note(why)
+                failed += why is not None
             if not failed:
                 self.table.java.io().deleteFile(journal)
-        return restored, [f"{left:,} files could not be moved back, and stay in {self.folder}"] if left else []
+        return restored
 
     def _is_own(self, aside: str, home: str, owners: FileOwners) -> bool:
         """Tell whether a move is of the table's own files, into this quarantine: anybody may have written it."""
         folder = normalised(f"{self.folder}/_", owners.default_root).rpartition("/")[0]
         return owners.owner_of(home) == owners.table.name and is_below(normalised(aside, owners.default_root), folder)
 
-    def _is_back(self, aside: str, home: str, size: int) -> bool:
-        """Bring a file back, and tell whether it is there. What came there since, by another writer, stays.
+    def _bring_back(self, aside: str, home: str, size: int) -> str | None:
+        """Bring a file back, or return why not. What came there since, by another writer, stays.
 
         The beginning of the file is what a restore leaves that was killed, or could not write on.
         """
@@ -120,7 +167,9 @@ class QuarantinedFiles:
             closing(io.newInputFile(home).newStream()) as other,
         ):
             is_ours = there <= size and _begins_with(self.table.spark, one, other, there)
-        return is_ours and (there == size or self._copy(aside, home, size))
+        if not is_ours:
+            return _OCCUPIED
+        return None if there == size else self._copy(aside, home, size)
 
     def purge(self, before: datetime) -> int:
         """Delete what was moved before a moment, and return the number of files.
@@ -139,16 +188,20 @@ class QuarantinedFiles:
         for chunk in chunks_of_listing(self.table, self.folder):
             yield from zip(chunk["location"].to_pylist(), chunk["modified"].to_pylist(), strict=True)
 
-    def _move(self, source: str, target: str, size: int) -> bool:
-        if self._length(source) != size or not self._copy(source, target, size):
-            return False
-        with suppress(JavaError):
+    def _move(self, source: str, target: str, size: int, length: int) -> str | None:
+        """Move a file, or return why that failed."""
+        if length != size:
+            return "its size is not the listed one"
+        if (why := self._copy(source, target, size)) is not None:
+            return why
+        try:
             self.table.java.io().deleteFile(source)
-            return True
-        return False
+        except JavaError as error:
+            return root_message(error)
+        return None
 
-    def _copy(self, source: str, target: str, size: int) -> bool:
-        """Copy a file, and tell whether the copy is as long as the file was."""
+    def _copy(self, source: str, target: str, size: int) -> str | None:
+        """Copy a file, or return why the copy is not as long as the file was."""
         io = self.table.java.io()
         try:
             with (
@@ -156,9 +209,9 @@ class QuarantinedFiles:
                 closing(io.newOutputFile(target).createOrOverwrite()) as taken,
             ):
                 given.transferTo(taken)
-        except JavaError:
-            return False
-        return self._length(target) == size
+        except JavaError as error:
+            return root_message(error)
+        return None if self._length(target) == size else "the copy has another size"
 
     def _length(self, location: str) -> int | None:
         """Return the bytes of a file; None where there is none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -20,59 +19,20 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, Unsuppor
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.orphan_files import SLASHES, STORE, file_key, hidden
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import without_escapes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import remove_orphans as remove
-
-TEN_DAYS = 10 * 86_400
-
-
-def folder_of(table: MaintainedTable) -> Path:
-    return hostile.on_disk(str(table.handle.java.location()))
-
-
-def files_of(table: MaintainedTable) -> set[Path]:
-    return {path for path in folder_of(table).rglob("*") if path.is_file() and not path.name.endswith(".crc")}
-
-
-def made_old(table: MaintainedTable) -> None:
-    for path in files_of(table):
-        os.utime(path, (time.time() - TEN_DAYS,) * 2)
-
-
-def orphan(table: MaintainedTable, name: str, age: float = TEN_DAYS) -> Path:
-    path = folder_of(table) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"orphan")
-    os.utime(path, (time.time() - age,) * 2)
-    return path
-
-
-ORPHANS = {
-    "data/00000-1-aa-0-00001.parquet": "data file",
-    "data/region=a b/00000-1-bb-0-00001.parquet": "data file",
-    "data/00000-1-aa-00001-deletes.parquet": "delete file",
-    "data/00000-1-aa-00001-deletes.puffin": "delete file",
-    "metadata/snap-7-1-aa.avro": "manifest list",
-    "metadata/aa-m0.avro": "manifest",
-    "metadata/00000-aa.metadata.json": "metadata file",
-    "metadata/7-aa.stats": "statistics file",
-}
-
-
-def with_every_kind(spark: SparkSession, version: int) -> MaintainedTable:
-    """A table whose metadata reaches each kind of file, by main, a branch, a tag and an old snapshot."""
-    table = MaintainedTable(spark, version=version)
-    for place in range(3):
-        table.append(place * 10, 10)
-    table.create_branch("audit")
-    table.create_tag("kept", table.head())
-    table.delete([1, 2])
-    return table
+from tests.spark.orphaned_files import (
+    ORPHANS,
+    TEN_DAYS,
+    files_of,
+    folder_of,
+    made_old,
+    orphan,
+    with_every_kind,
+)
 
 
 def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
@@ -361,120 +321,42 @@ def test_an_inventory_stands_for_a_listing(spark: SparkSession, tmp_path: Path) 
     assert table.rows_read() == table.rows
 
 
-class Killed(BaseException):
-    """Ends a run as a killed driver does."""
-
-
-# Files are copied, then deleted, one after another; a driver is killed before or after each of the two.
-@pytest.mark.parametrize(("step", "call"), [("_copy", 1), ("_copy", 3), ("_length", 1), ("_length", 2), ("_length", 4)])
-@pytest.mark.parametrize("does_it", [False, True], ids=["before", "after"])
-def test_a_file_is_never_lost_whatever_moment_a_quarantine_or_a_restore_is_killed_at(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, step: str, call: int, does_it: bool
-) -> None:
-    table = MaintainedTable(spark)
-    contents = {f"data/{place}.parquet": f"orphan {place}".encode() for place in range(3)}
-    for name, content in contents.items():
-        orphan(table, name).write_bytes(content)
-        os.utime(folder_of(table) / name, (time.time() - TEN_DAYS,) * 2)
-    places = [(str(folder_of(table) / name), len(content)) for name, content in contents.items()]
-
-    def killed(run: Any) -> None:
-        calls, given = iter(range(1, 99)), getattr(QuarantinedFiles, step)
-
-        def stopped(*arguments: Any) -> Any:
-            at = next(calls)
-            if at == call and not does_it:
-                raise Killed
-            result = given(*arguments)
-            if at == call:
-                raise Killed
-            return result
-
-        with monkeypatch.context() as patch:
-            patch.setattr(QuarantinedFiles, step, stopped)
-            with pytest.raises(Killed):
-                run()
-
-    def whole() -> set[bytes]:
-        return {path.read_bytes() for path in folder_of(table).rglob("*.parquet")} & set(contents.values())
-
-    owners = file_owners(table.handle)[0]
-    killed(lambda: QuarantinedFiles(table.handle).put(places))
-    assert whole() == set(contents.values())
-    QuarantinedFiles(table.handle).put(places)
-    assert whole() == set(contents.values())
-    killed(lambda: QuarantinedFiles(table.handle).restore(owners))
-    assert whole() == set(contents.values())
-    QuarantinedFiles(table.handle).restore(owners)
-    assert {name: (folder_of(table) / name).read_bytes() for name in contents} == contents
-
-
-def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: SparkSession) -> None:
-    table = with_every_kind(spark, version=2)
-    orphans = {orphan(table, name) for name in ORPHANS}
-    before = files_of(table)
-
-    moved = remove(table, mode="quarantine")
-
-    assert (moved.outcome, moved.files_removed, moved.files_purged) == (Outcome.DONE, len(orphans), 0)
-    assert files_of(table) & before == before - orphans
-    # Iceberg's own removal takes the folder for hidden, and so does the next run.
-    assert remove(table).outcome is Outcome.NOTHING_DUE
-    restored = remove(table, mode="restore", tables_checked=None)
-    assert (restored.outcome, restored.files_restored) == (Outcome.DONE, len(orphans))
-    assert files_of(table) == before
-    assert {path.read_bytes() for path in orphans} == {b"orphan"}
-    made_old(table)
-    assert remove(table, mode="quarantine").files_removed == len(orphans)
-    aside = files_of(table) - before
-    assert len(aside) == len(orphans) + 1
-    made_old(table)
-    assert remove(table, quarantine_for=timedelta(days=11)).files_purged == 0
-    # What no quarantine of ours has put there stays, and so does what has no time.
-    strange = {orphan(table, f"_quarantine/{name}") for name in ("x.parquet", "day=1/000001-0000-x.parquet")}
-    (journal,) = (path for path in aside if path.name.endswith(".moves.jsonl"))
-    os.utime(journal, (0, 0))
-    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == len(orphans)
-    assert files_of(table) == before - orphans | strange | {journal}
-    assert table.rows_read() == table.rows
-
-
-def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    table, other = MaintainedTable(spark), MaintainedTable(spark)
-    precious, aside = hostile.victim(tmp_path, "precious"), orphan(table, "_quarantine/run/x")
-    of_other, around = orphan(other, "_quarantine/run/x"), f"{folder_of(table)}/_quarantine/../../{other.name[11:]}"
-    home = f"file:{folder_of(table)}/data/x"
-    moves = [
-        {"from": f"file:{precious}", "to": f"file:{aside}", "size": len(b"orphan")},
-        {"from": home, "to": f"file:{of_other}", "size": len(b"orphan")},
-        {"from": home, "to": f"file:{around}/_quarantine/run/x", "size": len(b"orphan")},
-    ]
-    journal = folder_of(table) / "_quarantine/run/1.moves.jsonl"
-    journal.write_text("".join(f"{json.dumps(move)}\n" for move in moves))
-    (journal.parent / "0.moves.jsonl").write_text('{"from": "file:/cut o')
-    report = remove(table, mode="restore")
-    assert report.files_restored == 0
-    assert "3 files could not be moved back" in " ".join(report.warnings)
-    assert precious.read_text() == "precious precious"
-    assert aside.exists()
-    assert of_other.exists()
-
-
-@pytest.mark.parametrize("text", [b"a newer one", b"newer!"], ids=["of another size", "of the same size"])
-def test_a_file_that_came_since_is_not_overwritten_by_the_one_of_the_quarantine(
-    spark: SparkSession, text: bytes
+def test_an_old_inventory_hides_no_other_catalog_and_removes_nothing_that_was_committed_since(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
-    home = orphan(table, "metadata/v1.metadata.json")
-    assert remove(table, mode="quarantine").files_removed == 1
-    home.write_bytes(text)
-    report = remove(table, mode="restore")
-    assert (report.files_restored, home.read_bytes()) == (0, text)
-    assert "1 files could not be moved back" in " ".join(report.warnings)
-    home.unlink()
-    assert remove(table, mode="restore").files_restored == 1
-    assert home.read_bytes() == b"orphan"
+    made_old(table)
+    names = ("committed", "gone", "orphan")
+    committed, gone, left = (orphan(table, f"data/{name}.parquet") for name in names)
+    lines = [f"file:{path},2020-01-01T00:00:00Z,{path.stat().st_size}" for path in files_of(table)]
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text("\n".join(["file_path,last_modified,size", *lines]))
+    # All of this came after the list was made.
+    table.append(3, 3)
+    hostile.add_data_file(table, f"file:{committed}")
+    gone.unlink()
+    young = orphan(table, "metadata/00009-young.metadata.json", 3600)
+    other = orphan(table, "metadata/00099-aa.metadata.json")
+    with pytest.raises(UnsupportedError, match="beside it lies version 99"):
+        remove(table, inventory=str(inventory))
+    other.unlink()
+    young.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(listed_files, "chunks_of_listing", lists_nothing)
+        with pytest.raises(UnsupportedError, match=r"inventory\.csv' is older than version 3 of the metadata"):
+            remove(table, inventory=str(inventory))
+    before = files_of(table)
+
+    report = remove(table, mode="quarantine", inventory=str(inventory))
+
+    # A file that is gone was neither removed, nor could it not be.
+    assert (report.files_removed, report.warnings) == (1, ())
+    assert before - files_of(table) == {left}
+
+
+def lists_nothing(*_: Any) -> Any:
+    raise UnsupportedError("lists no files")
 
 
 def test_partitions_whose_names_begin_with_an_underscore_are_not_hidden(spark: SparkSession) -> None:
