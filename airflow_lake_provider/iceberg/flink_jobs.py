@@ -78,13 +78,23 @@ def kept_for_flink(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[
     :param since: epoch milliseconds; a job whose last commit is older counts as gone.
     """
     histories = list(histories)
-    newest = newest_of_jobs(histories, since)
-    kept: dict[str, set[str]] = {}
+    return kept_from([(job, last) for (job, _), last in newest_of_jobs(histories, since).items()], histories)
+
+
+def kept_from(
+    last_commits: Iterable[tuple[str, Snapshot]], histories: Iterable[Sequence[Snapshot]]
+) -> dict[str, set[str]]:
+    """Return the snapshots between the heads of branches and the last commits of writers, with the writers' names.
+
+    :param last_commits: name of a writer, and its last commit.
+    :param histories: as of :func:`histories_of`.
+    """
+    last_commits, kept = list(last_commits), dict[str, set[str]]()
     for history in histories:
         depth = {fact.id: place for place, fact in enumerate(history)}
-        for (job, _), last in newest.items():
+        for writer, last in last_commits:
             for needed in history[: depth.get(last.id, -1) + 1]:
-                kept.setdefault(needed.id, set()).add(job)
+                kept.setdefault(needed.id, set()).add(writer)
     return kept
 
 

@@ -2,7 +2,7 @@
 
 The rule is ``org.apache.iceberg.RemoveSnapshots`` of Iceberg 1.12: the worker's dry run, the driver's decision whether
 anything is due, and the names of the refs in the report come from here; the expiry itself is Iceberg's. Ours alone is
-that restored Flink jobs find their last commit.
+that restored Flink jobs and sinks of Kafka Connect find their last commit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE,
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, without_expiry_of_version_3
+from airflow_lake_provider.iceberg.kafka_connect_sinks import kept_for_sinks
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -41,7 +42,7 @@ class RetentionRequest:
     :param expire_stages_before: epoch milliseconds; stage branches left over from before go.
     :param now: epoch milliseconds, against which ages of refs count.
     :param default_max_ref_age: the table's ``history.expire.max-ref-age-ms``.
-    :param expire_flink_before: epoch milliseconds; Flink jobs whose last commit is from before count as gone.
+    :param expire_flink_before: epoch milliseconds; Flink jobs and sinks whose last commit is from before count as gone.
     :param held: which settings are the DAG's, the table's and defaults.
     """
 
@@ -63,6 +64,7 @@ class Retention:
     :param aged_refs: branches and tags that go because of their own or the table's maximum age.
     :param stage_branches: left-over stage branches that go, sorted.
     :param kept_for_flink: snapshot ids that stay only for Flink jobs, with the ids of those jobs.
+    :param kept_for_sinks: snapshot ids that stay only for sinks of Kafka Connect, with the names of those sinks.
     """
 
     expired: tuple[str, ...]
@@ -70,6 +72,7 @@ class Retention:
     aged_refs: tuple[str, ...]
     stage_branches: tuple[str, ...]
     kept_for_flink: dict[str, str] = field(default_factory=dict)
+    kept_for_sinks: dict[str, str] = field(default_factory=dict)
 
 
 def retention_of(
@@ -107,8 +110,10 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
             keepers.setdefault(kept, set()).add(ref.name)
         reached |= {s.id for s in ancestors(by_id, ref.snapshot)} if ref.is_branch else {ref.snapshot}
     young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
-    for_flink = kept_for_flink(histories_of(by_id, live), request.expire_flink_before)
-    gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys())
+    histories = list(histories_of(by_id, live))
+    for_flink = kept_for_flink(histories, request.expire_flink_before)
+    for_sinks = kept_for_sinks(histories, request.expire_flink_before)
+    gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys() | for_sinks.keys())
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
         kept_by_refs={
@@ -119,6 +124,7 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
         aged_refs=tuple(sorted(named.keys() - {r.name for r in live} - set(stage))),
         stage_branches=stage,
         kept_for_flink={id_: ", ".join(sorted(jobs)) for id_, jobs in for_flink.items() if id_ not in keepers},
+        kept_for_sinks={id_: ", ".join(sorted(names)) for id_, names in for_sinks.items() if id_ not in keepers},
     )
 
 
@@ -250,10 +256,9 @@ def _held(argument: str, asked: object, name: str, own: int | None, default: obj
     return f"{argument} is {own:,}, the table's {name}" if own is not None else f"{argument} is the default {default}"
 
 
-def _of_flink(kept: Mapping[str, str]) -> str:
-    jobs = sorted({job for names in kept.values() for job in names.split(", ")})
-    named = ", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} others" if len(jobs) > _NAMED else "")
-    return f"{len(kept):,} are kept so that Flink can restore jobs {named}"
+def _writers(kept: Mapping[str, str]) -> str:
+    writers = sorted({writer for names in kept.values() for writer in names.split(", ")})
+    return ", ".join(writers[:_NAMED]) + (f" and {len(writers) - _NAMED} others" if len(writers) > _NAMED else "")
 
 
 def expiry_sentence(retention: Retention, request: RetentionRequest) -> str:
@@ -267,7 +272,11 @@ def expiry_sentence(retention: Retention, request: RetentionRequest) -> str:
             f"{len(retention.kept_by_refs):,} older ones are kept by refs or retain_last={request.retain_last}"
         )
     if retention.kept_for_flink:
-        parts.append(_of_flink(retention.kept_for_flink))
+        kept = retention.kept_for_flink
+        parts.append(f"{len(kept):,} are kept so that Flink can restore jobs {_writers(kept)}")
+    if retention.kept_for_sinks:
+        kept = retention.kept_for_sinks
+        parts.append(f"{len(kept):,} are kept so that Kafka Connect finds what sinks {_writers(kept)} have committed")
     if retention.aged_refs:
         parts.append(f"refs past their own maximum age: {', '.join(retention.aged_refs)}")
     if retention.stage_branches:

@@ -28,7 +28,7 @@ class SnapshotExpiryAction(PlannedAction[SnapshotExpirySpec]):
 
 
 class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
-    """Expire snapshots by age and number; branches, tags, consumers and Flink jobs keep theirs.
+    """Expire snapshots by age and number; branches, tags, consumers, Flink jobs and Kafka sinks keep theirs.
 
     :param table: ``namespace.table`` (templated).
     :param older_than: snapshots younger than this stay; timedelta or ISO-8601 text (templated). None or an empty text
@@ -42,8 +42,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     :param foreign_files: ``"refuse"``, ``"keep"`` or ``"delete"``: what becomes of expired files that lie outside
         of the table's locations, or in another table's; not a template. ``"refuse"`` keeps data files that lie in no
         table's location, as ``add_files`` brings them.
-    :param flink_jobs_older_than: age of a Flink job's last commit at which the job counts as gone. Until then the
-        snapshots stay by which Flink restores it. A timedelta, not a template; zero keeps nothing for Flink.
+    :param flink_jobs_older_than: age of its last commit at which a Flink job, or a sink of Kafka Connect, counts as
+        gone. Until then the snapshots stay by which it finds that commit. A timedelta, not a template; zero keeps none.
     :param allow_other_writers: expire also where a Flink job that upserts into format version 3 cannot commit any more
         afterwards; not a template.
     :param dry_run: say from metadata what would happen, and start nothing (templated).

@@ -168,6 +168,7 @@ class ExpiryReport(JobReport):
     :param snapshots_expired: ids, as text.
     :param kept_by_refs: snapshot ids past the age that a branch or tag keeps, with the ref's name.
     :param kept_for_flink: snapshot ids that stayed only so that Flink jobs can be restored, with the ids of these jobs.
+    :param kept_for_sinks: snapshot ids that stayed only for sinks of Kafka Connect, with the names of these sinks.
     :param data_files_deleted: data files deleted from storage.
     :param delete_files_deleted: delete files deleted from storage.
     :param manifests_deleted: manifests deleted from storage.
@@ -180,6 +181,7 @@ class ExpiryReport(JobReport):
     snapshots_expired: tuple[str, ...] = ()
     kept_by_refs: dict[str, str] = field(default_factory=dict)
     kept_for_flink: dict[str, str] = field(default_factory=dict)
+    kept_for_sinks: dict[str, str] = field(default_factory=dict)
     data_files_deleted: int = 0
     delete_files_deleted: int = 0
     manifests_deleted: int = 0

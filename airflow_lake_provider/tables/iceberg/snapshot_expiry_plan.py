@@ -55,6 +55,7 @@ def plan_expiry(table: _Table, spec: SnapshotExpirySpec) -> ExpiryReport:
         snapshots_expired=retention.expired,
         kept_by_refs=retention.kept_by_refs,
         kept_for_flink=retention.kept_for_flink,
+        kept_for_sinks=retention.kept_for_sinks,
         stage_branches_removed=retention.stage_branches,
     )
 

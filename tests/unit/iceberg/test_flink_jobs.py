@@ -214,3 +214,26 @@ def test_jobs_of_the_last_seven_days_count_where_nobody_says_otherwise() -> None
 def test_an_age_is_told_in_hours_or_days(hours: float, said: str) -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
     assert age_of(epoch_millis(now - timedelta(hours=hours)), now) == said
+
+
+SINK = "kafka.connect.offsets.control.connect-orders"
+
+
+def test_the_way_to_the_last_commit_of_a_kafka_sink_stays_as_jobs_do() -> None:
+    """Its coordinator walks from the head to its offsets (Coordinator.lastCommittedOffsetsForTable of Iceberg)."""
+    offsets = {SINK: '{"0":7}'}
+    histories = [
+        *line(None, offsets, offsets, None, None, hours=(1, 2, 3, 4, 5)),
+        *line({**offsets, **commit(A, 1)}, None, first=11, parent=1),
+    ]
+    refs = (branch("main", 5), branch("audit", 12))
+
+    answer = expire(histories, *refs)
+
+    kept = dict.fromkeys((3, 4), "'control.connect-orders'")
+    assert ({int(id_): sinks for id_, sinks in answer.kept_for_sinks.items()}, answer.expired) == (kept, ("1", "2"))
+    request = RetentionRequest(expire_before=NOW, retain_last=1, expire_stages_before=0, now=NOW)
+    assert "so that Kafka Connect finds what sinks 'control.connect-orders' have committed" in expiry_sentence(
+        answer, request
+    )
+    assert expire(histories, *refs, since=4).kept_for_sinks == {}

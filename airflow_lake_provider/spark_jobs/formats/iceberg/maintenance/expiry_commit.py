@@ -60,7 +60,7 @@ def commit_expiry(
 
     Before that, what an earlier expiry had no time to delete.
 
-    :param retention: which stage branches go, and which snapshots stay for Flink's jobs.
+    :param retention: which stage branches go, and which snapshots stay for writers.
     :param is_due: False where only that is to be done.
     :raises UnsupportedError: a file is missing or not the table's, or the namespace has the table twice.
     :raises BrokenInvariantError: a branch or tag would go that is to stay; nothing changed.
@@ -112,10 +112,10 @@ def _unchecked(not_checked: list[str]) -> list[str]:
 
 
 def _planned(table: IcebergTable, request: RetentionRequest, retention: Retention) -> Any:
-    """Return the transaction of :func:`_by_age`, less what stays for Flink's jobs."""
+    """Return the transaction of :func:`_by_age`, less what stays for Flink's jobs and Kafka's sinks."""
     expiry = _by_age(table, request, retention.stage_branches)
     ids = _expired(table, expiry)
-    kept = set(map(int, retention.kept_for_flink))
+    kept = set(map(int, retention.kept_for_flink | retention.kept_for_sinks))
     if ids.isdisjoint(kept):
         return expiry
     return _by_id(table, ids - kept, retention.stage_branches)

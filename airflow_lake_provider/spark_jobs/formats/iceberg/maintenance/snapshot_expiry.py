@@ -54,6 +54,7 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
         warnings=(harm,) if harm is not None else (),
         kept_by_refs=retention.kept_by_refs,
         kept_for_flink=retention.kept_for_flink,
+        kept_for_sinks=retention.kept_for_sinks,
     )
     is_due = bool(retention.expired or retention.stage_branches or retention.aged_refs)
     if is_due or UNFINISHED_EXPIRY in table.properties():

@@ -86,15 +86,23 @@ def test_the_retention_that_a_branch_has_of_its_own_goes_before_retain_last(spar
     assert set(report.kept_by_refs) == set(old)
 
 
-@pytest.mark.parametrize("retention", [{}, {"age": 1}, {"age": 1, "least": 1}, {"least": 1}], ids=str)
-def test_what_a_flink_job_is_restored_by_stays_whatever_main_keeps_of_its_own(
-    spark: SparkSession, retention: dict[str, int]
+FLINK = {"flink.job-id": "j", "flink.operator-id": "o", "flink.max-committed-checkpoint-id": "3"}
+SINK = {"kafka.connect.offsets.control.connect-orders": '{"0":7}'}
+
+
+@pytest.mark.parametrize(
+    ("summary", "retention"),
+    [(FLINK, {}), (FLINK, {"age": 1}), (FLINK, {"age": 1, "least": 1}), (SINK, {"least": 1})],
+    ids=str,
+)
+def test_what_a_writer_finds_its_last_commit_by_stays_whatever_main_keeps_of_its_own(
+    spark: SparkSession, summary: dict[str, str], retention: dict[str, int]
 ) -> None:
     table = MaintainedTable(spark)
     table.append(0, 10)
     writer = spark.range(50, 51).selectExpr("id", "'flink' region", "id * 10 amount").writeTo(table.name)
-    for name, value in (("job-id", "j"), ("operator-id", "o"), ("max-committed-checkpoint-id", "3")):
-        writer = writer.option(f"snapshot-property.flink.{name}", value)
+    for name, value in summary.items():
+        writer = writer.option(f"snapshot-property.{name}", value)
     writer.append()
     table.rows |= {50: ("flink", 500)}
     table.append(10, 10)
@@ -111,7 +119,9 @@ def test_what_a_flink_job_is_restored_by_stays_whatever_main_keeps_of_its_own(
     report = expire(table)
 
     assert report.snapshots_expired == planned.snapshots_expired == (old[0],)
-    assert report.kept_for_flink == planned.kept_for_flink == {old[1]: "j", old[2]: "j"}
+    flink, sinks = ("j", None) if summary is FLINK else (None, "'control.connect-orders'")
+    assert report.kept_for_flink == planned.kept_for_flink == (dict.fromkeys(old[1:3], flink) if flink else {})
+    assert report.kept_for_sinks == planned.kept_for_sinks == (dict.fromkeys(old[1:3], sinks) if sinks else {})
     assert snapshots(table) == old[1:]
     assert table.outside().metadata.refs["main"] == own
     assert table.rows_read() == table.rows
