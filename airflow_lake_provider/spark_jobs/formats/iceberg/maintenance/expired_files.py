@@ -206,12 +206,8 @@ def _left_of(table: IcebergTable, before: Any, after: Any) -> list[tuple[str, st
         static = static_table(table, expired, before.metadataFileLocation())
         manifests, files = _manifests_of(table, expired, static)
         left = [each for each in _unnamed(frame_of(table, files), named) if _exists(table, each[1])]
-        content = [
-            (DATA, path)
-            for kind, location in left
-            if kind == MANIFEST
-            for path in _first_paths(table, manifests[location], before)
-        ]
+        manifests_left = [manifests[location] for kind, location in left if kind == MANIFEST]
+        content = files_in(table, manifests_left, before.specsById(), _LOOKED_AT)
         is_taken = any(_exists(table, location) for _, location in _unnamed(frame_of(table, content), named))
     except SPARK_ERRORS:
         return None
@@ -234,16 +230,6 @@ def _manifests_of(table: IcebergTable, expired: Any, static: Any) -> tuple[dict[
     statistics = table.iceberg.ReachableFileUtil.statisticsFilesLocations(static)
     files = [*((MANIFEST, each) for each in manifests), *lists, *((STATISTICS, str(each)) for each in statistics)]
     return manifests, files
-
-
-def _first_paths(table: IcebergTable, manifest: Any, before: Any) -> list[str]:
-    library = guava(table.spark).collect
-    paths = table.iceberg.ManifestFiles.readPaths(manifest, table.java.io(), before.specsById())
-    try:
-        some = library.Lists.newArrayList(library.Iterables.limit(paths, _LOOKED_AT))
-        return [str(path) for path in JavaItems(table.spark, some)]
-    finally:
-        paths.close()
 
 
 def _exists(table: IcebergTable, location: str) -> bool:

@@ -40,21 +40,26 @@ def _manifests_of(table: IcebergTable, snapshots: Collection[Any]) -> dict[str, 
     return {str(each.path()): each for each in JavaItems(table.spark, manifests)}
 
 
-def files_in(table: IcebergTable, manifests: Collection[Any], specs: Any) -> list[tuple[str, str]]:
+def files_in(
+    table: IcebergTable, manifests: Collection[Any], specs: Any, most: int | None = None
+) -> list[tuple[str, str]]:
     """Return kind and location of the data and delete files that manifests list as live.
 
     :param specs: the partition specs of the metadata by their ids, a ``java.util.Map``.
+    :param most: files of each manifest; None for all.
     """
-    return [each for manifest in manifests for each in _files_in(table, manifest, specs)]
+    return [each for manifest in manifests for each in _files_in(table, manifest, specs, most)]
 
 
-def _files_in(table: IcebergTable, manifest: Any, specs: Any) -> list[tuple[str, str]]:
+def _files_in(table: IcebergTable, manifest: Any, specs: Any, most: int | None) -> list[tuple[str, str]]:
     spark, library = table.spark, table.iceberg.ManifestFiles
     is_data = manifest.content().name() == "DATA"
     read = library.read if is_data else library.readDeleteManifest
     files = read(manifest, table.java.io(), specs).select(list_of_texts(spark, ["file_path"]))
+    collect = guava(spark).collect
     try:
-        listed = JavaItems(spark, guava(spark).collect.Lists.newArrayList(files))
+        some = files if most is None else collect.Iterables.limit(files, most)
+        listed = JavaItems(spark, collect.Lists.newArrayList(some))
     finally:
         files.close()
     return [(DATA if is_data else DELETES, path) for path in listed.texts(java_functions(spark).location)]
