@@ -52,11 +52,14 @@ class MaintainedTable:
             f"TBLPROPERTIES ({listed})"
         )
 
-    def append(self, first: int, count: int, region: str = "north") -> None:
-        """Append one file of rows."""
+    def append(self, first: int, count: int, region: Any = "north") -> None:
+        """Append one file of rows.
+
+        :param region: of all of them; may be None.
+        """
         new = {id_: (region, id_ * 10) for id_ in range(first, first + count)}
         ids = self.spark.range(first, first + count, numPartitions=1)
-        frame = ids.select("id", sf.lit(region).alias("region"), (sf.col("id") * 10).alias("amount"))
+        frame = ids.select("id", sf.lit(region).cast("string").alias("region"), (sf.col("id") * 10).alias("amount"))
         frame.writeTo(self.name).append()
         self.rows.update(new)
 

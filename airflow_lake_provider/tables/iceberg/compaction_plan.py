@@ -94,16 +94,20 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
 
 
 def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles:
-    """Leave out the data files in partitions that are left alone; those of earlier specs are in none."""
+    """Leave out the data files in partitions that are left alone.
+
+    Iceberg groups files of earlier specs with those that have no value in any partition field of the current one.
+    """
     if not spec.skip_partitions:
         return files
-    current = table.facts.shape.spec_id
-    data = [
-        file
-        for file in files.data
-        if file.spec_id != current or table.partition_name(file.spec_id, file.partition) not in spec.skip_partitions
-    ]
-    return replace(files, data=data)
+    shape = table.facts.shape
+    without_values = (None,) * len(shape.partition_fields())
+
+    def partition_of(file: FileRecord) -> str:
+        values = file.partition if file.spec_id == shape.spec_id else without_values
+        return table.partition_name(shape.spec_id, values)
+
+    return replace(files, data=[file for file in files.data if partition_of(file) not in spec.skip_partitions])
 
 
 def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:

@@ -19,6 +19,7 @@ TERMS = {
     "bucket": ("bucket(4, id)",),
     "truncate": ("truncate(3, region)",),
     "text": ("region",),
+    "no value": ("region",),
     "text and bucket": ("region", "bucket(2, id)"),
 }
 
@@ -33,23 +34,24 @@ def files_by_partition(table: MaintainedTable) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("term", "version"), [("bucket", 1), ("truncate", 2), ("text", 3), ("text and bucket", 2)])
+@pytest.mark.parametrize(("term", "version"), [("bucket", 1), ("truncate", 2), ("no value", 3), ("text and bucket", 2)])
 def test_hot_partitions_keep_their_files_and_all_others_are_merged(
     spark: SparkSession, term: str, version: int
 ) -> None:
     table = MaintainedTable(spark, version=version, properties={"write.summary.partition-limit": "50"})
-    # Of an earlier spec, which no name leaves out.
+    # Of an earlier spec. Iceberg takes them for the partition without values.
     table.append(0, 8, "south")
     table.append(8, 8, QUOTED)
     for field in TERMS[term]:
         spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD {field}")
     for place in range(2, 6):
-        table.append(place * 8, 8, "south" if place % 2 else QUOTED)
+        table.append(place * 8, 8, (None if term == "no value" else "south") if place % 2 else QUOTED)
+    earlier = {task.file.file_path for task in table.outside().scan().plan_files()}
     before = files_by_partition(table)
     # As the plan of a fleet names them, by summaries.
     named = {each.partition for each in hot_partitions(list(table.on_worker().facts.ancestors()))}
     assert before.keys() <= named
-    skipped = min(before)
+    skipped = "region=null" if term == "no value" else min(before)
     asked: dict[str, Any] = {"level": CompactionLevel.MINOR, "min_input_files": 2, "skip_partitions": (skipped,)}
     planned = table.on_worker().plan_compaction(table.compaction(**asked))
 
@@ -59,5 +61,8 @@ def test_hot_partitions_keep_their_files_and_all_others_are_merged(
     assert (planned.outcome, report.outcome) == (Outcome.PLANNED, Outcome.DONE)
     assert (planned.groups_rewritten, planned.files_rewritten) == (report.groups_rewritten, report.files_rewritten)
     assert before[skipped] <= after[skipped]
+    earlier -= {path for paths in before.values() for path in paths}
+    assert len(earlier) == 2
+    assert (earlier <= set(table.live_files())) is (skipped == "region=null")
     assert all(before[name].isdisjoint(after[name]) for name in before.keys() - {skipped})
     assert table.rows_read() == table.rows
