@@ -63,11 +63,21 @@ def newest_arrival(history: Iterable[Snapshot]) -> Snapshot | None:
     """Return the newest commit that brought rows; None where none is known any more.
 
     A commit that takes away more rows than it adds brings none: a deletion that writes files anew looks so. Else an
-    expiry of rows would move its own clock.
+    expiry of rows would move its own clock. An overwrite of PyIceberg is one commit of several snapshots, which delete
+    and then append.
 
     :param history: of main, newest first.
     """
-    return next((each for each in history if each.brings_rows), None)
+    arrived, gained = None, 0
+    for each in history:
+        if arrived is not None:
+            gained += each.rows_gained
+            arrived = arrived if gained > 0 else None
+        elif each.brings_rows:
+            arrived, gained = each, max(1, each.rows_gained)
+        if arrived is not None and not each.shares_commit:
+            break
+    return arrived
 
 
 class _Asked(Protocol):

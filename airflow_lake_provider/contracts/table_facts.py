@@ -54,6 +54,7 @@ class Snapshot:
     :param at: of the commit, in epoch milliseconds.
     :param sequence_number: 0 in format version 1.
     :param summary: all of it as text, ``operation`` included; empty where the writer wrote none.
+    :param shares_commit: whether its parent may have been committed together with it.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Snapshot:
     sequence_number: int = 0
     summary: Mapping[str, str] = field(default_factory=dict)
     schema_id: int | None = None
+    shares_commit: bool = False
 
     @property
     def committed_at(self) -> datetime:
@@ -106,8 +108,14 @@ class Snapshot:
         added, deleted = (count_of(self.summary, f"{change}-records") for change in ("added", "deleted"))
         if self.operation == "append" or (self.summary.get(ACTION) in _BATCHES and 0 < added >= deleted):
             return True
+        return self.rows_gained > 0
+
+    @property
+    def rows_gained(self) -> int:
+        """Rows that came, less those that went; keys of equality deletes are not counted."""
+        added, deleted = (count_of(self.summary, f"{change}-records") for change in ("added", "deleted"))
         new, old = (count_of(self.summary, f"{change}-position-deletes") for change in ("added", "removed"))
-        return added > deleted + max(0, new - old)
+        return added - deleted - max(0, new - old)
 
     @property
     def begins_history(self) -> bool:

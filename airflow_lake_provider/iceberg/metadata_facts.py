@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -88,6 +89,8 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
         {ref.name: int(ref.snapshot) for ref in refs},
     )
     snapshots = [_snapshot(each) for each in given]
+    updated = metadata.get("last-updated-ms")
+    versions = [at for at, _ in written] + ([_number(updated)] if updated is not None else [])
     shape = _shape(metadata)
     statistics = (*(metadata.get("statistics") or ()), *(metadata.get("partition-statistics") or ()))
     return IcebergFacts(
@@ -96,13 +99,29 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
         location=str(metadata["location"]),
         format_version=shape.format_version,
         properties=shape.properties,
-        snapshots={each.id: each for each in snapshots},
+        snapshots=with_shared_commits(snapshots, versions),
         references={ref.name: ref for ref in refs},
         main_log=moved,
         metadata_log=written,
         statistics=[(str(each["snapshot-id"]), each["statistics-path"]) for each in statistics],
         read_shape=lambda: shape,
     )
+
+
+def with_shared_commits(snapshots: Iterable[IcebergSnapshot], versions: Iterable[int]) -> dict[str, IcebergSnapshot]:
+    """Return snapshots by id, each with whether its parent may have been committed together with it.
+
+    A commit makes one version of the metadata, whose time is that of its last snapshot. So there is none between two
+    snapshots of one commit. Where the log does not go back far enough, nobody knows, and they may be of one.
+
+    :param versions: times of the versions, in epoch milliseconds.
+    """
+    by_id, times = {each.id: each for each in snapshots}, sorted(versions)
+    for each in list(by_id.values()):
+        parent = by_id.get(each.parent or "")
+        if parent is not None and bisect_left(times, parent.at) == bisect_left(times, each.at):
+            by_id[each.id] = replace(each, shares_commit=True)
+    return by_id
 
 
 def _number(value: Any) -> int:

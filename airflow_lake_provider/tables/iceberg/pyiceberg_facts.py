@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.table_facts import Reference, TableShape
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot, with_shared_commits
 
 
 def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
@@ -15,13 +15,15 @@ def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
 
     :param name: of the table.
     """
+    written = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
+    versions = [*(at for at, _ in written), metadata.last_updated_ms]
     return IcebergFacts(
         name=name,
         uuid=str(metadata.table_uuid),
         location=metadata.location,
         format_version=metadata.format_version,
         properties=metadata.properties,
-        snapshots={str(each.snapshot_id): _snapshot(each) for each in metadata.snapshots},
+        snapshots=with_shared_commits(map(_snapshot, metadata.snapshots), versions),
         references={
             name: Reference(
                 name=name,
@@ -34,7 +36,7 @@ def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
             for name, ref in metadata.refs.items()
         },
         main_log=[(entry.timestamp_ms, str(entry.snapshot_id)) for entry in metadata.snapshot_log],
-        metadata_log=[(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log],
+        metadata_log=written,
         statistics=[
             (str(each.snapshot_id), each.statistics_path)
             for each in (*metadata.statistics, *metadata.partition_statistics)

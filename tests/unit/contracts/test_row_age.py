@@ -77,6 +77,25 @@ def test_rows_that_arrive_move_the_clock(newer: Snapshot) -> None:
     assert moment(newer, ARRIVED) == NOW - timedelta(days=31)
 
 
+PARTS = {
+    "an overwrite": [(5, 0), (0, 5)],
+    "an overwrite by fewer": [(3, 0), (0, 5)],
+    "an upsert of rows that were there": [(5, 0), (0, 2), (0, 3)],
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_parts_of_one_commit_bring_rows_together_or_not_at_all(parts: list[tuple[int, int]]) -> None:
+    one = [
+        commit(1 + n, "append" if new else "delete", added_records=new, deleted_records=old)
+        for n, (new, old) in enumerate(parts)
+    ]
+    shared = [replace(each, shares_commit=True) for each in one[:-1]]
+    assert moment(*shared, one[-1], ARRIVED) == NOW - timedelta(days=39)
+    # Of commits of their own, the append brings its rows.
+    assert moment(*one, ARRIVED) == NOW - timedelta(days=31)
+
+
 def test_nobody_knows_the_age_of_rows_whose_arrival_is_forgotten() -> None:
     assert moment(commit(1, "replace", added_records=5, deleted_records=5)) is None
     assert moment() is None
