@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
-    """Return the folders of every table of a catalog, without a bound on their number or on time.
+    """Return the folders of every table of a catalog, earlier ones too, without a bound on their number or on time.
 
     A table that cannot be read has its error, and the folder of its metadata file where the catalog lists that.
 
@@ -25,7 +25,9 @@ def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
     def at(listed: ListedTable) -> TableLocations | None:
         name = str(listed)
         try:
-            return hook.look_at(listed, lambda loaded: TableLocations(name=name, folders=loaded.locations()))
+            return hook.look_at(
+                listed, lambda table: TableLocations(name=name, folders=table.locations(of_earlier_versions=True))
+            )
         except MissingTableError:
             # Dropped since it was listed.
             return None

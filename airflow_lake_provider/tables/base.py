@@ -115,8 +115,11 @@ class LoadedTable(ABC):
         """
         return None
 
-    def locations(self) -> tuple[str, ...]:
-        """Return the folders that its files lie in, or may be written to."""
+    def locations(self, *, of_earlier_versions: bool = False) -> tuple[str, ...]:
+        """Return the folders that its files lie in, or may be written to.
+
+        :param of_earlier_versions: read also what earlier versions of the metadata declared.
+        """
         return (self.facts.location,)
 
     def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.untrusted_properties import untrusted_code
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
+from airflow_lake_provider.tables.base import ListedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
     from airflow_lake_provider.contracts.table_name import TableName
     from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
-    from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable, MetadataVersion
+    from airflow_lake_provider.tables.base import CatalogPolicy, MetadataVersion
 
 
 class IcebergCatalog:
@@ -49,7 +50,7 @@ class IcebergCatalog:
 
     def tables_in(self, namespace: tuple[str, ...]) -> list[str]:
         """Return the whole names of a namespace's tables."""
-        return [".".join(identifier) for identifier in self.catalog.list_tables(namespace)]
+        return [str(ListedTable(tuple(identifier))) for identifier in self.catalog.list_tables(namespace)]
 
     def list_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
         """Return the tables of a namespace, and of those below it."""

@@ -52,7 +52,7 @@ from airflow_lake_provider.iceberg.owner_policy import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
-from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import (
@@ -88,7 +88,8 @@ class LoadedIcebergTable(LoadedTable):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._name = ".".join(table.name())
+        # As it is listed: a dot within a level is none between two.
+        self._name = str(ListedTable(tuple(table.name())))
 
     @cached_property
     def facts(self) -> IcebergFacts:
@@ -150,14 +151,19 @@ class LoadedIcebergTable(LoadedTable):
         """Tell what an expiry would do."""
         return plan_expiry(self, spec)
 
-    def locations(self) -> tuple[str, ...]:
+    def locations(self, *, of_earlier_versions: bool = False) -> tuple[str, ...]:
         """Return its location, the paths that its properties declare, and where it was before.
 
         Files stay where they were written. The log of the metadata and the snapshots say where that may be, as far as
-        they go back.
+        they go back. What earlier metadata declared is read of the oldest version, and of all where that differs.
         """
         facts = self.facts
-        own = (facts.location, *declared_paths(facts.properties))
+        own = _declared_locations(facts)
+        if of_earlier_versions and facts.metadata_log:
+            versions = self.versions_since(0)
+            oldest = _declared_locations(next(versions))
+            earlier_versions = [] if oldest == own else [oldest, *map(_declared_locations, versions)]
+            own = tuple(dict.fromkeys((*own, *(path for each in earlier_versions for path in each))))
         metadata = [path for _, path in facts.metadata_log]
         metadata += [each.manifest_list for each in facts.snapshots.values() if each.manifest_list]
         # A table has thousands of these files, in one folder or two.
@@ -329,6 +335,10 @@ class UnparsedIcebergTable(LoadedIcebergTable):
         table = self._parse()
         refuse_broken_metadata(self._name, table.metadata)
         return table
+
+
+def _declared_locations(facts: TableFacts) -> tuple[str, ...]:
+    return (facts.location, *declared_paths(facts.properties))
 
 
 def _changed_by_version_3(facts: TableFacts) -> Iterator[str]:

@@ -82,6 +82,25 @@ OVERLAPS: dict[str, Change] = {
 }
 
 
+def with_an_earlier_path(catalog: SqlCatalog, table: Table) -> None:
+    other = catalog.create_table(
+        "shop.data", table.schema(), properties={"write.data.path": f"{table.location()}/data"}
+    )
+    with other.transaction() as change:
+        change.remove_properties("write.data.path")
+
+
+def with_the_same_dotted_name(catalog: SqlCatalog, table: Table) -> None:
+    """Make ("far", "a.b") beside ("far", "a", "b") at one place: each is another table."""
+    catalog.create_namespace("far.a")
+    location = f"{table.location()}/data/x"
+    catalog.create_table(("far", "a", "b"), table.schema(), location=location)
+    catalog.create_table(("far", "a.b"), table.schema(), location=location)
+
+
+OVERLAPS["a path that earlier metadata declared"] = with_an_earlier_path
+
+
 @pytest.mark.parametrize("change", OVERLAPS.values(), ids=OVERLAPS)
 @pytest.mark.parametrize("mode", ["dry-run", "quarantine", "delete"])
 def test_a_location_that_overlaps_another_tables_is_refused(
@@ -91,6 +110,12 @@ def test_a_location_that_overlaps_another_tables_is_refused(
     with pytest.raises(UnsupportedError, match=r"shop\.orders: .* overlaps .* of (?:shop|far)\..*Nothing was removed"):
         completed(mode=mode)
     assert completed(mode="restore").tables_checked is None
+
+
+def test_a_table_of_the_same_dotted_name_is_another_table(orders: Table, lake_catalog: SqlCatalog) -> None:
+    with_the_same_dotted_name(lake_catalog, orders)
+    with pytest.raises(UnsupportedError, match=r"far\.a\.b: .* overlaps .* of far\.a%2Eb;"):
+        completed("far.a.b")
 
 
 def test_a_table_that_cannot_be_read_is_refused_where_it_lies_here_and_passed_where_it_lies_elsewhere(

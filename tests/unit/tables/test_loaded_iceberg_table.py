@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -46,6 +47,31 @@ def test_a_table_that_moved_has_files_where_it_was(lake_catalog: SqlCatalog) -> 
         change._apply((SetLocationUpdate(location=f"{before}_new"),))
     table.append(pa.table({"id": [2]}, schema=schema))
     assert LoadedIcebergTable(lake_catalog.load_table("shop.moved")).locations() == (f"{before}_new", before)
+
+
+def test_the_paths_that_earlier_metadata_declared_are_read_on_request(lake_catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    table = lake_catalog.create_table("shop.moved", schema=schema, properties={"write.data.path": "s3://b/first"})
+    location = table.location()
+    for path in ("s3://b/second", "s3://b/third"):
+        with table.transaction() as change:
+            change.set_properties({"write.data.path": path})
+    loaded = LoadedIcebergTable(lake_catalog.load_table("shop.moved"))
+    assert loaded.locations() == (location, "s3://b/third")
+    earlier = ("s3://b/first", "s3://b/second")
+    assert loaded.locations(of_earlier_versions=True) == (location, "s3://b/third", *earlier)
+    # A version that is gone says nothing; those after it do.
+    Path(loaded.facts.metadata_log[0][1].removeprefix("file://")).unlink()
+    assert loaded.locations(of_earlier_versions=True) == (location, "s3://b/third", "s3://b/second")
+
+
+def test_a_dot_within_a_level_of_a_name_is_none_between_two(lake_catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    names = ("shop", "a.b"), ("shop", "a", "b")
+    tables = [lake_catalog.create_table(("shop", f"t{n}"), schema=schema) for n in range(2)]
+    for table, levels in zip(tables, names, strict=True):
+        table._identifier = levels
+    assert [LoadedIcebergTable(table).facts.name for table in tables] == ["shop.a%2Eb", "shop.a.b"]
 
 
 def having(table: LoadedIcebergTable, facts: TableFacts) -> LoadedIcebergTable:
