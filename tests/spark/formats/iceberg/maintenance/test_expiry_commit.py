@@ -72,6 +72,7 @@ def test_a_commit_that_went_through_although_it_was_refused_counts_as_made(order
 
 
 def test_files_that_a_commit_names_again_meanwhile_are_not_deleted(orders: MaintainedTable) -> None:
+    """apache/iceberg#17708: a clean-up after a commit went by metadata that a catalog had cached."""
     handle = orders.handle.refresh()
     known, files = handle.java.operations().current(), orders.live_files()
     tasks = JavaItems(orders.spark, guava(orders.spark).collect.Lists.newArrayList(handle.java.newScan().planFiles()))

@@ -26,7 +26,8 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.equality_delete import delete_by_equality, upsert_by_equality
 from tests.spark.maintained_table import CATALOG, MaintainedTable, ProgressThatRuns
-from tests.spark.maintenance_flow import compact, expire
+from tests.spark.maintenance_flow import compact, expire, remove_orphans, rewrite_manifests
+from tests.spark.orphaned_files import made_old
 from tests.spark.upsert_flow import Flow
 
 SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("amount", pa.int64())])
@@ -154,6 +155,7 @@ def _files(table: Table, snapshot: Any) -> set[str]:
 
 
 def test_an_expiry_beside_several_refs_keeps_their_files_as_13568_and_17304_deleted_them(spark: SparkSession) -> None:
+    """apache/iceberg#13568, #13614, #17304: the incremental clean-up of an expiry deleted live files."""
     lake = TableWithRefs(spark)
     lake.append()
     lake.create_ref("BRANCH", "main")
@@ -169,9 +171,39 @@ def test_an_expiry_beside_several_refs_keeps_their_files_as_13568_and_17304_dele
     lake.check()
 
 
+def test_files_below_a_parent_that_pyiceberg_has_expired_stay_and_what_it_left_goes(spark: SparkSession) -> None:
+    """apache/amoro#4231; apache/iceberg-python#2604, #1200, #1065.
+
+    The walk along parents ends where one is expired. Files that only manifests below had added, and merged manifests
+    carry on, were deleted. PyIceberg itself leaves data files and orphans, and does not compact.
+    """
+    lake = TableWithRefs(spark)
+    lake.append()
+    middle = lake.head()
+    lake.delete_oldest()
+    lake.append()
+    lake.append()
+    before = lake.ids()
+    assert rewrite_manifests(lake.table).outcome is Outcome.DONE
+    lake._remember(lake.head(), before)
+    lake.loaded().maintenance.expire_snapshots().by_id(middle).commit()
+    lake.expire(retain_last=1)
+    assert len(lake.loaded().metadata.snapshots) == 1
+    assert set(lake.loaded().scan().to_arrow()["id"].to_pylist()) == before
+
+    made_old(lake.table)
+    remove_orphans(lake.table)
+    lake.check()
+    lake.compact()
+    lake.expire(retain_last=1)
+    lake.check()
+    assert len(lake.table.files_on_disk()) == 1
+
+
 def test_what_goes_from_the_middle_keeps_files_of_older_ones_as_10982_and_8255_deleted_them(
     spark: SparkSession,
 ) -> None:
+    """apache/iceberg#10982, #8255: an expiry by id deleted files that older snapshots need."""
     lake = TableWithRefs(spark)
     lake.append()
     lake.create_ref("TAG", "main")
@@ -187,6 +219,7 @@ def test_what_goes_from_the_middle_keeps_files_of_older_ones_as_10982_and_8255_d
 def test_a_published_snapshot_keeps_its_files_when_the_staged_one_goes_as_744_deleted_them(
     spark: SparkSession, is_behind: bool
 ) -> None:
+    """apache/iceberg#744: an expiry after a cherry-pick deleted the files of the published snapshot."""
     lake = TableWithRefs(spark)
     lake.stage()
     lake.stage()
@@ -286,6 +319,7 @@ WRITERS: dict[str, Callable[[MaintainedTable, SparkSession], None]] = {
 def test_what_is_written_beside_a_compaction_stays_written(
     spark: SparkSession, version: int, is_deleted_from: bool, write: Callable[[MaintainedTable, SparkSession], None]
 ) -> None:
+    """apache/iceberg#2308, #2865, #10312, #10526; trinodb/trino#18393, #18412: writes beside it were lost."""
     table = MaintainedTable(spark, version=version)
     for first in (0, 100, 200):
         table.append(first, 10)

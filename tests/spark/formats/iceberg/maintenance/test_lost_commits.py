@@ -98,6 +98,10 @@ def faulty(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_commit_that_is_sent_twice_as_its_first_answer_was_lost_is_made_and_its_files_are_kept(
     faulty: tuple[FaultySession, Lake], commit: Any
 ) -> None:
+    """apache/iceberg#13352, #12818, #6391, #13443, #15511; ClickHouse/ClickHouse#112081, #115390.
+
+    A commit was made and its answer lost. The second one met the first, and files of the first were removed.
+    """
     session, lake = faulty
     prepare, made, asked, point = commit
     table = MaintainedTable(session.spark, **made)
@@ -121,6 +125,10 @@ def test_a_commit_that_is_sent_twice_as_its_first_answer_was_lost_is_made_and_it
 def test_a_commit_whose_fate_the_catalog_does_not_tell_keeps_its_files(
     faulty: tuple[FaultySession, Lake], commit: int, way: str
 ) -> None:
+    """apache/iceberg#2932, #2621, #2317, #2328, #3733, #4686, #4687, #4800, #11576.
+
+    A commit whose state was unknown had its files removed, by rewrites, writes and transactions.
+    """
     session, lake = faulty
     table = MaintainedTable(session.spark)
     small_files(table)

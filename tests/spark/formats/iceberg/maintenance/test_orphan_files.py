@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, Unsuppor
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.orphan_files import SLASHES, STORE, file_key, hidden
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import DATA, DELETES, reachable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import without_escapes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark import hostile_tables as hostile
@@ -38,6 +39,11 @@ from tests.spark.orphaned_files import (
 def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """apache/iceberg#14278, #4346; linkedin/iceberg#234; trinodb/trino#13691.
+
+    Lists took a driver's memory, files that were not committed yet were deleted, and each manifest was read once for
+    each snapshot.
+    """
     # Each of several chunks is on the executors before the next one is read.
     monkeypatch.setattr(listed_files, "_CHUNK", 7)
     table = with_every_kind(spark, version=3)
@@ -49,6 +55,11 @@ def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(
     # A store that knows no times says 0.
     untimed = orphan(table, "data/00000-1-untimed-0-00001.parquet")
     os.utime(untimed, (0, 0))
+
+    # A manifest of several snapshots is read once: its files are no more than they are.
+    current = table.handle.java.operations().current()
+    live = reachable_files(table.handle, current, current.metadataFileLocation()).groupBy("kind").count().collect()
+    assert {kind: count for kind, count in live if kind in (DATA, DELETES)} == {DATA: 3, DELETES: 1}
 
     planned = remove(table, mode="dry-run", tables_checked=None)
 
@@ -89,6 +100,7 @@ SPELLINGS = {
 
 
 def test_no_live_file_goes_however_the_metadata_spells_it_as_iceberg_4194_lost_a_table(spark: SparkSession) -> None:
+    """apache/iceberg#4194, #4346: files that metadata spells in another way were deleted."""
     table = MaintainedTable(spark)
     table.append(0, 3)
     live = {live_file(table, name, spelled) for name, spelled in SPELLINGS.items()}
@@ -112,6 +124,7 @@ UNSETTLED = {"data/00000-8-live.parquet": "s3://bucket{path}", "data/00000-9-liv
 def test_a_prefix_that_may_be_the_same_is_refused_as_amoro_1981_and_iceberg_7884_mixed_them_up(
     spark: SparkSession,
 ) -> None:
+    """apache/iceberg#4652, #7884; apache/amoro#1981: of two names of a store, files were orphans, or none was."""
     table = MaintainedTable(spark)
     table.append(0, 3)
     live = [live_file(table, name, spelled) for name, spelled in UNSETTLED.items()]
@@ -148,6 +161,7 @@ def test_a_live_file_that_the_metadata_names_by_another_way_stays(spark: SparkSe
 def test_statistics_stay_as_amoro_1959_deleted_them_and_so_do_links_and_hidden_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """apache/amoro#1959; trinodb/trino#19965: statistics were taken for orphans."""
     table = MaintainedTable(spark)
     table.append(0, 3)
     kept = [orphan(table, f"metadata/1-{name}.stats") for name in ("table", "partition")]
@@ -180,6 +194,7 @@ class Meddling(Progress):
 
 @pytest.mark.parametrize("phase", ["list files", "find orphan files", "remove files"])
 def test_an_old_file_that_a_writer_commits_meanwhile_stays(spark: SparkSession, phase: str) -> None:
+    """apache/iceberg#16324: orphans were looked for by a table that had been loaded long before."""
     table = MaintainedTable(spark)
     table.append(0, 3)
     committed, statistics = orphan(table, "data/late.parquet"), orphan(table, "metadata/late.stats")
@@ -246,7 +261,7 @@ REFUSED = {
 def test_a_table_that_more_than_this_catalog_knows_is_refused_as_an_ingester_froze_a_pointer(
     spark: SparkSession,
 ) -> None:
-    # mitodl/ol-data-platform#2336: the catalog had an old version, so that all newer files looked like orphans.
+    """mitodl/ol-data-platform#2336: the catalog had an old version, so that newer files looked like orphans."""
     table = MaintainedTable(spark)
     table.append(0, 3)
     table.append(3, 3)

@@ -75,6 +75,7 @@ def left_over(table: MaintainedTable) -> set[str]:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_what_an_expiry_had_no_time_for_is_done_by_the_next_one(spark: SparkSession, moment: str) -> None:
+    """apache/iceberg#4673: a driver that died in its clean-up left a table that nobody could read."""
     table = rewritten(spark)
     killed(table, moment)
     planned = plan_expiry(LoadedIcebergTable(table.outside()), spec(table))
