@@ -1,8 +1,8 @@
 """Sinks of Kafka Connect that write to a table: the last commit of each.
 
 Workers write files and name them in a control topic, and their rows are not read from Kafka again. The coordinator
-commits the files later: after a failure, as late as the topic keeps records, which is 7 days by default. What it has
-committed it reads from the newest snapshot with its offsets, from the head of the branch to parent after parent
+commits the files later: after a failure, as late as the topic keeps records, which is 7 days by default. It goes
+from the head of its branch to parent after parent, up to the newest snapshot with its offsets
 (``Coordinator.lastCommittedOffsetsForTable`` of Iceberg 1.12). Standard library only.
 """
 

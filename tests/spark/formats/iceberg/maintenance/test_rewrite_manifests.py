@@ -33,7 +33,8 @@ def plain(kind: StructType, record: Any) -> dict[str, Any]:
 
 def entries_of(table: MaintainedTable, location: str) -> list[dict[str, Any]]:
     """What an Avro file of the metadata says, with the fields that PyIceberg itself leaves out."""
-    with AvroFile(table.outside().io.new_input(location)) as reader:
+    file: AvroFile[Any] = AvroFile(table.outside().io.new_input(location))
+    with file as reader:
         return [plain(reader.schema.as_struct(), record) for record in reader]
 
 
