@@ -109,7 +109,6 @@ class MaintenanceSuite(FormatSuite):
 
     @needs("deletion-vectors")
     def test_one_vector_per_data_file_is_left_however_often_it_changes(self, new_flow: NewFlow) -> None:
-        """apache/iceberg#15006, #15654: a data file had two deletion vectors."""
         flow = new_flow(strategy="positions")
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(20)))
         flow.apply("run 1")

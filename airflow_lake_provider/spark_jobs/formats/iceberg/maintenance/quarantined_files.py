@@ -56,7 +56,7 @@ def _new_run() -> str:
 
 @dataclass
 class MovedFiles:
-    """How moves of files ended.
+    """Files that were moved, and why others were not.
 
     :param moved: files that are at their new place alone.
     :param failures: files that stay where they were, by why.

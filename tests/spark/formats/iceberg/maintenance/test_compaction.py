@@ -302,9 +302,11 @@ def test_manifests_are_merged_after_a_compaction_unless_turned_off(spark: SparkS
 
 
 def test_position_deletes_of_version_two_become_vectors_after_an_upgrade(spark: SparkSession) -> None:
+    """apache/iceberg#15006, #15654: a data file had two deletion vectors."""
     table = MaintainedTable(spark, version=2)
     table.append(0, 1000)
     table.delete([5])
+    table.delete([6])
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='3')")
     planned = plan_compaction(LoadedIcebergTable(table.outside()), table.compaction(level=CompactionLevel.MINOR))
 

@@ -147,17 +147,13 @@ def test_a_file_that_came_since_is_not_overwritten_by_the_one_of_the_quarantine(
     assert home.read_bytes() == b"orphan"
 
 
-def test_a_restore_or_a_removal_of_which_storage_takes_nothing_fails_with_its_cause(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_or_a_removal_of_which_storage_takes_nothing_fails_with_its_cause(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
     homes = [orphan(table, f"data/gone/{place}.parquet") for place in range(2)]
-    with monkeypatch.context() as patch:
-        patch.setattr(QuarantinedFiles, "_copy", lambda *_: "IOException: disk is full")
-        with pytest.raises(JobFailedError, match=r"2 orphan files could not be removed.*disk is full \(2\)"):
-            remove(table, mode="quarantine")
-    assert remove(table, mode="quarantine").files_removed == 2
+    sizes = [(f"file:{home}", home.stat().st_size) for home in homes]
+    files = QuarantinedFiles(table.handle)
+    assert files.put([*sizes, (f"file:{folder_of(table)}/data/is-gone.parquet", 1)]).moved == 2
     homes[0].parent.rmdir()
     homes[0].parent.write_bytes(b"a file in the way of a folder")
     with pytest.raises(JobFailedError, match=r"2 files could not .* stay in .*_quarantine: \w+Exception"):
@@ -175,11 +171,10 @@ def test_a_restore_or_a_removal_of_which_storage_takes_nothing_fails_with_its_ca
         remove(table, ProgressThatRuns("remove files", hold))
 
 
-@pytest.mark.parametrize("mode", [RemovalMode.QUARANTINE, RemovalMode.DELETE])
 def test_the_table_is_looked_at_before_each_batch_of_files(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: RemovalMode
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphan_files, "_BATCHES", {mode: 1})
+    monkeypatch.setattr(orphan_files, "_BATCHES", {RemovalMode.QUARANTINE: 1})
     table = MaintainedTable(spark)
     table.append(0, 3)
     orphans = [orphan(table, f"data/{place}.parquet") for place in range(3)]
@@ -194,5 +189,5 @@ def test_the_table_is_looked_at_before_each_batch_of_files(
         return names_since(reached)
 
     monkeypatch.setattr(orphan_files._Reached, "names_since", commit_before_the_second)
-    assert remove(table, mode=mode.value).files_removed == 1
+    assert remove(table, mode="quarantine").files_removed == 1
     assert [path.exists() for path in orphans].count(True) == 2
