@@ -18,7 +18,16 @@ def delete_by_equality(spark: SparkSession, table: Any, keys: list[int], **summa
     :param table: ``org.apache.iceberg.Table`` without partitions.
     :param summary: entries of the snapshot, with ``_`` for ``-``, after ``flink.``.
     """
-    _commit(spark, table, keys, {}, summary)
+    _commit(spark, table, [{"id": key} for key in keys], {}, summary)
+
+
+def delete_by_values(spark: SparkSession, table: Any, values: list[dict[str, Any]]) -> None:
+    """Commit a file of values of several columns, which applies to the rows that have all of one of its rows.
+
+    :param table: as of :func:`delete_by_equality`.
+    :param values: rows of the file.
+    """
+    _commit(spark, table, values, {}, {})
 
 
 def upsert_by_equality(spark: SparkSession, table: Any, rows: dict[int, tuple[str, int]]) -> None:
@@ -26,21 +35,27 @@ def upsert_by_equality(spark: SparkSession, table: Any, rows: dict[int, tuple[st
 
     :param rows: region and amount by ``id``.
     """
-    _commit(spark, table, list(rows), rows, {})
+    _commit(spark, table, [{"id": key} for key in rows], rows, {})
 
 
 def _commit(
-    spark: SparkSession, table: Any, keys: list[int], rows: dict[int, tuple[str, int]], summary: dict[str, str]
+    spark: SparkSession,
+    table: Any,
+    values: list[dict[str, Any]],
+    rows: dict[int, tuple[str, int]],
+    summary: dict[str, str],
 ) -> None:
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     schema = _schema(table)
-    deleted = pa.Table.from_pylist([{"id": key} for key in keys], pa.schema([schema.field("id")]))
-    path, size = _written(table, deleted, f"equality-{'-'.join(map(str, keys))}")
-    field_ids = gateway.new_array(jvm.int, 1)
-    field_ids[0] = int(table.schema().findField("id").fieldId())
+    columns = list(values[0])
+    deleted = pa.Table.from_pylist(values, pa.schema([schema.field(name) for name in columns]))
+    path, size = _written(table, deleted, f"equality-{'-'.join(str(each['id']) for each in values)}")
+    field_ids = gateway.new_array(jvm.int, len(columns))
+    for place, name in enumerate(columns):
+        field_ids[place] = int(table.schema().findField(name).fieldId())
     builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(field_ids)
-    file = builder.withPath(path).withFileSizeInBytes(size).withRecordCount(len(keys))
+    file = builder.withPath(path).withFileSizeInBytes(size).withRecordCount(len(values))
     delta = table.newRowDelta().addDeletes(file.withFormat("parquet").build())
     if rows:
         new = [{"id": key, "region": region, "amount": amount} for key, (region, amount) in rows.items()]

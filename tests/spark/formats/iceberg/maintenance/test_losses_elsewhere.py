@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from tests.spark.equality_delete import delete_by_equality, upsert_by_equality
+from tests.spark.equality_delete import delete_by_equality, delete_by_values, upsert_by_equality
 from tests.spark.maintained_table import CATALOG, MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact, expire, remove_orphans, rewrite_manifests
 from tests.spark.orphaned_files import made_old
@@ -335,3 +335,22 @@ def test_what_is_written_beside_a_compaction_stays_written(
     if write is upsert_as_flink and is_deleted_from:
         # Who commits deletes by key all day is in no compaction's way.
         assert report.attempts == 1
+
+
+def test_a_compaction_applies_deletes_by_several_columns_whatever_query_has_read_them_before(
+    spark: SparkSession,
+) -> None:
+    """apache/iceberg#13873, #15514: deletes that a query had cached in its own order of columns were not applied."""
+    table = MaintainedTable(spark, version=2)
+    table.append(0, 10)
+    table.append(10, 10)
+    delete_by_values(spark, table.handle.java, [{"id": id_, "amount": id_ * 10} for id_ in (3, 12)])
+    del table.rows[3], table.rows[12]
+    spark.sql(f"REFRESH TABLE {table.name}")
+    assert spark.sql(f"SELECT sum(amount) FROM {table.name}").collect()[0][0] == sum(
+        amount for _, amount in table.rows.values()
+    )
+
+    compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
+
+    assert table.rows_in_data_files() == table.rows
