@@ -131,6 +131,7 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
 
     :return: the outcome ``skipped`` where the table says ``gc.enabled=false``.
     :raises UnsupportedError: a file may be another table's, or a live one by another name; or too many would go.
+    :raises JobFailedError: storage took none of the files.
     """
     before = table.refresh().state()
     if (why := without_expiry(table.facts.properties)) is not None:
