@@ -11,7 +11,7 @@ from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
 from airflow_lake_provider.cli.print_tables import exit_where_broken, matching, show
-from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
+from airflow_lake_provider.contracts.policy_settings import schema_of_policy_file
 from airflow_lake_provider.hooks.table_policy import table_policies
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
 

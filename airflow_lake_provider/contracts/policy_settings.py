@@ -1,4 +1,4 @@
-"""The settings of a maintenance policy one by one, by their keys, and how a layer names them.
+"""The settings of a maintenance policy one by one, by their keys, how a layer names them, and their JSON schema.
 
 ``compaction.deleted_share`` is a key. In YAML and in a DAG it is ``deleted_share`` below ``compaction``; as a property
 of a table or a namespace it is ``lake.maintenance.compaction.deleted-share``.
@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.author_object import AuthorObject
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.setting_kinds import Bound, Kind
 from airflow_lake_provider.contracts.table_properties import MAINTENANCE_PREFIX
@@ -177,3 +178,36 @@ def _read_property(name: str, text: object, of: str) -> NamedValue:
             f"{of}: the property {name!r} is {shown(str(text))}, expected {words}; correct or remove it"
         ) from None
     return NamedValue(key=setting.key, value=value, origin=f"property {name!r} of {of}")
+
+
+def schema_of_policy_file() -> dict[str, Any]:
+    """Return it, for draft 2020-12."""
+    policy = _object({key: _of(each) for key, each in SETTINGS.items() if "." not in key})
+    for group, cls in GROUPS.items():
+        settings = {key.partition(".")[2]: _of(each) for key, each in SETTINGS.items() if key.startswith(f"{group}.")}
+        sentence = (cls.__doc__ or "").partition("\n")[0]
+        policy["properties"][group] = {**_object(settings), "description": sentence}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Maintenance policies of lake tables",
+        **_object({"tables": _tables()}),
+        "$defs": {"policy": policy},
+    }
+
+
+def _tables() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "Policies by patterns of table names. Of those that match, a later one goes before an earlier.",
+        "propertyNames": {"pattern": r"^(?=.*[.*?])[\w.*?-]+$"},
+        "additionalProperties": {"$ref": "#/$defs/policy"},
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _of(setting: Setting) -> dict[str, Any]:
+    words = f"{setting.sentence} It is {setting.kind.words}.".replace("``", "`")
+    return {**setting.kind.schema, "description": words, "default": to_plain(setting.default)}

@@ -7,10 +7,10 @@ import gzip
 import json
 import sys
 import zlib
+from typing import Any
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, cause_in
-from airflow_lake_provider.hooks import aws_errors
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
 _STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, gzip.BadGzipFile)
@@ -72,7 +72,7 @@ def is_unanswered(error: Exception) -> bool:
     hive = (thrift.TTransportException,) if thrift is not None else ()
     # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
     transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
-    return (isinstance(error, transport) and not _is_staying(error)) or aws_errors.is_unanswered(error)
+    return (isinstance(error, transport) and not _is_staying(error)) or _is_unanswered_by_aws(error)
 
 
 def is_nonsense(error: Exception) -> bool:
@@ -140,3 +140,51 @@ def _is_staying(error: Exception) -> bool:
     if isinstance(error, _STAYING) or (isinstance(error, OSError) and error.errno in _STAYING_NUMBERS):
         return True
     return isinstance(error, OSError) and any(word in str(error) for word in _GONE)
+
+
+_LEAST_SERVER_ERROR = 500
+# As Glue names them in an answer of status 400; its own are in the reference of each of its actions, the others in
+# "Common errors".
+_BUSY = frozenset(
+    {"ExpiredTokenException", "RequestExpired", "ThrottlingException", "Throttling", "TooManyRequestsException"}
+)
+_REFUSED = frozenset(
+    {
+        "AccessDeniedException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "UnrecognizedClientException",
+    }
+)
+
+
+def _is_unanswered_by_aws(error: Exception) -> bool:
+    """Tell whether AWS was not reached, was busy, or no longer takes keys that are renewed by themselves."""
+    if _is_aws_error(error, "HTTPClientError", "ConnectionError", "CredentialRetrievalError"):
+        return True
+    code, status = _aws_answer(error)
+    return code in _BUSY or status >= _LEAST_SERVER_ERROR
+
+
+def is_refused_by_aws(error: Exception) -> bool:
+    """Tell whether AWS refused the keys, or there are none."""
+    return _aws_answer(error)[0] in _REFUSED or _is_aws_error(error, "NoCredentialsError", "PartialCredentialsError")
+
+
+def _aws_answer(error: Exception) -> tuple[str, int]:
+    """Return code and HTTP status of an answer of AWS; empty and 0 for an error that is none."""
+    if not _is_aws_error(error, "ClientError"):
+        return "", 0
+    response: dict[str, Any] = getattr(error, "response", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return str(response.get("Error", {}).get("Code", "")), int(status)
+
+
+def _is_aws_error(error: Exception, *names: str) -> bool:
+    # The client is optional; one that was never imported raised nothing.
+    exceptions = sys.modules.get("botocore.exceptions")
+    return exceptions is not None and isinstance(error, tuple(getattr(exceptions, name) for name in names))

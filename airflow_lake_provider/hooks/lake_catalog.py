@@ -28,13 +28,13 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
-from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import answer_in_time, call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
     is_gone,
     is_nonsense,
     is_refused,
+    is_refused_by_aws,
     is_unanswered,
     is_unreadable,
     text_of,
@@ -356,7 +356,7 @@ class LakeCatalogHook(BaseHook):
             return UnsupportedError(f"{name} is not an Iceberg table: {why}")
         if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)) and not is_nonsense(error):
             return MissingTableError(f"{name} does not exist: {why}")
-        if is_refused(error) or is_refusal(error):
+        if is_refused(error) or is_refused_by_aws(error):
             return InvalidConnectionError(f"{name} refused the credentials or the call: {why}")
         if is_access_denied(error):
             return AccessDeniedError(f"{name}: access was denied: {why}. {ACCESS_DENIED.remedy}")

@@ -1,19 +1,26 @@
-"""Settings that a table's owner has made for compaction and delete files, and those that cannot be used."""
+"""Settings that a table's owner has made for maintenance by Iceberg's properties, and those that cannot be used."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
+from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.property_values import number_property, shown
+from airflow_lake_provider.contracts.policy_settings import NamedValue
+from airflow_lake_provider.contracts.property_values import number_property, shown, whole_number
+from airflow_lake_provider.contracts.setting_kinds import LONGEST_SPAN
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
     TARGET_SIZE,
+    followed_size,
     table_size,
 )
+from airflow_lake_provider.iceberg.snapshot_retention import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
+from airflow_lake_provider.iceberg.table_obstacles import GC_ENABLED, without_expiry
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 FORMAT = "write.delete.format.default"
@@ -240,3 +247,29 @@ def _expected(name: str, value: str) -> str | None:
         return None if is_number else f"a whole number up to {most}"
     names = _NAMED.get(name, (value.lower(),))
     return None if value.lower() in names else f"one of {', '.join(names)}"
+
+
+def owner_policy(properties: Mapping[str, str]) -> Iterator[NamedValue]:
+    """Yield what the owner of a table has set. What Iceberg cannot read is refused by the action that reads it.
+
+    :param properties: of the table.
+    """
+    if (age := _number(properties, MAX_SNAPSHOT_AGE)) is not None:
+        longest = LONGEST_SPAN // timedelta(milliseconds=1)
+        yield _owned("expiry.older_than", timedelta(milliseconds=min(age, longest)), MAX_SNAPSHOT_AGE)
+    if number := _number(properties, MIN_SNAPSHOTS):
+        yield _owned("expiry.retain_last", number, MIN_SNAPSHOTS)
+    if size := followed_size(_number(properties, TARGET_SIZE)):
+        yield _owned("compaction.target_file_size", size, TARGET_SIZE)
+    if without_expiry(properties) is not None:
+        # Its files may belong to other tables.
+        yield _owned("expiry.enabled", False, GC_ENABLED, is_formats=False)
+        yield _owned("orphans.mode", OrphanMode.OFF, GC_ENABLED, is_formats=False)
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    return whole_number(properties.get(name, "").strip())
+
+
+def _owned(key: str, value: object, name: str, *, is_formats: bool = True) -> NamedValue:
+    return NamedValue(key=key, value=value, origin=f"property {name!r} of the table", is_formats=is_formats)

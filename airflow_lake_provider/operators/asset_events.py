@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset, AssetAlias
 
-from airflow_lake_provider.assets.declared_assets import declared
-from airflow_lake_provider.assets.lake_table import is_of_connection, lake_table_asset, watches
+from airflow_lake_provider.assets.lake_table import declared, is_of_connection, lake_table_asset, watches
 from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     IncrementalReport,

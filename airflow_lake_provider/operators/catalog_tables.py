@@ -1,23 +1,24 @@
-"""Tables of an operator's catalog, looked up by the worker."""
+"""Tables of an operator's catalog, looked up by the worker, and the folders of all of them."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.file_locations import folders_of_metadata
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.table_locations import table_locations
+from airflow_lake_provider.maintenance.locations import TableLocations
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.reports.job import JobReport
-    from airflow_lake_provider.maintenance.locations import TableLocations
-    from airflow_lake_provider.tables.base import LoadedTable
+    from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 
 # Specs of what a worker plans from metadata.
 PlannedSpec = CompactionSpec | RewriteManifestsSpec | RowExpirySpec | SnapshotExpirySpec | StatisticsSpec
@@ -108,3 +109,31 @@ class CatalogTables:
             return self.load_existing(name)
         except MissingTableError as error:
             raise MissingTableError(f"{name}: {what} does not exist. {error}") from None
+
+
+def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
+    """Return the folders of every table of a catalog, earlier ones too, without a bound on their number or on time.
+
+    A table that cannot be read has its error, and the folder of its metadata file where the catalog lists that.
+
+    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
+    """
+
+    def at(listed: ListedTable) -> TableLocations | None:
+        name = str(listed)
+        try:
+            return hook.look_at(
+                listed, lambda table: TableLocations(name=name, folders=table.locations(of_earlier_versions=True))
+            )
+        except MissingTableError:
+            # Dropped since it was listed.
+            return None
+        except LakeProviderError as error:
+            why = f"{type(error).__name__}: {error}"
+        # Whatever a stranger's table does, its place is not known then.
+        except Exception as error:  # noqa: BLE001
+            why = f"{type(error).__name__}: {error}"
+        return TableLocations(name=name, folders=folders_of_metadata(listed.metadata_location), error=why)
+
+    with ThreadPoolExecutor(hook.opened.most_readers(), "table-locations") as readers:
+        return [each for each in readers.map(at, hook.list_tables()) if each is not None]

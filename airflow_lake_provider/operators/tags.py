@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
+from airflow_lake_provider.operators.worker_action import MetadataChangeAction
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 
 

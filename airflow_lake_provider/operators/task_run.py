@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.applied.source_name import default_source_name
+from airflow_lake_provider.contracts.applied.source_position import default_source_name
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 if TYPE_CHECKING:

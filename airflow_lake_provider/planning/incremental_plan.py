@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
-from airflow_lake_provider.contracts.applied.source_name import consumer_source_name
+from airflow_lake_provider.contracts.applied.source_position import consumer_source_name
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.tables.base import LoadedTable

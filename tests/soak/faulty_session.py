@@ -22,9 +22,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.run_tasks import failure
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action, failure
 from tests.soak.bounded import bounded
 from tests.soak.java_class import java_class
 from tests.soak.lake import CATALOG, Lake

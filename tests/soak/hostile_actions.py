@@ -32,8 +32,8 @@ from airflow_lake_provider.planning.early_refusals import (
     refuse_upsert,
 )
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
 from tests.soak.bounded import Hang, bounded
 from tests.soak.hostile_lake import CATALOG, NAMESPACE, HostileLake, Row

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.soak.hostile import Soak
 from tests.soak.hostile_actions import Jobs
 from tests.soak.hostile_lake import NAMESPACE, HostileLake

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys i
     DeletedKeys,
     deletes_without_live_key,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import changed_files, live_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import changed_files, live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.equality_delete import delete_by_equality

@@ -239,7 +239,6 @@ DRIVER_FLOORS = (
     {"formats"},
     {"read_changes", "sources"},
     {"actions"},
-    {"dispatch_action"},
     {"run_tasks"},
     {"run_job"},
 )
@@ -260,7 +259,6 @@ CONTRACT_FLOORS = (
         "durations",
         "file_locations",
         "property_values",
-        "same_origin",
         "sql_limits",
     },
     {
@@ -276,7 +274,6 @@ CONTRACT_FLOORS = (
     {"applied", "reports", "row_age"},
     {"author"},
     {"policy_settings", "specs"},
-    {"policy_schema"},
 )
 ORDERED = {
     PACKAGE: WORKER_FLOORS,

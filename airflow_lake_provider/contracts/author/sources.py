@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
-from airflow_lake_provider.contracts.applied.source_name import source_name
+from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import (

@@ -14,8 +14,13 @@ from pyiceberg.table import StagedTable, Table
 from requests import Response, Session
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.same_origin import is_same_origin, may_follow
-from airflow_lake_provider.contracts.untrusted_properties import is_endpoint, judge, objections_of_spark
+from airflow_lake_provider.contracts.untrusted_properties import (
+    is_endpoint,
+    is_same_origin,
+    judge,
+    may_follow,
+    objections_of_spark,
+)
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.iceberg.metadata_facts import read_facts

@@ -15,7 +15,6 @@ from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, Outcom
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
-from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import (
@@ -24,6 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RetainedRows,
     RowMatch,
     SnapshotHolder,
+    state_after_commit,
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts

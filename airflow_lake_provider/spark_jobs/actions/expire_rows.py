@@ -16,10 +16,9 @@ from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, EXPIRED_BEFORE
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
-from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch, state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
-from airflow_lake_provider.contracts.applied.source_name import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
@@ -20,10 +20,15 @@ from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, 
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
-from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE, ChangeFilter, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import (
+    CHANGE_TYPE,
+    ChangeFilter,
+    KeyedCommit,
+    seen_after_commit,
+    state_after_commit,
+)
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_query

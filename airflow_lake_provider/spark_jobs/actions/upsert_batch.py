@@ -19,10 +19,9 @@ from airflow_lake_provider.spark_jobs.actions.already_applied import (
     without_new_input,
 )
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
-from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit, state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted, open_source

@@ -45,10 +45,9 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     recent,
     without_upgrade_to_version_3,
 )
-from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
-from airflow_lake_provider.iceberg.owner_policy import owner_policy
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
+from airflow_lake_provider.iceberg.owner_settings import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for

@@ -19,9 +19,9 @@ from airflow_lake_provider.contracts.errors import (
     UnknownOutcomeError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.end_to_end.postgresql_server import PostgresqlServer, postgresql_server
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.formats.suite import FormatSuite
 from tests.spark.formats.tiny_format import WAREHOUSE, TinyTable
 from tests.spark.upsert_flow import Flow

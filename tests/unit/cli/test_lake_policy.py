@@ -12,8 +12,7 @@ from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
-from airflow_lake_provider.contracts.policy_settings import SETTINGS
+from airflow_lake_provider.contracts.policy_settings import SETTINGS, schema_of_policy_file
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from airflow_lake_provider.contracts.policy_schema import schema_of_policy_file
-from airflow_lake_provider.contracts.policy_settings import SETTINGS
+from airflow_lake_provider.contracts.policy_settings import SETTINGS, schema_of_policy_file
 from tests.unit.contracts.test_policy_settings import VALUES, WRONG_VALUES
 
 SCHEMA = schema_of_policy_file()

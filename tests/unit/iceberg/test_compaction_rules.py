@@ -12,7 +12,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     surely_nothing_due,
     target_size_owner,
 )
-from airflow_lake_provider.iceberg.owner_policy import owner_policy
+from airflow_lake_provider.iceberg.owner_settings import owner_policy
 from airflow_lake_provider.tables.iceberg.head_files import target_bytes
 from tests.table_facts import table_of
 

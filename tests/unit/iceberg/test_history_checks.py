@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
+from airflow_lake_provider.iceberg.metadata_facts import refuse_broken_history
 
 AT = 1_764_000_000_000
 IDS = st.integers(0, 12)

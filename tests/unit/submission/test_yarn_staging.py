@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
+from airflow_lake_provider.hooks.lake_spark_submit import remove_staged_files, staging_folder
 
 ID = "application_1764000000000_0001"
 

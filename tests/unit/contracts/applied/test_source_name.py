@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied.source_name import (
+from airflow_lake_provider.contracts.applied.source_position import (
     consumer_source_name,
     default_source_name,
     source_name,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.applied_history import AppliedOfSource
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.applied.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyHistory
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
@@ -22,10 +27,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     stage_branches,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import alter_table, widens
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +46,12 @@ class IcebergKeyHistory(KeyHistory):
 
     def deleted_keys(self) -> DataFrame | None:
         """Keys that were deleted, from the side table; None without one."""
-        return deleted_keys_table.read_deleted_keys(self.table)
+        return read_deleted_keys(self.table)
 
     def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
         """Add deleted keys to the side table, which is made where it is missing, and remove those that are older."""
         if self.table.exists():
-            deleted_keys_table.keep_deleted_keys(self.table, rows, retention)
+            keep_deleted_keys(self.table, rows, retention)
 
     def keep_rows(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to."""
@@ -112,3 +118,90 @@ def _run_keys_in_summaries(table: IcebergTable, branch: str) -> RecentRunKeys:
     recent = RecentRunKeys.read(table.properties())
     published = table.history().run_keys(recent).entries if origin == MAIN else ()
     return RecentRunKeys((*((key, 0) for key in keys), *published))
+
+
+# Rows of the side table are only added, and removed by whole days once they are older than asked. A delete that is
+# written twice, or whose rows were not committed after all, says what the source did and harms nothing.
+_TABLE = "lake.deleted-keys-of"
+_PROPERTIES = (
+    "'format-version' = '3', 'write.metadata.delete-after-commit.enabled' = 'true', "
+    "'write.metadata.previous-versions-max' = '20'"
+)
+
+
+def deleted_keys_table(table: IcebergTable) -> IcebergTable:
+    """Return the side table of a table, whether it exists or not."""
+    name = TableName((*table.name.namespace, table.name.table + DELETED_KEYS_SUFFIX))
+    return IcebergTable(table.spark, table.catalog, name)
+
+
+def read_deleted_keys(table: IcebergTable) -> DataFrame | None:
+    """Return the newest rows of the side table; None without one."""
+    side = deleted_keys_table(table)
+    if not side.exists():
+        return None
+    side.refresh()
+    # A table that was dropped and made again has nothing to do with the keys of before.
+    return side.spark.table(side.sql_name) if _of_table(table, side) else None
+
+
+def keep_deleted_keys(table: IcebergTable, rows: DataFrame, retention: timedelta) -> None:
+    """Add rows, and remove those that are older.
+
+    :param rows: key columns, ``_deleted_position``, ``_moved_to``, ``_values_position``.
+    :raises InvalidSpecError: a table of that name has rows and is not a side table.
+    """
+    now = datetime.now(UTC)
+    kept = rows.withColumn("_deleted_at", sf.lit(int(now.timestamp())).cast("timestamp")).localCheckpoint()
+    if kept.isEmpty():
+        return
+    side = deleted_keys_table(table)
+    columns = ", ".join(f"{quoted_name(field.name)} {type_text(field.dataType)}" for field in kept.schema)
+    side.spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {side.sql_name} ({columns}) USING iceberg PARTITIONED BY (days(_deleted_at)) "
+        f"TBLPROPERTIES ({_PROPERTIES}, '{_TABLE}' = '{table.refresh().uuid}')"
+    )
+    _take_over(table, side)
+    alter_table(side, _widenings(side.spark.table(side.sql_name).schema, kept.schema))
+    kept.coalesce(1).writeTo(side.sql_name).append()
+    _remove_old(side, now - retention)
+
+
+def _of_table(table: IcebergTable, side: IcebergTable) -> bool:
+    return table.exists() and side.refresh().properties().get(_TABLE) == table.refresh().uuid
+
+
+def _take_over(table: IcebergTable, side: IcebergTable) -> None:
+    if _of_table(table, side):
+        return
+    if _TABLE in side.properties():
+        # Of a table that was dropped and made again.
+        side.spark.sql(f"DELETE FROM {side.sql_name}")
+    elif not side.spark.table(side.sql_name).isEmpty():
+        raise InvalidSpecError(
+            f"{side.name} has rows and is not the table of deleted keys that ordering='key' keeps under this name for "
+            f"{table.name}; rename one of the two tables. Nothing was applied"
+        )
+    side.spark.sql(f"ALTER TABLE {side.sql_name} SET TBLPROPERTIES ('{_TABLE}' = '{table.refresh().uuid}')")
+
+
+def _widenings(current: StructType, wanted: StructType, within: str = "") -> list[str]:
+    """Return what makes key columns as wide as the table's have become, the new key's included."""
+    present = {field.name.lower(): field for field in current}
+    changes = []
+    for field in wanted:
+        mine, name = present.get(field.name.lower()), within + quoted_name(field.name)
+        if mine is None:
+            continue
+        if isinstance(mine.dataType, StructType) and isinstance(field.dataType, StructType):
+            changes += _widenings(mine.dataType, field.dataType, f"{name}.")
+        elif widens(mine, field):
+            changes.append(f"ALTER COLUMN {name} TYPE {type_text(field.dataType)}")
+    return changes
+
+
+def _remove_old(side: IcebergTable, before: datetime) -> None:
+    # Whole partitions: nothing is read, and nothing is written but metadata.
+    day = f"TIMESTAMP '{before:%Y-%m-%d} 00:00:00 UTC'"
+    if side.spark.table(side.sql_name).filter(f"_deleted_at < {day}").limit(1).count():
+        side.spark.sql(f"DELETE FROM {side.sql_name} WHERE _deleted_at < {day}")

@@ -21,9 +21,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy im
     Strategy,
     choose_strategy,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    AppliedUpsert,
+    PlannedUpsert,
+    row_merge,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import reading_base, refuse_expired_base
 from airflow_lake_provider.spark_jobs.progress import Progress
 

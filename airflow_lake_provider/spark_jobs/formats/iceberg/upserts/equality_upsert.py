@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
+from airflow_lake_provider.spark_jobs.formats.commits import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure

@@ -28,11 +28,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_columns import refusing_nulls
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    AppliedUpsert,
+    PlannedUpsert,
+    row_merge,
+)
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, java_session, load_class
 from airflow_lake_provider.spark_jobs.jvm.java_errors import first_line
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles

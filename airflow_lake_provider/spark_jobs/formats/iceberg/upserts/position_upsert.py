@@ -29,15 +29,18 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    AppliedUpsert,
+    PlannedUpsert,
+    row_merge,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
+    StagedBatch,
     reading_base,
     rebase,
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.restage_changed_keys import StagedBatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts

@@ -22,9 +22,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks, rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import OLD, PlannedUpsert, row_merge
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 

@@ -2,21 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType, DataType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition, TuplePosition
-from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.author.sources import BinaryHandling, Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns, element_type
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeEventsSource
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium import envelope
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import find_columns
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import read_images
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
+    ConnectType,
+    common_type,
+    convert,
+    inferred_type,
+    not_converted,
+    parse_types,
+)
+from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
+
+_ABOUT_BYTES = (
+    "The events do not tell how these bytes are written. Give the source binary_handling_mode='hex', 'base64' or "
+    "'base64-url-safe', as the connector's binary.handling.mode is; or declare the column STRING"
+)
+_ABOUT_UNITS = (
+    "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
+    "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
+    "column BIGINT in the source's schema"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebeziumColumns(EventColumns):
+    """Types of the columns of a batch of events, by the connect schema that each event may carry.
+
+    :param connect_types: by text of the connect schema, each column's connect type.
+    :param schemaless: some events carry no connect schema.
+    :param binary: how bytes are written as text, where the author says it.
+    """
+
+    connect_types: dict[str, dict[str, ConnectType]]
+    schemaless: bool
+    binary: BinaryHandling | None = None
+
+    def value(self, column: str, text: Column, types: Column) -> Column:
+        """Return the typed value of a JSON text, by the connect schema of its event."""
+        # None first: events without a schema have no hash to be told by.
+        texts: dict[ConnectType | None, list[str]] = {None: []} if self.schemaless else {}
+        for schema_text, fields in self.connect_types.items():
+            texts.setdefault(fields.get(column), []).append(schema_text)
+        kinds = list(texts)
+        result = convert(text, self.types[column], kinds[-1], self.binary)
+        for kind in kinds[:-1]:
+            hashes = [sf.xxhash64(sf.lit(schema_text)) for schema_text in texts[kind]]
+            is_kind = sf.coalesce(types.isin(*hashes), sf.lit(kind is None))
+            result = sf.when(is_kind, convert(text, self.types[column], kind, self.binary)).otherwise(result)
+        return result
+
+    def lost(self, column: str, text: Column, value: Column) -> Column:
+        """Return whether a text was there and gave no value, or an element of it."""
+        return not_converted(text, value, self.types[column])
+
+    def remedy(self, lost: Mapping[str, str]) -> str:
+        """Return what to do about texts that gave no value."""
+        if self.schemaless and any(_is_number_for_time(self.types[name], text) for name, text in lost.items()):
+            return _ABOUT_UNITS
+        if any(isinstance(element_type(self.types[name]), BinaryType) for name in lost):
+            return _ABOUT_BYTES
+        return super().remedy(lost)
+
+
+def find_columns(
+    spark: SparkSession,
+    source: Debezium,
+    files: tuple[InputFile, ...],
+    surveyed: EventSurvey,
+    table_schema: StructType | None,
+) -> DebeziumColumns:
+    """Give each column of the events a type: declared, else the table's, else the connect schema's, else inferred.
+
+    Inferring takes a second pass over the text.
+
+    :param files: the files that the events are in.
+    :raises BadInputError: a column whose connect types have nothing in common.
+    """
+    declared = declared_types(source.schema, table_schema)
+    rank = {name: place for place, name in enumerate(declared)}
+    columns = sorted(surveyed.columns, key=lambda name: rank.get(name.lower(), len(rank)))
+    connect_types = {text: parse_types(text) for text in surveyed.types}
+    types = {name: declared.get(name.lower()) or _connect_type(connect_types, name) for name in columns}
+    if None in types.values():
+        inferred = _inferred(spark, read_images(spark, source, files))
+        types = {name: kind or inferred[name] for name, kind in types.items()}
+    return DebeziumColumns(
+        types={name: kind for name, kind in types.items() if kind is not None},
+        connect_types=connect_types,
+        schemaless=surveyed.typeless > 0 or not connect_types,
+        binary=BinaryHandling(source.binary_handling_mode) if source.binary_handling_mode else None,
+    )
+
+
+def _connect_type(connect_types: Mapping[str, Mapping[str, ConnectType]], column: str) -> DataType | None:
+    kinds = [fields[column] for fields in connect_types.values() if column in fields]
+    return common_type(column, kinds) if kinds else None
+
+
+def _inferred(spark: SparkSession, images: DataFrame) -> dict[str, DataType]:
+    # PySpark's json() takes text only as a Python RDD, which would send every line through Python.
+    texts = getattr(java_rows(images), "as")(jvm_of(spark).org.apache.spark.sql.Encoders.STRING())
+    schema = DataFrame(java_session(spark).read().json(texts), spark).schema
+    return {field.name: inferred_type(field.dataType) for field in schema.fields}
+
+
+def _is_number_for_time(kind: DataType, text: str) -> bool:
+    return isinstance(kind, (TimestampType, TimestampNTZType)) and text.strip().lstrip("+-").isdecimal()
 
 
 class DebeziumEnvelope(Envelope):

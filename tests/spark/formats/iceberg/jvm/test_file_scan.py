@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import live_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from tests.spark.formats.iceberg.incremental.changes_history import ChangesHistory
 

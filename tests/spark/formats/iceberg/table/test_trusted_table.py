@@ -19,11 +19,11 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, Up
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import refuse_code_properties
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.hostile_tables import on_disk
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.rest_answers import rest_catalog

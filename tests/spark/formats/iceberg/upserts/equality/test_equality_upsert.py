@@ -18,7 +18,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import live_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import live_files
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
 
