@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import timedelta
 from enum import Enum
@@ -200,6 +200,42 @@ class AuthorObject:
             if is_rendered and isinstance(value, AuthorObject):
                 value = value.checked()
             object.__setattr__(self, field.name, value)
+
+
+@dataclass(frozen=True)
+class ArgumentObject(AuthorObject):
+    """Base of the objects that are arguments of a spec: each says what it asks of the format and the rest."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have for it."""
+        return ()
+
+    @property
+    def column_names(self) -> Mapping[str, Iterable[str]]:
+        """Names of columns that it writes, by its fields."""
+        return {}
+
+    @property
+    def transforms(self) -> frozenset[str]:
+        """Transforms of columns by which a table is laid out."""
+        return frozenset()
+
+    @property
+    def code(self) -> Mapping[str, str | None]:
+        """SQL that an author wrote, by what messages call it."""
+        return {}
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse a spec whose other arguments do not go with this one.
+
+        :param spec: such as an :class:`.UpsertSpec`.
+        :raises InvalidSpecError: naming them.
+        """
+
+    def without_policy(self) -> Self:
+        """Return what is applied, without what may be done about it when it has changed."""
+        return self
 
 
 def with_stand_in(value: Any, stand_in: Any) -> Any:

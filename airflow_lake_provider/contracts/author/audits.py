@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import flag
-from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # A text that begins with a word which begins no query; one that begins with a comment is left to the driver.
@@ -25,7 +25,7 @@ def _queries(value: object, name: str) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Audits(AuthorObject):
+class Audits(ArgumentObject):
     """Assertions that are checked before a batch is published to main.
 
     :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none. Or
@@ -45,6 +45,23 @@ class Audits(AuthorObject):
             raise InvalidSpecError("audits must have at least one assertion, got none")
         for name, query in self.queries.items():
             self._refuse(name, query)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """They are checked before a batch is published."""
+        return ("audits",)
+
+    @property
+    def code(self) -> Mapping[str, str | None]:
+        """The queries."""
+        return {f"audit {name!r}": query for name, query in self.queries.items()}
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse a branch, which nobody publishes."""
+        if spec.branch is not None:
+            raise InvalidSpecError(
+                f"{spec.table}: audits publish to main, and branch={spec.branch!r} is never published; leave out one"
+            )
 
     def _refuse(self, name: object, query: object) -> None:
         if not isinstance(name, str) or not name.strip() or "\n" in name:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, text, texts
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 AGGREGATES = (
@@ -47,7 +47,7 @@ def _aggregates(value: object, name: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class MergeEngine(AuthorObject):
+class MergeEngine(ArgumentObject):
     """Base of all merge engines.
 
     :param deletes: ``"hard"`` removes the row, ``"soft"`` sets ``deleted_column``, ``"ignore"`` drops deletes.
@@ -92,6 +92,44 @@ class MergeEngine(AuthorObject):
     def named_columns(self) -> list[str]:
         """Columns that the engine names, but for the one that flags deletes; as the author spells them."""
         return [*self.aggregates, *(name for order, group in self.sequence_groups.items() for name in (order, *group))]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Its merge, and what it looks at or writes of the table's rows."""
+        soft = ("soft-deletes",) if self.deletes is Deletes.SOFT else ()
+        return (f"merge-{self.kind}", *soft, *(() if self.is_plain else ("kept-values",)))
+
+    @property
+    def column_names(self) -> Mapping[str, Iterable[str]]:
+        """The column that soft deletes set."""
+        return {"deleted_column": (self.deleted_column,)}
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse columns, an order or a policy that do not go with how rows are merged."""
+        if spec.source.on_source_change.value == "replay" and self.counts_rows:
+            raise InvalidSpecError(
+                f"{spec.table}: on_source_change='replay' would count all files again; an Aggregation takes "
+                "'continue' or 'fail'"
+            )
+        self.refuse_columns(spec.table, spec.keys)
+        self.refuse_order(spec.table, spec.order_by)
+        excluded = {name.lower() for name in spec.exclude_columns}
+        for order, group in self.sequence_groups.items():
+            # Without its order a group keeps the table's values for ever.
+            if not {name.lower() for name in group} <= excluded:
+                spec.refuse_excluded("the order of a sequence group", (order,))
+        if not self.ignore_stale:
+            return
+        if not spec.order_by:
+            raise InvalidSpecError(
+                f"{spec.table}: ignore_stale compares order_by with what the table holds; give order_by"
+            )
+        spec.refuse_excluded("columns of order_by, which ignore_stale compares,", spec.order_by)
+        if spec.delete_when and self.deletes is Deletes.HARD:
+            raise InvalidSpecError(
+                f"{spec.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
+                "use deletes='soft', which keeps the order, or deletes='ignore'"
+            )
 
     def refuse_columns(self, table: str, keys: tuple[str, ...]) -> None:
         """Refuse key columns where values are merged.

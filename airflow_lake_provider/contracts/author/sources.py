@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.author.reader_options import (
     format_of_path,
 )
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import check_query_start
@@ -115,7 +115,7 @@ def _below(value: object, name: str) -> Source:
 
 
 @dataclass(frozen=True)
-class Source(AuthorObject):
+class Source(ArgumentObject):
     """Base of all sources. A new one is a subclass with its ``reader``, see docs/explanation/sources.md.
 
     :param name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``; longer ones become a prefix
@@ -143,13 +143,6 @@ class Source(AuthorObject):
             # Where the driver imports it from.
             cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
-    def refuse_arguments(self, spec: Any) -> None:
-        """Refuse an upsert whose other arguments do not go with this source.
-
-        :param spec: an :class:`.UpsertSpec`.
-        :raises InvalidSpecError: naming them.
-        """
-
     @property
     def files(self) -> Files | ChangeEvents | None:
         """The files that are read; None for a table."""
@@ -168,14 +161,19 @@ class Source(AuthorObject):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format of the lake's tables has to have for it."""
-        return () if self.lake_table is None else ("lake-table-source",)
+        return (*(("lake-table-source",) if self.lake_table else ()), *(("kept-values",) if self.looks_at_rows else ()))
+
+    @property
+    def code(self) -> Mapping[str, str | None]:
+        """The query."""
+        return {"Query.sql": self.query}
 
     @property
     def looks_at_rows(self) -> bool:
         """Tell whether what is read is compared with the table's rows of its keys."""
         return False
 
-    def without_policy(self) -> Source:
+    def without_policy(self) -> Self:
         """Return what is read, without what may be done about it when it has changed."""
         return replace(self, on_source_change=OnSourceChange.CONTINUE)
 
@@ -302,7 +300,7 @@ class ChangeEvents(Source):
     @property
     def needs(self) -> tuple[str, ...]:
         """Change events need a table that remembers keys."""
-        return ("change-events",)
+        return ("change-events", *super().needs)
 
     @property
     def files(self) -> ChangeEvents:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, options, size
-from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
@@ -39,7 +39,7 @@ def _sort_by(value: object, name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableLayout(AuthorObject):
+class TableLayout(ArgumentObject):
     """Layout with which a missing table is created; an existing table keeps its own.
 
     :param partition_by: columns and transforms of them, for example ``("days(placed_at)", "bucket(16, id)")``.
@@ -76,6 +76,11 @@ class TableLayout(AuthorObject):
         # Both become part of a statement.
         partition_terms(self.partition_by)
         sort_terms(self.sort_by)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """A missing table is created."""
+        return ("create-table",)
 
     @property
     def transforms(self) -> frozenset[str]:

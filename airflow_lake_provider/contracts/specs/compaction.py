@@ -40,13 +40,20 @@ def _paths(value: object, name: str) -> tuple[str, ...]:
     return names(value, name, "partitions, such as 'day=2026-11-26'")
 
 
+def _needs_of_strategy(strategy: CompactionStrategy) -> tuple[str, ...]:
+    return () if strategy is CompactionStrategy.BINPACK else (f"compaction-{strategy.value}",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactionSpec(JobSpec):
     """Rewrite files into fewer and cleaner ones: the arguments of :class:`.LakeCompactionOperator`."""
 
     action: ClassVar[str] = "compaction"
+    capabilities: ClassVar[tuple[str, ...]] = ("compaction",)
     level: CompactionLevel = argument(choice_of(CompactionLevel), default=CompactionLevel.AUTO)
-    strategy: CompactionStrategy = argument(choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK)
+    strategy: CompactionStrategy = argument(
+        choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK, needs=_needs_of_strategy
+    )
     sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
     where: str | None = argument(optional(text), default=None, is_sql=True)
     skip_partitions: tuple[str, ...] = argument(_paths, default=(), templated=False)
@@ -63,12 +70,6 @@ class CompactionSpec(JobSpec):
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
     verify: Verification | None = argument(optional(choice_of(Verification)), default=None, templated=False)
     not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"verify"}
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        is_ordered = self.strategy is not CompactionStrategy.BINPACK
-        return ("compaction", *((f"compaction-{self.strategy.value}",) if is_ordered else ()))
 
     def complete(self) -> None:
         """Refuse what does not go together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,11 +13,20 @@ from airflow_lake_provider.contracts.author.schema_contract import SchemaContrac
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
-from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
+from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 
 _CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
+
+
+def _consumer(value: object, name: str) -> str:
+    consumer = text(value, name)
+    if not _CONSUMER.fullmatch(consumer):
+        raise InvalidSpecError(
+            f"{name} {consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
+        )
+    return consumer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,20 +38,21 @@ class IncrementalSpec(JobSpec):
     """
 
     action: ClassVar[str] = "incremental"
+    capabilities: ClassVar[tuple[str, ...]] = ("read-changes", "upsert", "merge-deduplicate")
     table: str = argument(text, "namespace.table", author_name="target", attribute="table")
     source: str = argument(text, "namespace.source")
-    consumer: str = argument(text, templated=False)
-    keys: tuple[str, ...] = argument(names, ("key",))
+    consumer: str = argument(_consumer, templated=False)
+    keys: tuple[str, ...] = argument(names, ("key",), names_columns=True)
     to_snapshot: str = derived("0")
     transform: str | None = argument(optional(text), default=None, templated=False)
     transform_code: str | None = derived(None)
-    query: str | None = argument(optional(sql), "SELECT * FROM changes", default=None, is_sql=True)
+    query: str | None = argument(optional(sql), "SELECT * FROM changes", default=None, is_sql=True, is_code=True)
     source_keys: tuple[str, ...] = argument(names, default=(), templated=False)
-    from_snapshot: str | None = argument(optional(text), default=None)
+    from_snapshot: str | None = argument(optional(text), default=None, is_snapshot=True)
     full_refresh: bool = argument(flag, default=False)
     on_gap: str = argument(text, default="fail", templated=False)
     on_transform_change: str = argument(text, default="fail", templated=False)
-    protect_source: bool = argument(flag, default=True, templated=False)
+    protect_source: bool = argument(flag, default=True, templated=False, needs=("consumer-tags",))
     allow_sql: bool = argument(flag, default=False, templated=False)
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
     schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
@@ -54,10 +64,6 @@ class IncrementalSpec(JobSpec):
         TableName.parse(self.source)
         if self.source == self.table:
             raise InvalidSpecError(f"{self.table}: source and target are the same table")
-        if not _CONSUMER.fullmatch(self.consumer):
-            raise InvalidSpecError(
-                f"consumer {self.consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
-            )
         if self.schema_contract.missing_columns is not None or self.schema_contract.exclude_columns:
             raise InvalidSpecError(
                 f"{self.table}: missing_columns and exclude_columns of a schema_contract belong to upserts; name "
@@ -68,33 +74,12 @@ class IncrementalSpec(JobSpec):
         if (self.transform is None) == (self.query is None):
             raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
         check_query_start(self.query, f"{self.table}: query")
-        check_code({f"{self.table}: query": self.query}, allow_sql=self.allow_sql)
+        self.refuse_code()
         if self.transform is not None and not re.fullmatch(r"[\w.]+:\w+", self.transform):
             raise InvalidSpecError(f"{self.table}: transform {self.transform!r} is not of the form module:function")
         for name, choices in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():
             if getattr(self, name) not in choices:
                 raise InvalidSpecError(f"{self.table}: {name} must be one of {choices}, got {getattr(self, name)!r}")
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        asked = {"create-table": self.create is not None, "consumer-tags": self.protect_source}
-        return ("read-changes", "upsert", "merge-deduplicate", *(name for name, is_asked in asked.items() if is_asked))
-
-    @property
-    def columns(self) -> Mapping[str, Iterable[str]]:
-        """Names of columns, by the argument that gives them."""
-        return {"keys": self.keys}
-
-    @property
-    def snapshots(self) -> Mapping[str, str | None]:
-        """Ids of snapshots, by the argument that gives them."""
-        return {"from_snapshot": self.from_snapshot}
-
-    @property
-    def transforms(self) -> frozenset[str]:
-        """Transforms of columns by which the table is laid out."""
-        return self.create.transforms if self.create is not None else frozenset()
 
     @property
     def transform_digest(self) -> str:

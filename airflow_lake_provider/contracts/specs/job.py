@@ -13,12 +13,18 @@ from typing import Any, ClassVar, Self, TypedDict
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import Reader, text
-from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, reads, refuse_template
+from airflow_lake_provider.contracts.author_object import (
+    ArgumentObject,
+    AuthorObject,
+    is_open,
+    reads,
+    refuse_template,
+)
 from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, declared_format
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.sql_limits import is_unicode
+from airflow_lake_provider.contracts.sql_limits import check_code, is_unicode
 from airflow_lake_provider.contracts.table_name import TableName
 
 # Nobody's, while a DAG is parsed.
@@ -42,7 +48,9 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
     :param more: ``templated=False``: no template may make it. ``is_shown=False``: Airflow does not keep it among the
         rendered fields. ``is_sql=True``: it is SQL, which may be the path of a file. ``is_object=True``: it is an
         author object, which a mapping may stand for. ``attribute``: the operator keeps it under another name.
-        ``author_name``: its author gives it by another name.
+        ``author_name``: its author gives it by another name. ``needs``: capabilities that the format has to have where
+        it is given, or a function of its value that returns them. ``names_columns=True``: it names columns.
+        ``is_snapshot=True``: it is the id of a snapshot. ``is_code=True``: it is SQL that runs as the author wrote it.
     """
     stands = {} if stand_in is MISSING else {"stand_in": stand_in}
     metadata = {**reads(reader, is_sql=more.pop("is_sql", False), **stands), "is_argument": True, **more}
@@ -124,6 +132,20 @@ class JobSpec(AuthorObject):
             )
         return plain
 
+    def refuse_code(self) -> None:
+        """Refuse SQL that runs shell commands, unless ``allow_sql`` takes it.
+
+        :raises InvalidSpecError: naming the argument.
+        """
+        given = [code for each in self.arguments() if each.is_code for code in each.code(getattr(self, each.name))]
+        given += [code for each in self._objects() for code in each.code.items()]
+        named = {f"{self.table}: {what}": text for what, text in given}
+        check_code(named, allow_sql=bool(getattr(self, "allow_sql", False)))
+
+    def _objects(self) -> list[ArgumentObject]:
+        values = [getattr(self, each.name) for each in self.arguments()]
+        return [value for value in values if isinstance(value, ArgumentObject)]
+
     def checked_for(self, table_format: str) -> Self:
         """Return the spec with all fields checked, where a table format can do what it asks.
 
@@ -170,22 +192,25 @@ class JobSpec(AuthorObject):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the table's format has to have, by their names in ``contracts.capabilities``."""
-        return self.capabilities
+        of_objects = (need for each in self._objects() for need in each.needs)
+        of_others = (need for each in self.arguments() for need in each.needs(getattr(self, each.name)))
+        return (*self.capabilities, *of_objects, *of_others)
 
     @property
     def columns(self) -> Mapping[str, Iterable[str]]:
         """Names that columns of the table have, or are to have, by the argument that gives them."""
-        return {}
+        named = {each.author_name: getattr(self, each.name) for each in self.arguments() if each.names_columns}
+        return {**named, **{name: names for each in self._objects() for name, names in each.column_names.items()}}
 
     @property
     def snapshots(self) -> Mapping[str, str | None]:
         """Ids of snapshots, by the argument that gives them."""
-        return {}
+        return {each.author_name: getattr(self, each.name) for each in self.arguments() if each.is_snapshot}
 
     @property
     def transforms(self) -> frozenset[str]:
         """Transforms of columns by which a table is laid out."""
-        return frozenset()
+        return frozenset().union(*(each.transforms for each in self._objects()))
 
     @property
     def target_branch(self) -> str:
@@ -194,7 +219,11 @@ class JobSpec(AuthorObject):
 
     def digest_text(self) -> str:
         """Return what is applied as canonical JSON."""
-        plain = {name: value for name, value in to_plain(self).items() if name not in self.not_applied}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.not_applied}
+        plain = {
+            name: to_plain(value.without_policy() if isinstance(value, ArgumentObject) else value)
+            for name, value in values.items()
+        }
         return to_json({"action": self.action, **plain})
 
     def to_mapping(self) -> dict[str, Any]:
@@ -267,6 +296,34 @@ class Argument:
     def is_object(self) -> bool:
         """Tell whether it is an author object."""
         return bool(self.field.metadata.get("is_object", False))
+
+    @property
+    def names_columns(self) -> bool:
+        """Tell whether it names columns of the table."""
+        return bool(self.field.metadata.get("names_columns", False))
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Tell whether it is the id of a snapshot."""
+        return bool(self.field.metadata.get("is_snapshot", False))
+
+    @property
+    def is_code(self) -> bool:
+        """Tell whether it is SQL that runs as its author wrote it."""
+        return bool(self.field.metadata.get("is_code", False))
+
+    def code(self, value: Any) -> list[tuple[str, Any]]:
+        """Return the SQL of its value, by what messages call each text."""
+        if isinstance(value, Mapping):
+            return [(f"{self.author_name}[{key!r}]", text) for key, text in value.items()]
+        return [(self.author_name, value)]
+
+    def needs(self, value: Any) -> tuple[str, ...]:
+        """Return the capabilities that the format has to have for a value, beside those of an author object."""
+        needs = self.field.metadata.get("needs", ())
+        if callable(needs):
+            return tuple(needs(value))
+        return tuple(needs) if value not in (None, False) else ()
 
     def as_object(self, value: Any) -> Any:
         """Return the author object that a mapping stands for, whatever is open in it; other values as they are."""

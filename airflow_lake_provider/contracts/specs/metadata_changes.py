@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
@@ -41,15 +40,10 @@ class RollbackSpec(JobSpec):
 
     action: ClassVar[str] = "rollback"
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "rollback")
-    snapshot_id: str | None = argument(optional(_snapshot_id), "1", default=None)
+    snapshot_id: str | None = argument(optional(_snapshot_id), "1", default=None, is_snapshot=True)
     timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
     tag: str | None = argument(optional(text), "tag", default=None)
-    expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
-
-    @property
-    def snapshots(self) -> Mapping[str, str | None]:
-        """Ids of snapshots, by the argument that gives them."""
-        return {"snapshot_id": self.snapshot_id, "expected_snapshot_id": self.expected_snapshot_id}
+    expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None, is_snapshot=True)
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -94,14 +88,9 @@ class CreateTagSpec(_TagSpec):
     """Put a tag on a snapshot: the arguments of :class:`.LakeCreateTagOperator`."""
 
     action: ClassVar[str] = "create-tag"
-    snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
+    snapshot_id: str | None = argument(optional(_snapshot_id), default=None, is_snapshot=True)
     max_age: timedelta | None = argument(optional(duration), default=None)
     replace: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def snapshots(self) -> Mapping[str, str | None]:
-        """Ids of snapshots, by the argument that gives them."""
-        return {"snapshot_id": self.snapshot_id}
 
 
 @dataclass(frozen=True, kw_only=True)

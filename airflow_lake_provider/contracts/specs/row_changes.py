@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
-from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
+from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 
 def _withheld(value: object, name: str) -> str | None:
@@ -30,19 +29,14 @@ class DeleteRowsSpec(JobSpec):
     """Delete rows, and say who still holds them: the arguments of :class:`.LakeDeleteRowsOperator`."""
 
     action: ClassVar[str] = "delete-rows"
+    capabilities: ClassVar[tuple[str, ...]] = ("delete-rows",)
     # Airflow keeps the rendered text of template fields; this one may name whom to forget.
     where: str | None = argument(_withheld, "true", default=None, is_sql=True, is_shown=False)
     keys_from: Source | None = argument(optional(source), Files("file.parquet"), default=None, is_object=True)
     keys: tuple[str, ...] = argument(names, ("key",), default=())
     allow_sql: bool = argument(flag, default=False, templated=False)
-    proof: bool = argument(flag, default=True, templated=False)
+    proof: bool = argument(flag, default=True, templated=False, needs=("erasure-proof",))
     max_attempts: int = argument(number, default=5, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        proof = ("erasure-proof",) if self.proof else ()
-        return ("delete-rows", *proof, *(self.keys_from.needs if self.keys_from is not None else ()))
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -74,23 +68,17 @@ class UpdateRowsSpec(JobSpec):
 
     action: ClassVar[str] = "update-rows"
     capabilities: ClassVar[tuple[str, ...]] = ("update-rows",)
-    assignments: dict[str, str] = argument(_assignments, templated=False)
+    assignments: dict[str, str] = argument(_assignments, templated=False, names_columns=True, is_code=True)
     where: str = argument(sql, "true", is_sql=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
     max_attempts: int = argument(number, default=5, templated=False)
-
-    @property
-    def columns(self) -> Mapping[str, Iterable[str]]:
-        """Names of columns, by the argument that gives them."""
-        return {"assignments": self.assignments}
 
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
         if not self.assignments or not all(expression.strip() for expression in self.assignments.values()):
             raise InvalidSpecError(f"{self.table}: assignments needs one or more columns, each with an SQL expression")
-        code = {f"{self.table}: assignments[{name!r}]": sql for name, sql in self.assignments.items()}
-        check_code(code, allow_sql=self.allow_sql)
+        self.refuse_code()
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
             raise InvalidSpecError(f"{self.table}: assignments names a column twice: {sorted(self.assignments)}")
         if not self.where.strip():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,12 +15,9 @@ class StatisticsSpec(JobSpec):
 
     action: ClassVar[str] = "compute-statistics"
     capabilities: ClassVar[tuple[str, ...]] = ("statistics",)
-    of_columns: tuple[str, ...] = argument(names, default=(), templated=False, author_name="columns")
+    of_columns: tuple[str, ...] = argument(
+        names, default=(), templated=False, author_name="columns", names_columns=True
+    )
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def columns(self) -> Mapping[str, Iterable[str]]:
-        """Names of columns, by the argument that gives them."""
-        return {"columns": self.of_columns}

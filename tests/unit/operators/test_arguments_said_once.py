@@ -54,31 +54,10 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
 # An argument on which several rules depend stands once more for each of them: each rule asks it something else. The
 # list may only shrink. What gives an engine or a source an answer of its own has no place here.
 MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
-    LakeUpsertOperator: {
-        "source": 13,
-        "keys": 6,
-        "delete_when": 5,
-        "create": 5,
-        "schema_contract": 5,
-        "branch": 7,
-        "merge_engine": 8,
-        "audits": 6,
-    },
-    LakeIncrementalOperator: {
-        "source": 7,
-        "consumer": 7,
-        "keys": 5,
-        "transform": 6,
-        "query": 5,
-        "protect_source": 5,
-        "create": 5,
-        "from_snapshot": 5,
-    },
-    LakeDeleteRowsOperator: {"keys_from": 6, "keys": 5},
-    LakeUpdateRowsOperator: {"assignments": 5},
-    LakeCompactionOperator: {"strategy": 5},
+    LakeUpsertOperator: {"source": 8, "schema_contract": 5, "merge_engine": 5},
+    LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
+    LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},
     LakeRemoveOrphanFilesOperator: {"mode": 5},
-    LakeRollbackOperator: {"snapshot_id": 5},
 }
 # Of every operator, in LakeJobOperator; every message begins with it.
 SHARED = ("table",)
