@@ -247,7 +247,6 @@ ICEBERG_FLOORS = (
     {"table"},
     {"rows"},
     {"commits"},
-    {"deletes"},
     {"incremental", "maintenance", "row_changes", "upserts"},
     {"iceberg_format"},
 )

@@ -32,7 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
     commit_row_delta,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     POSITIONS,

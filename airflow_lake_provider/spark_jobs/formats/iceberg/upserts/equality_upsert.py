@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import (
     delete_file,
     upload_delete_file,
 )

@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
     discard_files,
     discarded_on_failure,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (

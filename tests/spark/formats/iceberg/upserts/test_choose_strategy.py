@@ -9,7 +9,7 @@ import pytest
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row

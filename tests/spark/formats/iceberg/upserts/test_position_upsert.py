@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.soak.tiny_batches import planned_by_default

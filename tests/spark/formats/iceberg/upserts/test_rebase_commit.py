@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.author.sources import Files, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.spark.equality_delete import delete_by_equality

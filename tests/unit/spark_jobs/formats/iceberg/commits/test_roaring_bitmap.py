@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import deletion_vector
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import deletion_vector
 
 sparse = st.lists(st.integers(0, 2**40), unique=True, min_size=1, max_size=200)
 dense = st.builds(

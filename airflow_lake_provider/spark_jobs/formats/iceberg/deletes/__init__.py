@@ -1,1 +1,0 @@
-"""Positions of rows, and the delete files that take them out of a table."""
