@@ -21,7 +21,7 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history import HotPartition
-from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, Reason
+from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, Reason, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
 ACTION = "compaction"
@@ -101,7 +101,7 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     if not asked.enabled:
         return _left_out("The policy rewrites no files.", "Set compaction.enabled to true to compact the table.")
     if (obstacle := health.obstacles.get(ACTION)) is not None:
-        why, instead = f"The table rules it out: {obstacle}.", "Change the table, or compact it with another engine."
+        why, instead = ruled_out(obstacle), "Change the table, or compact it with another engine."
         return NotPlanned(action=ACTION, why=why, instead=instead, is_unsupported=True)
     if (files := health.files) is None or files.data_files is None:
         return _left_out(

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.maintenance.costs import ROW_EXPIRY, orphan_seconds, ranked_action
 from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.past_outcomes import BETWEEN_LOOKS, PastOutcome, last_look, last_of
-from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason
+from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
 # A row may arrive between the plan of a look and its end.
@@ -72,7 +72,7 @@ def _why_no_look(
         return "The policy looks for no orphan files.", "Set orphans.mode to 'dry-run'."
     # gc.enabled=false rules out both.
     if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
-        return f"The table rules it out: {obstacle}.", "Change the table's properties."
+        return ruled_out(obstacle), "Change the table's properties."
     if past is None:
         # Each run would list the whole table.
         return (
@@ -108,9 +108,7 @@ def plan_row_expiry(
             instead="Set row_expiry.column and row_expiry.keep.",
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Upgrade the table, or change it."
-        )
+        return NotPlanned(action=action, why=ruled_out(obstacle), instead="Upgrade the table, or change it.")
     arrived = health.last_arrival
     if arrived is None:
         return NotPlanned(

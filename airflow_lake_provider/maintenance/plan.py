@@ -88,6 +88,14 @@ class NotPlanned:
     is_waiting: bool = False
 
 
+def ruled_out(obstacle: str) -> str:
+    """Return why an action is left out that the table's format, columns or properties do not allow.
+
+    :param obstacle: of :class:`.TableHealth`.
+    """
+    return f"The table rules it out: {obstacle}."
+
+
 @dataclass(frozen=True, kw_only=True)
 class TablePlan:
     """Plan of one table at one moment.

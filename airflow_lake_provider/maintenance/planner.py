@@ -22,7 +22,7 @@ from airflow_lake_provider.maintenance.costs import (
 from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_row_expiry
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
 from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, unless_resting
-from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan
+from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan, ruled_out
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
     METADATA_BYTES,
@@ -157,7 +157,7 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
     if (obstacle := health.obstacles.get(action)) is not None:
         return NotPlanned(
             action=action,
-            why=f"The table rules it out: {obstacle}.",
+            why=ruled_out(obstacle),
             instead="Change the table's properties.",
             is_unsupported=True,
         )
@@ -221,9 +221,7 @@ def _manifests(
             action=action, why="The policy leaves manifests.", instead="Set manifests.enabled to true to merge them."
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(
-            action=action, why=f"The table rules it out: {obstacle}.", instead="Change the table's properties."
-        )
+        return NotPlanned(action=action, why=ruled_out(obstacle), instead="Change the table's properties.")
     if sizes is None or sizes.mergeable is None:
         return NotPlanned(
             action=action,

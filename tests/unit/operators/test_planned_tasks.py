@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.table_task import answer_without_spark
-from tests.unit.maintenance.test_planner import DUE, WELL, plan
+from tests.unit.maintenance.plans_of_numbers import WELL, plan
+from tests.unit.maintenance.test_planner import DUE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
