@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_lake_provider.contracts.reports.history_entry import HISTORY_VERSION, HistoryEntry
@@ -65,8 +66,16 @@ class MaintenanceHistory:
         return bool(entries) and self._own.tried("not written", lambda ops: _record(ops, entries), default=False)
 
     def prepare(self) -> bool:
-        """Make the table where it is missing; return whether it is there."""
-        return self._own.tried("not made", lambda ops: ops.load_or_create() is not None, default=False)
+        """Make the table where it is missing, and append nothing to it; return whether rows could be appended.
+
+        Who may read a table need not be allowed to write files to its store, or to commit.
+        """
+
+        def append_nothing(ops: OpsTable, _: int) -> bool:
+            ops.append(ops.load_or_create(), (), {ACTION: "maintenance-history"})
+            return True
+
+        return self._own.tried("not written", lambda ops: ops.committed(partial(append_nothing, ops)), default=False)
 
     def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]] | None:
         """Return the newest outcome of each action of a table, and all of an action that has failed lately.

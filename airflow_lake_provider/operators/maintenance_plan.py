@@ -50,8 +50,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
 
     :param tables: name or patterns, ``["shop.*", "!shop.tmp_*"]`` (templated). One that is named and does not exist is
         reported and stops no other; where nothing matches, the task fails.
-    :param only_changed: in a run that asset events triggered, look at no other tables than theirs. Each of ``tables``
-        in any other run.
+    :param only_changed: in a run that asset events triggered, look at no other tables than theirs, so not at history
+        and leases either. Each of ``tables`` in any other run.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
     :param policy_file: YAML file with policies, relative to the folder of DAGs (templated). None takes ``[lake]
         policy_file``, or else ``lake_policy.yaml`` where it exists.
@@ -234,8 +234,8 @@ def _with_looks_that_are_remembered(planned: PlannedTables, history: Maintenance
     looks = {"remove-orphans"}
     if not any(each.action in looks for plan in planned.plans for each in plan.actions) or history.prepare():
         return planned
-    why = "The look could not be remembered: the table of the maintenance history cannot be made."
-    instead = "Make its namespace, or name another table in [lake] maintenance_history; the log says what was refused."
+    why = "The look could not be remembered: the table of the maintenance history takes no rows."
+    instead = "Allow its namespace and commits to it, or name another table in [lake] maintenance_history; see the log."
     return replace(planned, plans=tuple(plan.without(looks, why, instead) for plan in planned.plans))
 
 

@@ -373,13 +373,17 @@ def test_orphan_files_are_looked_for_where_the_look_is_remembered_and_once(
 
 
 @pytest.mark.usefixtures("five", "pushed")
+@pytest.mark.parametrize("right", ["create_table", "commit_table"])
 def test_orphan_files_are_left_alone_where_no_table_can_remember_the_look(
-    context: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    context: Context, monkeypatch: pytest.MonkeyPatch, right: str
 ) -> None:
     def refused(*_: Any, **__: Any) -> None:
-        raise ForbiddenError("no right to create")
+        raise ForbiddenError("no right to create or to append")
 
-    monkeypatch.setattr(SqlCatalog, "create_table", refused)
+    if right == "commit_table":
+        # Somebody else has made it, and it can be read.
+        MaintenanceHistory(LakeCatalogHook()).prepare()
+    monkeypatch.setattr(SqlCatalog, right, refused)
     jobs = plan(tables=["shop.*"], policy={"orphans": {"mode": "delete"}}).execute(context)
     assert looks(jobs) == []
     assert jobs_of_shop(jobs) == ["shop.orders"]
