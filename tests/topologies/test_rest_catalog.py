@@ -12,10 +12,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
+from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.triggers.catalog_poller import subscribed
 from tests.end_to_end.secret_watch import new_mark
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.rest_catalog import rest_catalog
+from tests.unit.hooks.test_maintenance_history import entry
+from tests.unit.hooks.test_maintenance_leases import run
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -79,6 +84,35 @@ async def test_a_poller_is_answered_without_a_table_until_the_next_commit(
                 assert len(looks) > 3
                 assert set(looks) == {"304"}
                 await asyncio.to_thread(orders.append, pa.table({"id": [number]}))
+
+
+def test_a_rest_catalog_keeps_history_and_leases(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rest_catalog(
+        unused_tcp_port_factory(), tmp_path / "requests.log", {**behind(tmp_path), "token": _TOKEN}
+    ) as uri:
+        lake = {"conn_type": "iceberg", "host": uri, "extra": {"type": "rest", "token": _TOKEN}}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(lake))
+        reader = RestCatalog("reader", uri=uri, token=_TOKEN)
+        history, leases = MaintenanceHistory(LakeCatalogHook()), MaintenanceLeases(LakeCatalogHook())
+
+        assert history.prepare()
+        assert history.record([entry("one"), entry("one", "shop.items")])
+        # A retry of the task has the same run.
+        assert history.record([entry("one")])
+        table = reader.load_table(str(history.table))
+        assert (table.format_version, table.scan().count()) == (2, 2)
+        assert {name: each[0].outcome for name, each in (history.past_outcomes() or {}).items()} == {
+            "shop.orders": "done",
+            "shop.items": "done",
+        }
+
+        assert leases.take(["shop.orders", "shop.items"], run("one")) == {}
+        assert set(leases.take(["shop.items", "shop.customers"], run("two"))) == {"shop.items"}
+        leases.give_back("one")
+        left = reader.load_table(str(leases.table)).scan().to_arrow().to_pylist()
+        assert [(row["table_name"], row["run_key"]) for row in left] == [("shop.customers", "two")]
 
 
 def loads(log: Path) -> list[str]:
