@@ -74,8 +74,11 @@ class StandaloneAirflow:
 
     def unpause(self, dag_id: str) -> None:
         """Let a DAG run."""
-        answer = self.send("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-        assert answer.status_code == 200, answer.text
+        self._set_paused(dag_id, is_paused=False)
+
+    def pause(self, dag_id: str) -> None:
+        """Let no new run of a DAG begin."""
+        self._set_paused(dag_id, is_paused=True)
 
     def parse_again(self, dag_id: str) -> None:
         """Let the file of a DAG be parsed now, and not when it is due."""
@@ -119,9 +122,9 @@ class StandaloneAirflow:
 
         return wait_for(f"the end of {dag_id} {run_id}", ended, self.output)
 
-    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """Return what a task returned."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+    def returned(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return what a task returned, or what it left in XCom under another key."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         value = self.get(path)["value"]
         return json.loads(value) if isinstance(value, str) else value
 
@@ -165,6 +168,10 @@ class StandaloneAirflow:
                 process.kill()
         self._command.process.wait()
         self._api.close()
+
+    def _set_paused(self, dag_id: str, *, is_paused: bool) -> None:
+        answer = self.send("PATCH", f"/dags/{dag_id}", {"is_paused": is_paused})
+        assert answer.status_code == 200, answer.text
 
     def _is_healthy(self) -> bool:
         assert self._command.process.poll() is None, f"airflow standalone ended:\n{self.output()}"
