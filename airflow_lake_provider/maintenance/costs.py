@@ -10,21 +10,23 @@ from airflow_lake_provider.maintenance.plan import Effect, PlannedAction
 
 # Core-seconds of an application that starts and ends: 8.7 s on two cores (docs/benchmarks/tasks.md).
 START_OF_SPARK = 17.0
+# Most core-seconds, and bytes rewritten, of a job whose driver does without the JVM's second compiler (decision 45).
+SHORT_JOB, SHORT_JOB_BYTES = 20.0, 64 * 1024**2
 # Core-seconds of planning, commits and tidying of a table.
-COMPACTION_OF_A_TABLE = 1.5
-EXPIRY_OF_A_TABLE = 2.0
+COMPACTION_OF_A_TABLE = 0.5
+EXPIRY_OF_A_TABLE = 0.2
 EXPIRY_OF_A_SNAPSHOT = 0.01
-MANIFESTS_OF_A_TABLE = 1.0
-MANIFEST = 0.02
+MANIFESTS_OF_A_TABLE = 0.2
+MANIFEST = 0.002
 # Of the files that have old and young rows; nobody has counted them.
 ROW_EXPIRY = 2.0
-ORPHANS_OF_A_TABLE = 2.0
+ORPHANS_OF_A_TABLE = 1.2
 # A guess: a local disk, where Hadoop asks for the rights of each file, says nothing of a store.
 ORPHANS_OF_A_FILE = 0.0001
 # A change of metadata is made by the worker, or in a driver beside others.
 TAG = 0.1
 # Core-seconds of opening a file, and bytes that one core rewrites in a second.
-FILE = 0.005
+FILE = 0.012
 BYTES_MERGED, BYTES_SORTED, BYTES_ALONG_A_CURVE = 55e6, 18e6, 7e6
 _BYTES = {CompactionStrategy.BINPACK: BYTES_MERGED, CompactionStrategy.SORT: BYTES_SORTED}
 # Bytes whose reading costs as much as opening a file: read.split.open-file-cost of Iceberg.

@@ -1,4 +1,4 @@
-"""Jars of a driver, its garbage collector, and an archive of its classes, from which it starts quicker."""
+"""A driver's jars, garbage collector and compilers, and an archive of classes from which it starts quicker."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from airflow_lake_provider.submission.class_archive import (
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     collector_option,
+    compiler_option,
     launch_environment,
     settings_folder,
     spark_home,
@@ -75,11 +76,13 @@ class DriverStart:
         *,
         settings: str,
         attempt: str,
+        is_short: bool = False,
     ) -> DriverStart:
         """Decide how the driver of an attempt starts; nothing that an archive needs can make it fail.
 
         :param settings: text of the attempt's properties file, with the author's.
         :param attempt: text that no other attempt has.
+        :param is_short: whether the job ends before the JVM's second compiler pays.
         """
         jars, packages = runtime(connection, operator)
         start = cls(jars=jars, packages=packages, attempt=attempt)
@@ -89,7 +92,7 @@ class DriverStart:
         try:
             java = _DriverJava.of(operator, target, settings)
             # Beside executors a driver only plans.
-            options = java.collector() if _runs_tasks(target) else ""
+            options = java.tuned(is_short=is_short) if _runs_tasks(target) else ""
             start = replace(start, options=options, environment=java.address(target))
             folder = archive_folder(conf.get("lake", "class_archive", fallback="off"))
             return start if folder is None else start._archived(folder, operator, target, java)
@@ -184,12 +187,13 @@ class _DriverJava:
         is_told = _LOCAL_IP in self.environment or any(name in self.given for name in _ADDRESSES)
         return {_LOCAL_IP: _LOOPBACK} if target.master.startswith("local") and not is_told else {}
 
-    def collector(self) -> str:
+    def tuned(self, *, is_short: bool) -> str:
         # Another Spark may name a collector in settings that are not read here.
         if self.spark_home is None:
             return ""
         conf = settings_folder(self.spark_home, self.environment)
-        return collector_option(self.options(), self.environment, conf)
+        choices = [collector_option, compiler_option] if is_short else [collector_option]
+        return " ".join(filter(None, (choose(self.options(), self.environment, conf) for choose in choices)))
 
 
 def _runs_tasks(target: SparkTarget) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from airflow_lake_provider.contracts.reports.history_entry import DONE, FAILED, 
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.maintenance.history_entries import history_entries
 from airflow_lake_provider.maintenance.outcomes import (
     OUTCOMES,
@@ -64,6 +66,13 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
     def __init__(self, *, expected: Sequence[Mapping[str, Any]] = (), parallelism: int = 2, **application: Any) -> None:
         super().__init__(parallelism=parallelism, **application)
         self.expected = expected
+
+    @property
+    def is_short(self) -> bool:  # type: ignore[override]
+        """Tell whether the plan expects little work of the job; without a plan nobody knows."""
+        seconds: float = sum(each.get("core_seconds", math.inf) for each in self.expected)
+        size: float = sum(each.get("bytes_rewritten", math.inf) for each in self.expected)
+        return bool(self.expected) and seconds <= SHORT_JOB and size <= SHORT_JOB_BYTES
 
     def table_tasks(self, context: Context) -> list[TableTask]:
         """Return the tasks; each second try begins with the last table.

@@ -78,8 +78,8 @@ class SparkApplicationOperator(
     )
     ui_color = "#d9ecf7"
     branch: str | None = None
-    # Tasks of a job that run at a time.
-    parallelism: int = 1
+    parallelism: int = 1  # Tasks of a job that run at a time.
+    is_short: bool = False  # Whether compiling would be a large part of the job's work.
 
     def __init__(
         self,
@@ -370,7 +370,7 @@ class SparkApplicationOperator(
         if self._attempt is not None:
             # On a copy: what belongs to one submission must not stay in the author's arguments.
             submitted = copy.copy(self)
-            self._driver = self._attempt.driver_start(self)
+            self._driver = self._attempt.driver_start(self, is_short=self.is_short)
             for name, value in spark_submit_arguments(self._attempt, self, self._driver).items():
                 setattr(submitted, name, value)
             self.application = submitted.application

@@ -73,11 +73,16 @@ class SparkSubmission:
         report = shared or str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 
-    def driver_start(self, operator: SparkSubmitOperator) -> DriverStart:
-        """Decide how the driver gets its jars, and whether an archive of its classes is used or made."""
+    def driver_start(self, operator: SparkSubmitOperator, *, is_short: bool = False) -> DriverStart:
+        """Decide how the driver gets its jars, and whether an archive of its classes is used or made.
+
+        :param is_short: whether the job ends before the JVM's second compiler pays.
+        """
         settings = self.files.settings.read_text(encoding="utf-8")
         attempt = self.files.folder.name.rpartition("-")[2]
-        return DriverStart.plan(operator, self.target, self.connection, settings=settings, attempt=attempt)
+        return DriverStart.plan(
+            operator, self.target, self.connection, settings=settings, attempt=attempt, is_short=is_short
+        )
 
     def read_reports(self) -> dict[str, JobReport | JobFailure]:
         """Read what the driver left, by task."""

@@ -1,4 +1,4 @@
-"""Find the Spark that this worker submits with, and the garbage collector of a driver on this machine."""
+"""Find the Spark that this worker submits with; garbage collector and compilers of a driver on this machine."""
 
 from __future__ import annotations
 
@@ -111,7 +111,12 @@ def bundled_spark_home() -> Path | None:
 # again: see docs/decisions/0026-parallel-collector-on-one-machine.md.
 PARALLEL = "-XX:+UseParallelGC"
 # Two collectors are an error of the JVM. What may name one in a file that is not read here counts as one.
-_NAMES_ONE = re.compile(r"-XX:[+-]Use\w*GC\b|-XX:Flags\b|-XX:VMOptionsFile\b|(?:^|\s)@|-Xgcpolicy|-Xgc:")
+_OPTIONS_ELSEWHERE = r"-XX:Flags\b|-XX:VMOptionsFile\b|(?:^|\s)@"
+_NAMES_COLLECTOR = re.compile(r"-XX:[+-]Use\w*GC\b|-Xgcpolicy|-Xgc:|" + _OPTIONS_ELSEWHERE)
+# Of a short job, the JVM's second compiler takes more than it spares: see docs/decisions/0045-short-jobs-one-tier.md.
+# Alone the first one has a code cache of 48 MB, which Spark may fill.
+ONE_TIER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_NAMES_COMPILERS = re.compile(r"Tiered|CodeCache|CompilationMode|JVMCI|-Xint\b|-Xcomp\b|" + _OPTIONS_ELSEWHERE)
 _OF_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -122,6 +127,19 @@ def collector_option(theirs: Iterable[str], environment: Mapping[str, str], conf
     :param environment: of ``spark-submit``, where Java itself looks for options.
     :param conf: Spark's folder of settings, whose ``spark-env.sh`` may add to the options.
     """
+    return "" if _may_choose(_NAMES_COLLECTOR, theirs, environment, conf) else PARALLEL
+
+
+def compiler_option(theirs: Iterable[str], environment: Mapping[str, str], conf: Path) -> str:
+    """Return the JVM's options for a short job; empty where others choose its compilers, or may choose them.
+
+    :param theirs: as of :func:`collector_option`.
+    :param environment: likewise.
+    :param conf: likewise.
+    """
+    return "" if _may_choose(_NAMES_COMPILERS, theirs, environment, conf) else ONE_TIER
+
+
+def _may_choose(names: re.Pattern[str], theirs: Iterable[str], environment: Mapping[str, str], conf: Path) -> bool:
     texts = [*theirs, *(environment.get(name, "") for name in _OF_JAVA)]
-    is_chosen = (conf / "spark-env.sh").exists() or any(_NAMES_ONE.search(text) for text in texts)
-    return "" if is_chosen else PARALLEL
+    return (conf / "spark-env.sh").exists() or any(names.search(text) for text in texts)

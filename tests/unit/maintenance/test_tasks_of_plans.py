@@ -102,7 +102,7 @@ def test_effect_and_rank_follow_from_the_numbers_and_the_cost_model() -> None:
     assert action.effect.files_removed == 50
     assert action.effect.bytes_rewritten == 600 * MIB
     # A table, 60 files that are opened, and 600 MiB at 55 MB a second.
-    assert action.effect.core_seconds == pytest.approx(1.5 + 60 * 0.005 + 600 * MIB / 55e6, abs=0.01)
+    assert action.effect.core_seconds == pytest.approx(0.5 + 60 * 0.012 + 600 * MIB / 55e6, abs=0.01)
     assert action.rank == pytest.approx(50 / action.effect.core_seconds, abs=0.01)
 
 

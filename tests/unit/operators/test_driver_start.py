@@ -12,7 +12,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.submission.spark_installation import PARALLEL
+from airflow_lake_provider.submission.spark_installation import ONE_TIER, PARALLEL
 
 LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
@@ -42,9 +42,11 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def planned(target: SparkTarget = LOCAL, settings: str = "", **arguments: Any) -> DriverStart:
+def planned(
+    target: SparkTarget = LOCAL, settings: str = "", *, is_short: bool = False, **arguments: Any
+) -> DriverStart:
     operator = LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
-    return DriverStart.plan(operator, target, CONNECTION, settings=settings, attempt="a")
+    return DriverStart.plan(operator, target, CONNECTION, settings=settings, attempt="a", is_short=is_short)
 
 
 def test_a_driver_on_this_machine_has_the_jars_on_its_class_path_and_no_copy_of_them(installation: Path) -> None:
@@ -199,10 +201,31 @@ def test_only_a_driver_that_runs_tasks_gets_the_parallel_collector() -> None:
         start.release()
 
 
-@pytest.mark.parametrize("option", ["-XX:+UseG1GC", "-Xmx4g -XX:+UseZGC", "-XX:-UseParallelGC", "-XX:Flags=/opt/flags"])
+def test_only_a_driver_of_a_short_job_that_runs_tasks_compiles_with_one_tier() -> None:
+    targets = ((LOCAL, True), (STANDALONE, False), (PROCESSES, False), (CLUSTER, False))
+    for target, is_short in ((target, is_short) for target in targets for is_short in (True, False)):
+        start = planned(target[0], is_short=is_short)
+        assert (ONE_TIER in start.options) is (target[1] and is_short), (target, is_short)
+        start.release()
+
+
+@pytest.mark.parametrize(
+    ("option", "ours"),
+    [
+        ("-XX:+UseG1GC", PARALLEL),
+        ("-Xmx4g -XX:+UseZGC", PARALLEL),
+        ("-XX:-UseParallelGC", PARALLEL),
+        ("-XX:Flags=/opt/flags", PARALLEL),
+        ("-XX:TieredStopAtLevel=4", ONE_TIER),
+        ("-XX:-TieredCompilation", ONE_TIER),
+        ("-Xss4m -XX:ReservedCodeCacheSize=64m", ONE_TIER),
+        ("-Xint", ONE_TIER),
+        ("-XX:VMOptionsFile=/opt/options", ONE_TIER),
+    ],
+)
 @pytest.mark.parametrize("where", ["SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "author", "settings", "site"])
-def test_a_collector_that_another_chose_is_left_alone(
-    installation: Path, monkeypatch: pytest.MonkeyPatch, where: str, option: str
+def test_a_collector_or_compiler_that_another_chose_is_left_alone(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, where: str, option: str, ours: str
 ) -> None:
     arguments: dict[str, Any] = {}
     if where == "author":
@@ -215,11 +238,11 @@ def test_a_collector_that_another_chose_is_left_alone(
         defaults.write_text(f"spark.driver.extraJavaOptions {option}\n")
     else:
         monkeypatch.setenv(where, option)
-    assert PARALLEL not in planned(**arguments).options
+    assert ours not in planned(**arguments, is_short=True).options
 
 
 @pytest.mark.parametrize("name", ["spark-env.sh", "@options"])
-def test_options_in_a_file_that_is_not_read_count_as_a_collector(
+def test_options_in_a_file_that_is_not_read_count_as_a_choice(
     installation: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     conf = installation / "spark" / "conf"
@@ -228,7 +251,9 @@ def test_options_in_a_file_that_is_not_read_count_as_a_collector(
         (conf / name).write_text("SPARK_SUBMIT_OPTS='-XX:+UseG1GC'\n")
     else:
         monkeypatch.setenv("JDK_JAVA_OPTIONS", name)
-    assert PARALLEL not in planned().options
+    options = planned(is_short=True).options
+    assert PARALLEL not in options
+    assert ONE_TIER not in options
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\x1d", "\x1e", "\x0c"])

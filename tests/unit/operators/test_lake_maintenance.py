@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.operators.lake_maintenance import (
     TRENDS,
     LakeMaintenanceOperator,
@@ -63,6 +64,24 @@ def test_a_report_has_the_outcomes_of_maintenance(
     driver(**{"compaction shop.orders": done, "compaction shop.others": refused})
     job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
     assert [report["outcome"] for report in job.execute(context)] == ["done", "unsupported"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "is_short"),
+    [
+        ([(SHORT_JOB, SHORT_JOB_BYTES)], True),
+        ([(SHORT_JOB / 2, SHORT_JOB_BYTES / 2)] * 2, True),
+        ([(SHORT_JOB, 0), (0.1, 0)], False),
+        ([(1.0, SHORT_JOB_BYTES), (1.0, 1)], False),
+        ([(1.0, 0), ()], False),
+        ([], False),
+    ],
+)
+def test_a_job_is_short_where_the_plan_expects_little_of_all_its_tasks(
+    costs: list[tuple[float, ...]], is_short: bool
+) -> None:
+    expected = [dict(zip(("core_seconds", "bytes_rewritten"), each, strict=False)) for each in costs]
+    assert LakeMaintenanceOperator(task_id="t", tasks=[COMPACT], expected=expected).is_short is is_short
 
 
 @pytest.mark.parametrize(("number", "order"), [(1, "abc"), (2, "cba"), (3, "abc")])
