@@ -6,8 +6,9 @@ CI lets the last commit of each action of several commits fail; with ``LAKE_EXAM
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from tests.spark.actions_of_several_commits import ACTIONS, Action
 from tests.spark.faulty_catalog import FaultyCatalog
+from tests.spark.kept_tables import KeptTables
 
 # What a failed try cleans up needs a catalog that has recovered by then.
 CLEANING = {
@@ -39,39 +41,57 @@ POINTS = [
 ACTED = {Outcome.APPLIED, Outcome.DONE}
 
 
+@dataclass(frozen=True)
+class Uninterrupted:
+    """An action of which nothing failed, and the tables from before it, so that it can be due again.
+
+    :param left: what its tables hold after it.
+    """
+
+    action: Action
+    due: KeptTables
+    report: JobReport
+    left: dict[str, Any]
+    commits: int
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Carry out an action of which nothing fails, once for all its points: report and what is left."""
+def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Uninterrupted]:
+    """Carry out an action of which nothing fails, once for all its points."""
 
     @cache
-    def carried_out(name: str) -> tuple[JobReport, dict[str, Any], int]:
-        action = ACTIONS[name][0](spark, tmp_path_factory.mktemp("whole"))
+    def carried_out(name: str) -> Uninterrupted:
+        folder = tmp_path_factory.mktemp("whole")
+        action = ACTIONS[name][0](spark, folder)
+        due = KeptTables.of(spark, action.tables, folder / "due")
         catalog = FaultyCatalog.of(spark)
         with catalog.refusing():
             report = action.run()
             commits = catalog.commits()
-        return report, action.left(), commits
+        return Uninterrupted(action, due, report, action.left(), commits)
 
     return carried_out
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_every_commit_of_an_action_is_among_the_points(uninterrupted: Any, name: str) -> None:
-    report, _, commits = uninterrupted(name)
-    assert commits == ACTIONS[name][1]
-    assert report.outcome in {*ACTED, Outcome.PLANNED}
+def test_every_commit_of_an_action_is_among_the_points(
+    uninterrupted: Callable[[str], Uninterrupted], name: str
+) -> None:
+    assert uninterrupted(name).commits == ACTIONS[name][1]
+    assert uninterrupted(name).report.outcome in {*ACTED, Outcome.PLANNED}
 
 
 @pytest.mark.parametrize(
     ("name", "point", "once"), POINTS, ids=[f"{n}, {p}{', once' if o else ''}" for n, p, o in POINTS]
 )
 def test_a_retry_ends_as_an_uninterrupted_run_and_hides_nothing(
-    spark: SparkSession, tmp_path: Path, uninterrupted: Any, name: str, point: int, once: bool
+    spark: SparkSession, uninterrupted: Callable[[str], Uninterrupted], name: str, point: int, once: bool
 ) -> None:
-    action = ACTIONS[name][0](spark, tmp_path)
+    whole = uninterrupted(name)
+    action, wanted = whole.action, whole.left
+    whole.due.put_back()
     with FaultyCatalog.of(spark).refusing(point, once=once):
         failed = _tried(action)
-    whole, wanted, _ = uninterrupted(name)
     left, known = action.left(), _snapshots(action)
     if isinstance(failed, JobReport):
         # Tried again at once, or said: what comes after the rows is no reason to fail a task that has applied them.
@@ -89,7 +109,7 @@ def test_a_retry_ends_as_an_uninterrupted_run_and_hides_nothing(
     else:
         assert set(retry.committed) == made
     if left["0"] != wanted["0"]:
-        assert retry.outcome is whole.outcome
+        assert retry.outcome is whole.report.outcome
 
 
 def _unlike(left: dict[str, Any], wanted: dict[str, Any]) -> list[Any]:
