@@ -16,11 +16,10 @@ from airflow_lake_provider.spark_jobs.run_tasks import run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 
-def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[], None] = lambda: None) -> None:
+def serve(progress: Callable[[], Progress] = Progress) -> None:
     """Answer each line ``{"spec": path}`` or ``{"sql": text}`` with one line, until the input ends.
 
     :param progress: makes what a job reports its phases to.
-    :param before_report: called between a job's end and its answer.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     # Lines of progress, and whatever the JVM prints, go to the log.
@@ -28,11 +27,7 @@ def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[
     spark, _ = open_session()
     for line in sys.stdin:
         request = json.loads(line)
-        if "sql" in request:
-            answer = _run_sql(spark, request["sql"])
-        else:
-            answer = _report(spark, request["spec"], progress())
-            before_report()
+        answer = _run_sql(spark, request["sql"]) if "sql" in request else _report(spark, request["spec"], progress())
         answers.write(answer + "\n")
 
 

@@ -1,10 +1,9 @@
-"""Real driver processes, killed at each phase of an upsert, and the retry in another driver."""
+"""A real driver process, killed amid upserts at each of their phases, and the retry in another driver."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -12,12 +11,14 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Batch, Change, Inbox, Model
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
-from tests.spark.killed_driver import AFTER_COMMIT, AFTER_VECTORS, KILL_AT, PHASES
+from tests.spark.killed_driver import AFTER_COMMIT, AFTER_VECTORS, PHASES
 
 FIRST = tuple(Change(key, "first", key, False) for key in range(20))
 SECOND = tuple(Change(key, "second", 100 + key, key < 8) for key in range(5, 25))
@@ -40,23 +41,24 @@ def retrying(lake: Lake) -> Iterator[Driver]:
 
 
 @pytest.fixture(scope="module")
-def exits(lake: Lake, retrying: Driver) -> Iterator[dict[str, Future[int]]]:
-    """Exit codes of the killed drivers, of which two run at once: each has one core."""
-    with ThreadPoolExecutor(2) as two:
-        running: dict[str, Future[int]] = {}
-        for moment in MOMENTS:
-            inbox(lake, moment).arrive("1", FIRST)
-            assert applied(retrying, spec(lake, moment, "run 1")).outcome is Outcome.APPLIED
-            inbox(lake, moment).arrive("2", SECOND)
-            running[moment] = two.submit(run_to_its_death, lake, moment)
-        yield running
-
-
-def run_to_its_death(lake: Lake, moment: str) -> int:
-    with Driver(lake, moment, "tests.spark.killed_driver:serve_until_killed", **{KILL_AT: moment}) as driver:
+def exit_code(lake: Lake, retrying: Driver) -> int:
+    """Exit code of the one driver that dies at all moments at once, each in a task of its own."""
+    with Driver(lake, "killed", "tests.spark.killed_driver:serve_until_killed") as driver:
+        retrying.start(arrived(lake, "1", FIRST))
+        for answer in retrying.answers().values():
+            assert reported(answer).outcome is Outcome.APPLIED
+        driver.start(arrived(lake, "2", SECOND))
         with pytest.raises(DriverDiedError):
-            driver.run(spec(lake, moment, "run 2"))
-        return driver.process.wait()
+            driver.answers()
+        # One that hangs has no exit code.
+        return driver.process.wait(10)
+
+
+def arrived(lake: Lake, number: str, batch: tuple[Change, ...]) -> Job:
+    """Let a batch arrive for each table, and return the job that applies it to all at once."""
+    for moment in MOMENTS:
+        inbox(lake, moment).arrive(number, batch)
+    return Job({moment: spec(lake, moment, f"run {number}") for moment in MOMENTS}, parallelism=len(MOMENTS))
 
 
 def table_of(moment: str) -> str:
@@ -90,14 +92,14 @@ def left_by(*batches: tuple[Change, ...]) -> Model:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_retry_of_a_killed_driver_leaves_the_right_rows_and_one_snapshot(
-    lake: Lake, retrying: Driver, exits: dict[str, Future[int]], moment: str
+    lake: Lake, retrying: Driver, exit_code: int, moment: str
 ) -> None:
-    assert exits[moment].result() == -signal.SIGKILL
+    assert exit_code == -signal.SIGKILL
     table = table_of(moment)
     committed = moment == AFTER_COMMIT
     assert lake.rows(table) == (left_by(FIRST, SECOND) if committed else left_by(FIRST))
 
-    report = applied(retrying, spec(lake, moment, "run 2", try_number=2))
+    report = reported(retrying.run(spec(lake, moment, "run 2", try_number=2)))
 
     assert report.outcome is (Outcome.ALREADY_APPLIED if committed else Outcome.APPLIED)
     assert lake.rows(table) == left_by(FIRST, SECOND)
@@ -105,7 +107,6 @@ def test_the_retry_of_a_killed_driver_leaves_the_right_rows_and_one_snapshot(
     assert (len(history), history.count(report.run_key)) == (2, 1)
 
 
-def applied(driver: Driver, upsert: UpsertSpec) -> JobReport:
-    report = driver.run(upsert)
-    assert isinstance(report, JobReport), report.traceback
-    return report
+def reported(answer: JobReport | JobFailure) -> JobReport:
+    assert isinstance(answer, JobReport), answer.traceback
+    return answer
