@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs import retry_conflicts
 from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups
 from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES
 from tests.soak.java_class import java_class
@@ -118,6 +119,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with planned_for_tiny_batches(session):
         yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_waits() -> Iterator[None]:
+    """Let a conflict be tried again at once: in one process nobody has to be parted from another writer.
+
+    The waits are in ``tests/unit/spark_jobs/test_retry_conflicts.py``. Drivers of soaks wait as those of users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for longest in ("_LONGEST_WAIT", "_LONGEST_STEP_ASIDE"):
+            patch.setattr(retry_conflicts, longest, 0.02)
+        yield
 
 
 @pytest.fixture
