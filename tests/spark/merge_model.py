@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -29,18 +30,17 @@ Row = dict[str, Any]
 # Every column in use, so that a table that begins with it has all from the start.
 FIRST_ROW: Row = {"id": 9, "at": 1, "g": 1, "a": "x", "n": 1, "f": True, "op": "u"}
 
-small = st.one_of(st.none(), st.integers(0, 4))
-rows = st.fixed_dictionaries(
-    {
-        "id": st.integers(0, 3),
-        "at": small,
-        "g": small,
-        "a": st.sampled_from([None, "x", "y"]),
-        "n": small,
-        "f": st.sampled_from([None, True, False]),
-        "op": st.sampled_from(["u", "u", "u", "d"]),
-    }
-)
+SMALL = (None, 0, 1, 2, 3, 4)
+VALUES: dict[str, Sequence[Any]] = {
+    "id": (0, 1, 2, 3),
+    "at": SMALL,
+    "g": SMALL,
+    "a": (None, "x", "y"),
+    "n": SMALL,
+    "f": (None, True, False),
+    "op": ("u", "u", "u", "d"),
+}
+rows = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()})
 FUNCTIONS = {"g": "max", "a": "listagg", "n": "sum", "f": "bool_and"}
 OTHER_FUNCTIONS = {"g": "min", "a": "last", "n": "count", "f": "bool_or"}
 CASES = {
@@ -54,6 +54,11 @@ CASES = {
     "first, soft": FirstRow(deletes=Deletes.SOFT),
     "aggregate, soft": Aggregation(aggregates={"g": "collect", "n": "sum"}, deletes=Deletes.SOFT),
 }
+
+
+def random_batch(random: Random) -> list[Row]:
+    """Return rows of few keys, most of which have several."""
+    return [{name: random.choice(values) for name, values in VALUES.items()} for _ in range(8)]
 
 
 def _skipping_null(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

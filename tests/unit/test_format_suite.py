@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,21 @@ def named_in(marks: Any) -> Iterator[str]:
                 yield from named_in(getattr(parameter, "marks", ()))
 
 
+def needed_by(suites: list[Any], cases: Callable[[Any], Iterable[Any]]) -> set[str]:
+    """Return the capabilities that tests need, or their parameters.
+
+    :param cases: returns the parameters of a suite that are dealt out to versions.
+    """
+    tests = [getattr(suite, name) for suite in suites for name in dir(suite) if name.startswith("test_")]
+    marks = [mark for test in tests for mark in getattr(test, "pytestmark", ())]
+    return set(named_in([*marks, *(mark for suite in suites for each in cases(suite) for mark in each.marks)]))
+
+
 def test_each_capability_has_a_test_in_the_suite() -> None:
     modules = [import_module(f"tests.spark.formats.{path.stem}") for path in sorted(FOLDER.glob("base_*.py"))]
-    suites = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
-    tests = [
-        function
-        for suite in suites
-        if issubclass(suite, FormatSuite)
-        for name, function in vars(suite).items()
-        if name.startswith("test_")
-    ]
-    assert set(named_in(mark for test in tests for mark in getattr(test, "pytestmark", ()))) == CAPABILITIES.keys()
+    classes = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
+    suites = [each for each in classes if issubclass(each, FormatSuite)]
+    assert needed_by(suites, lambda suite: chain(*suite.deals.values())) == CAPABILITIES.keys()
 
 
 @pytest.mark.parametrize("version", ICEBERG.versions)
@@ -85,8 +90,7 @@ def test_what_is_declared_as_tried_is_what_the_suite_of_a_version_tests(version:
     module = import_module(f"tests.spark.formats.test_iceberg_v{version}")
     suites = [each for name, each in vars(module).items() if name.startswith("Test")]
     assert {each.version for each in suites} == {version}
-    tests = [getattr(suite, name) for suite in suites for name in dir(suite) if name.startswith("test_")]
-    needed = set(named_in(mark for test in tests for mark in getattr(test, "pytestmark", ())))
+    needed = needed_by(suites, lambda suite: chain(*map(suite.dealt, suite.deals)))
     there = {name for name in CAPABILITIES if ICEBERG.gap(name, version) is None}
     assert {name for name in there if ICEBERG.is_tried(name, version)} == needed & there
 

@@ -6,7 +6,9 @@ or names something of one format stands in the subclass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +22,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, Unsupported
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.upsert_flow import Flow, NewFlow
 
+ALL = "LAKE_EXAMPLES" in os.environ
 NewTable = Callable[..., MaintainedTable]
 # Strategies that look for the rows that they replace, and count them.
 COUNTING = ("positions", "copy-on-write", "merge")
@@ -49,6 +52,19 @@ class FormatSuite:
     # Reads the tables back.
     flow_kind: ClassVar[type[Flow]] = Flow
     counts_rows: ClassVar[bool] = True
+    # Parameters, by name, of tests of what is the same in each version: each version gets a share of them.
+    deals: ClassVar[Mapping[str, Sequence[Any]]] = {}
+
+    @classmethod
+    def dealt(cls, name: str) -> Sequence[Any]:
+        """Return the share of a version, which is every other one; with ``LAKE_EXAMPLES`` each version has all."""
+        is_dealt = not ALL and len(cls.capabilities.versions) > 1
+        return cls.deals[name][cls.version % 2 :: 2] if is_dealt else cls.deals[name]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give a test the parameters that are dealt out."""
+        for name in self.deals.keys() & set(metafunc.fixturenames):
+            metafunc.parametrize(name, self.dealt(name))
 
     @classmethod
     def has(cls, name: str) -> bool:
@@ -91,6 +107,19 @@ class FormatSuite:
     @pytest.fixture
     def flow(self, new_flow: NewFlow) -> Flow:
         return new_flow()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def new_shared_flow(cls, session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> NewFlow:
+        """Make the flow of a table that tests of the class copy."""
+        suite = cls()
+
+        def new(**given: Any) -> Flow:
+            folder = tmp_path_factory.mktemp("shared")
+            table = f"shared.t{zlib.crc32(str(folder).encode()):08x}"
+            return cls.flow_kind(session, table, folder / "inbox", {"create": suite.layout(), **given})
+
+        return new
 
     @pytest.fixture
     def new_table(self) -> NewTable:
