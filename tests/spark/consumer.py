@@ -40,6 +40,10 @@ class Consumer:
         self.source.arrive(f"{run}.jsonl", *rows)
         self.source.apply(run)
 
+    def copy(self, name: str) -> Consumer:
+        """Register both tables under another name, as they are now."""
+        return Consumer(self.source.copy(f"source.{name}"), self.target.copy(f"mart.{name}"))
+
     def expected(self) -> dict[int, tuple[Any, ...]]:
         """Compute the target from the whole source, in plain Python."""
         return {key: (name, n * 10) for key, (name, n) in self.source.rows().items()}

@@ -1,4 +1,4 @@
-"""Tables of the tests' catalog as they were: their files and their entries are put back, so an action is due again."""
+"""Tables of the tests' catalog are put back to what they were, so that an action is due once more."""
 
 from __future__ import annotations
 

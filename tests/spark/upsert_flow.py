@@ -111,6 +111,16 @@ class Flow:
         """The table as a worker sees it now."""
         return LoadedIcebergTable(self.loaded())
 
+    def copy(self, table: str) -> Flow:
+        """Register the table under another name, as it is now: batches that many tests begin with are applied once.
+
+        Both go on from the same files, so neither may delete any. No run of before is recognised under another name:
+        see ``kept_tables.py``.
+        """
+        made = replace(self, table=table)
+        made.catalog().register_table(table, self.loaded().metadata_location)
+        return made
+
     def head(self) -> str:
         """Snapshot of main."""
         return str(self.loaded().metadata.current_snapshot_id)

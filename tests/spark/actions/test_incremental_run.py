@@ -34,13 +34,22 @@ def consumer(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
     return made
 
 
+@pytest.fixture(scope="module")
+def one_run_behind(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Consumer:
+    folder = tmp_path_factory.mktemp("behind")
+    made = Consumer(Flow(spark, "source.behind", folder / "inbox"), Flow(spark, "mart.behind", folder / "unused"))
+    made.commit("1", row(1, "a", 1), row(2, "b", 2), row(3, "c", 3))
+    made.run("1")
+    made.commit("2", row(1, "a2", 7), row(2, "", op="d"))
+    return made
+
+
 @pytest.mark.parametrize("phase", ["read", "resolve", "stage", "commit", "guard"])
-def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(consumer: Consumer, phase: str) -> None:
+def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(one_run_behind: Consumer, phase: str) -> None:
     def kill() -> None:
         raise Killed
 
-    consumer.run("1")
-    consumer.commit("2", row(1, "a2", 7), row(2, "", op="d"))
+    consumer = one_run_behind.copy(f"killed_at_{phase}")
     with pytest.raises(Killed):
         consumer.run("2", progress=InterruptedProgress(at=phase, then=kill))
     retried = consumer.run("2")

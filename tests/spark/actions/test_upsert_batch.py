@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, UUIDType
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
@@ -178,20 +179,28 @@ def test_the_last_lost_race_is_a_conflict_that_leaves_the_table_alone(flow: Flow
     assert list(flow.loaded().metadata.refs) == ["main"]
 
 
-@pytest.mark.parametrize("phase", ["plan", "read", "merge", "publish", "resolve", "stage", "commit"])
-def test_a_driver_killed_at_any_phase_leaves_a_batch_that_the_retry_applies_once(flow: Flow, phase: str) -> None:
-    flow.changes["strategy"] = UpsertStrategy.MERGE if phase in ("merge", "publish") else UpsertStrategy.POSITIONS
-
-    def kill() -> None:
-        raise Killed
-
+@pytest.fixture(scope="module")
+def one_batch_behind(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Flow:
+    flow = Flow(spark, "flows.behind", tmp_path_factory.mktemp("behind"))
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
+    return flow
+
+
+@pytest.mark.parametrize("phase", ["plan", "read", "merge", "publish", "resolve", "stage", "commit"])
+def test_a_driver_killed_at_any_phase_leaves_a_batch_that_the_retry_applies_once(
+    one_batch_behind: Flow, phase: str
+) -> None:
+    def kill() -> None:
+        raise Killed
+
+    flow = one_batch_behind.copy(f"flows.killed_at_{phase}")
+    strategy = UpsertStrategy.MERGE if phase in ("merge", "publish") else UpsertStrategy.POSITIONS
     with pytest.raises(Killed):
-        flow.apply("run 2", progress=InterruptedProgress(at=phase, then=kill))
+        flow.apply("run 2", progress=InterruptedProgress(at=phase, then=kill), strategy=strategy)
     assert flow.rows() == {1: ("a", 0)}
-    report = flow.apply("run 2")
+    report = flow.apply("run 2", strategy=strategy)
     assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
     assert report.outcome is Outcome.APPLIED
     assert list(flow.loaded().metadata.refs) == ["main"], "what the killed driver left was not removed"

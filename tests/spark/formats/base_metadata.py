@@ -16,8 +16,9 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
 )
 from tests.spark.formats.suite import FormatSuite, needs
+from tests.spark.kept_tables import KeptTables
 from tests.spark.metadata_change_flow import carry_out, upgrade_between_two_batches
-from tests.spark.upsert_flow import Flow, row
+from tests.spark.upsert_flow import Flow, NewFlow, row
 
 ONE = {1: ("a", 1)}
 TWO = {1: ("a", 1), 2: ("b", 2)}
@@ -35,22 +36,42 @@ def generation(flow: Flow) -> int:
 
 
 class MetadataSuite(FormatSuite):
-    @pytest.fixture
-    def three_runs(self, flow: Flow) -> Flow:
-        """Return a table that three runs have put a row each into."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def applied_thrice(
+        cls, new_shared_flow: NewFlow, tmp_path_factory: pytest.TempPathFactory
+    ) -> tuple[Flow, KeptTables]:
+        flow = new_shared_flow()
         for number, name in enumerate("abc", 1):
             flow.arrive(f"{number}.jsonl", row(number, name, number))
             assert flow.apply(f"run {number}").outcome is Outcome.APPLIED
-        assert flow.rows() == THREE
-        return flow
+        return flow, KeptTables.of(flow.spark, (flow.table,), tmp_path_factory.mktemp("kept"))
 
-    @pytest.fixture
-    def with_branch(self, flow: Flow) -> Flow:
-        """Return a table with a row on main, and another on the branch ``load``."""
+    @pytest.fixture(scope="class")
+    @classmethod
+    def loaded_aside(
+        cls, new_shared_flow: NewFlow, tmp_path_factory: pytest.TempPathFactory
+    ) -> tuple[Flow, KeptTables]:
+        flow = new_shared_flow()
         flow.arrive("1.jsonl", row(1, "a", 1))
         flow.apply("run 1")
         flow.arrive("2.jsonl", row(2, "b", 2))
         assert flow.apply("run 2", branch="load").outcome is Outcome.APPLIED
+        return flow, KeptTables.of(flow.spark, (flow.table,), tmp_path_factory.mktemp("kept"))
+
+    @pytest.fixture
+    def three_runs(self, applied_thrice: tuple[Flow, KeptTables]) -> Flow:
+        """Return a table that three runs have put a row each into."""
+        flow, kept = applied_thrice
+        kept.put_back()
+        assert flow.rows() == THREE
+        return flow
+
+    @pytest.fixture
+    def with_branch(self, loaded_aside: tuple[Flow, KeptTables]) -> Flow:
+        """Return a table with a row on main, and another on the branch ``load``."""
+        flow, kept = loaded_aside
+        kept.put_back()
         assert (flow.rows(), flow.rows("load")) == (ONE, TWO)
         return flow
 

@@ -50,17 +50,24 @@ class RepeatSuite(FormatSuite):
         assert flow.commits_of(late.run_key) == 1
         assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
 
-    @needs("strategy-positions")
-    @pytest.mark.parametrize("foreign", FOREIGN)
-    def test_what_is_committed_in_between_is_resolved_without_reading_the_batch_again(
-        self, new_flow: NewFlow, foreign: str
-    ) -> None:
-        flow = new_flow(strategy="positions")
-        act, theirs = FOREIGN[foreign]
+    @pytest.fixture(scope="class")
+    @classmethod
+    def applied_twice(cls, new_shared_flow: NewFlow) -> Flow:
+        """Apply two batches, which leave deletes, before any test's own."""
+        flow = new_shared_flow(strategy="positions")
         flow.arrive("1.jsonl", row(1, "a"), row(3, "a"), row(5, "a"))
         flow.apply("run 1")
         flow.arrive("2.jsonl", row(5, "a5"))
         flow.apply("run 2")
+        return flow
+
+    @needs("strategy-positions")
+    @pytest.mark.parametrize("foreign", FOREIGN)
+    def test_what_is_committed_in_between_is_resolved_without_reading_the_batch_again(
+        self, applied_twice: Flow, flow: Flow, foreign: str
+    ) -> None:
+        flow = applied_twice.copy(flow.table)
+        act, theirs = FOREIGN[foreign]
         flow.arrive("3.jsonl", row(1, "b"), row(2, "b"))
         report = flow.apply("run 3", progress=InterruptedProgress(at="commit", then=lambda: act(flow)))
         assert (report.outcome, report.attempts) == (Outcome.APPLIED, 1)

@@ -35,17 +35,23 @@ SIZES = (700, 2200, 5200)
 AUDITS = Audits(queries={"positive": "SELECT * FROM batch WHERE n < 0"})
 
 
-@pytest.fixture(params=WAYS, ids=[f"{strategy.value}, version {version}" for version, strategy in WAYS])
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+@pytest.fixture(scope="module", params=WAYS, ids=[f"{strategy.value}, version {version}" for version, strategy in WAYS])
+def applied_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Flow:
     """A table of several partitions with a batch, and another batch that waits."""
     version, strategy = request.param
     layout = TableLayout(properties={"format-version": version}, partition_by=("n",))
-    name = f"failed.t_{uuid.uuid4().hex[:8]}"
-    flow = Flow(spark, name, tmp_path / "inbox", {"create": layout, "strategy": strategy, "keys": ("id", "n")})
+    name, inbox = f"failed.t_{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("failed")
+    flow = Flow(spark, name, inbox, {"create": layout, "strategy": strategy, "keys": ("id", "n")})
     flow.arrive("1.jsonl", *(row(key, "a", key % 3) for key in range(30)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", *(row(key, "b" * (1 + 40 * (key % 3)), key % 3) for key in range(20, 50)))
     return flow
+
+
+@pytest.fixture
+def flow(applied_once: Flow) -> Flow:
+    """The same table, of the test's own. Files of others are there before it begins."""
+    return applied_once.copy(f"failed.t_{uuid.uuid4().hex[:8]}")
 
 
 def location(flow: Flow) -> Path:
