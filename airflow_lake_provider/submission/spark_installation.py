@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -127,7 +127,7 @@ def collector_option(theirs: Iterable[str], environment: Mapping[str, str], conf
     :param environment: of ``spark-submit``, where Java itself looks for options.
     :param conf: Spark's folder of settings, whose ``spark-env.sh`` may add to the options.
     """
-    return "" if _may_choose(_NAMES_COLLECTOR, theirs, environment, conf) else PARALLEL
+    return "" if _may_choose(_NAMES_COLLECTOR.search, theirs, environment, conf) else PARALLEL
 
 
 def compiler_option(theirs: Iterable[str], environment: Mapping[str, str], conf: Path) -> str:
@@ -137,9 +137,11 @@ def compiler_option(theirs: Iterable[str], environment: Mapping[str, str], conf:
     :param environment: likewise.
     :param conf: likewise.
     """
-    return "" if _may_choose(_NAMES_COMPILERS, theirs, environment, conf) else ONE_TIER
+    return "" if _may_choose(_NAMES_COMPILERS.search, theirs, environment, conf) else ONE_TIER
 
 
-def _may_choose(names: re.Pattern[str], theirs: Iterable[str], environment: Mapping[str, str], conf: Path) -> bool:
+def _may_choose(
+    names_it: Callable[[str], object], theirs: Iterable[str], environment: Mapping[str, str], conf: Path
+) -> bool:
     texts = [*theirs, *(environment.get(name, "") for name in _OF_JAVA)]
-    return (conf / "spark-env.sh").exists() or any(names.search(text) for text in texts)
+    return (conf / "spark-env.sh").exists() or any(map(names_it, texts))
