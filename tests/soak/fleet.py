@@ -75,7 +75,7 @@ class FleetSoak:
     stream: dict[int, int] = field(default_factory=dict)
     others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def play(self, seconds: float, most_runs: int) -> dict[str, Any]:
+    def play(self, seconds: float) -> dict[str, Any]:
         """Maintain beside the writers for some time, and once more when they have ended; return what was seen."""
         self._make_tables()
         serve = "tests.soak.fleet:serve_checkpoints"
@@ -87,7 +87,7 @@ class FleetSoak:
             with writers[0], writers[1]:
                 self._wait_for_first(writers)
                 started = time.monotonic()
-                while time.monotonic() - started < seconds and self.runs < most_runs and not _failed(writers):
+                while time.monotonic() - started < seconds and not any(each.errors for each in writers):
                     self._maintain()
             for writer in writers:
                 self.failed += [f"a batch failed: {error}" for error in writer.errors]
@@ -106,7 +106,7 @@ class FleetSoak:
         }
 
     def _wait_for_first(self, writers: list[OtherWriter]) -> None:
-        while not all(each.committed for each in writers) and not _failed(writers):
+        while not all(each.committed for each in writers) and not any(each.errors for each in writers):
             time.sleep(0.5)
 
     def _make_tables(self) -> None:
@@ -201,10 +201,6 @@ class FleetSoak:
             self.failed.append("the broken table was not reported by each run")
 
 
-def _failed(writers: list[OtherWriter]) -> bool:
-    return any(each.errors for each in writers)
-
-
 def _sorted(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
@@ -244,20 +240,15 @@ def serve_checkpoints() -> None:
         answers.write(answer + "\n")
 
 
-def soak(
-    home: Path, seed: int, seconds: float = SECONDS, partitions: int = PARTITIONS, most_runs: int = sys.maxsize
-) -> dict[str, Any]:
-    """Play in a folder, and return what was seen.
-
-    :param most_runs: beside the writers; the soak ends earlier where a machine is quick.
-    """
+def soak(home: Path, seed: int, seconds: float = SECONDS, partitions: int = PARTITIONS) -> dict[str, Any]:
+    """Play in a folder, and return what was seen."""
     lake = Lake.at(home / "lake")
     extra = {"type": "sql", **{name: lake.connection.pyiceberg_properties()[name] for name in ("uri", "warehouse")}}
     os.environ["AIRFLOW_CONN_LAKE_DEFAULT"] = json.dumps({"conn_type": "iceberg", "extra": extra})
     os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps({"conn_type": "spark", "host": "local[1]"})
     os.environ["AIRFLOW__LAKE__JOB_DIRECTORY"] = str(home / "jobs")
     started = time.monotonic()
-    found = FleetSoak(lake, seed, partitions).play(seconds, most_runs)
+    found = FleetSoak(lake, seed, partitions).play(seconds)
     return {"soak": "fleet", "seed": seed, **found, "seconds": round(time.monotonic() - started)}
 
 

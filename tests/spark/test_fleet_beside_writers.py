@@ -15,7 +15,6 @@ def test_no_batch_fails_and_no_row_is_lost_while_tables_are_maintained(
     for name in ("AIRFLOW_CONN_LAKE_DEFAULT", "AIRFLOW_CONN_SPARK_DEFAULT", "AIRFLOW__LAKE__JOB_DIRECTORY"):
         # The soak sets them, and they are put back.
         monkeypatch.setenv(name, "")
-    # For as long as this takes, a writer without a pause takes a core. A fourth run shows no more than three do.
-    seen = soak(tmp_path, seed=20, seconds=SECONDS / 20, partitions=250, most_runs=3)
+    seen = soak(tmp_path, seed=20, seconds=SECONDS / 20, partitions=250)
     assert seen["failed"] == []
     assert seen["runs"] >= 2
