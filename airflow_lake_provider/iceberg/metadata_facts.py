@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -92,15 +92,17 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
         (_number(entry["timestamp-ms"]), str(entry["metadata-file"])) for entry in metadata.get("metadata-log") or ()
     ]
     refs = _references(metadata)
+    history = [(each["snapshot-id"], each.get("parent-snapshot-id"), each["timestamp-ms"]) for each in given]
     refuse_broken_history(
         name,
-        ((each["snapshot-id"], each.get("parent-snapshot-id"), each["timestamp-ms"]) for each in given),
+        history,
         (at for at, _ in (*moved, *written)),
         {ref.name: int(ref.snapshot) for ref in refs},
     )
-    snapshots = [_snapshot(each) for each in given]
     updated = metadata.get("last-updated-ms")
     versions = [at for at, _ in written] + ([_number(updated)] if updated is not None else [])
+    shared = shared_commits(history, versions)
+    snapshots = [_snapshot(each, shares_commit=each["snapshot-id"] in shared) for each in given]
     shape = _shape(metadata)
     statistics = (*(metadata.get("statistics") or ()), *(metadata.get("partition-statistics") or ()))
     return IcebergFacts(
@@ -109,7 +111,7 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
         location=str(metadata["location"]),
         format_version=shape.format_version,
         properties=shape.properties,
-        snapshots=with_shared_commits(snapshots, versions),
+        snapshots={each.id: each for each in snapshots},
         references={ref.name: ref for ref in refs},
         main_log=moved,
         metadata_log=written,
@@ -118,20 +120,22 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
     )
 
 
-def with_shared_commits(snapshots: Iterable[IcebergSnapshot], versions: Iterable[int]) -> dict[str, IcebergSnapshot]:
-    """Return snapshots by id, each with whether its parent may have been committed together with it.
+def shared_commits(snapshots: Iterable[tuple[int, int | None, int]], versions: Iterable[int]) -> set[int]:
+    """Return the ids of snapshots whose parent may have been committed together with them.
 
     A commit makes one version of the metadata, whose time is that of its last snapshot. So there is none between two
     snapshots of one commit. Where the log does not go back far enough, nobody knows, and they may be of one.
 
+    :param snapshots: id, parent's id and ``timestamp-ms`` of each.
     :param versions: times of the versions, in epoch milliseconds.
     """
-    by_id, times = {each.id: each for each in snapshots}, sorted(versions)
-    for each in list(by_id.values()):
-        parent = by_id.get(each.parent or "")
-        if parent is not None and bisect_left(times, parent.at) == bisect_left(times, each.at):
-            by_id[each.id] = replace(each, shares_commit=True)
-    return by_id
+    given, times = list(snapshots), sorted(versions)
+    version_of = {snapshot: bisect_left(times, at) for snapshot, _, at in given}
+    return {
+        snapshot
+        for snapshot, parent, _ in given
+        if parent is not None and version_of.get(parent) == version_of[snapshot]
+    }
 
 
 def _number(value: Any) -> int:
@@ -153,7 +157,7 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _snapshot(given: Mapping[str, Any]) -> IcebergSnapshot:
+def _snapshot(given: Mapping[str, Any], *, shares_commit: bool) -> IcebergSnapshot:
     parent = given.get("parent-snapshot-id")
     return IcebergSnapshot(
         id=str(_number(given["snapshot-id"])),
@@ -164,6 +168,7 @@ def _snapshot(given: Mapping[str, Any]) -> IcebergSnapshot:
         schema_id=given.get("schema-id"),
         first_row_id=given.get("first-row-id"),
         manifest_list=given.get("manifest-list"),
+        shares_commit=shares_commit,
     )
 
 

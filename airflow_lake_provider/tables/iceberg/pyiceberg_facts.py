@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.table_facts import Reference, TableShape
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot, with_shared_commits
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot, shared_commits
 
 
 def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
@@ -16,14 +16,18 @@ def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
     :param name: of the table.
     """
     written = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
-    versions = [*(at for at, _ in written), metadata.last_updated_ms]
+    shared = shared_commits(
+        ((each.snapshot_id, each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots),
+        (*(at for at, _ in written), metadata.last_updated_ms),
+    )
+    snapshots = [_snapshot(each, shares_commit=each.snapshot_id in shared) for each in metadata.snapshots]
     return IcebergFacts(
         name=name,
         uuid=str(metadata.table_uuid),
         location=metadata.location,
         format_version=metadata.format_version,
         properties=metadata.properties,
-        snapshots=with_shared_commits(map(_snapshot, metadata.snapshots), versions),
+        snapshots={each.id: each for each in snapshots},
         references={
             name: Reference(
                 name=name,
@@ -45,7 +49,7 @@ def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
     )
 
 
-def _snapshot(given: pyiceberg_snapshots.Snapshot) -> IcebergSnapshot:
+def _snapshot(given: pyiceberg_snapshots.Snapshot, *, shares_commit: bool) -> IcebergSnapshot:
     summary = given.summary
     return IcebergSnapshot(
         id=str(given.snapshot_id),
@@ -56,6 +60,7 @@ def _snapshot(given: pyiceberg_snapshots.Snapshot) -> IcebergSnapshot:
         schema_id=given.schema_id,
         first_row_id=given.first_row_id,
         manifest_list=given.manifest_list,
+        shares_commit=shares_commit,
     )
 
 
