@@ -181,25 +181,16 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
         _compare(table, files, orphans)
         facts["files"] = (count := orphans.by_kind.total())
     share = count / listing.files if listing.files else 0.0
-    refusals = list(_refusals(spec, orphans, listing, share))
-    if spec.inventory is not None and (listing.newest_version or 0) < version_before:
-        refusals.append(
-            f"inventory {spec.inventory!r} is older than version {version_before} of the metadata, and the table's "
-            "FileIO lists no files, so nobody sees whether another catalog has the table since; take a new inventory"
-        )
+    refusals = list(_refusals(spec, orphans, listing, share, version_before))
     if refusals and spec.mode.removes:
         raise UnsupportedError(f"{table.name}: {'; '.join(refusals)}. Nothing was removed")
-    removed, purged, warnings = 0, 0, []
+    removed, purged, warnings = 0, 0, list[str]()
     if spec.mode.removes:
         with progress.phase("remove files") as facts:
             result = _remove(table, spec, orphans, reached)
             removed, purged = result.moved, QuarantinedFiles(table).purge(now - spec.quarantine_for)
             facts.update({"files": removed, "purged files": purged})
-        if result.failures:
-            left = f"{result.failures.total():,} orphan files could not be removed; the next run tries again"
-            if not removed + purged:
-                raise result.error(f"{table.name}: {left}")
-            warnings = [f"{left}: {result.causes}"]
+        warnings = _left_over(table, result, is_nothing_gone=not removed + purged)
     return OrphanFilesReport(
         table=spec.table,
         outcome=_outcome(spec, count, removed + purged),
@@ -224,6 +215,16 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
             *warnings,
         ),
     )
+
+
+def _left_over(table: IcebergTable, result: MovedFiles, *, is_nothing_gone: bool) -> list[str]:
+    """Warn of files that could not be removed, or raise where none was."""
+    if not result.failures:
+        return []
+    left = f"{result.failures.total():,} orphan files could not be removed; the next run tries again"
+    if is_nothing_gone:
+        raise result.error(f"{table.name}: {left}")
+    return [f"{left}: {result.causes}"]
 
 
 def _outcome(spec: OrphanFilesSpec, count: int, removed: int) -> Outcome:
@@ -297,7 +298,9 @@ def _compare(table: IcebergTable, files: ListedFiles, orphans: _Orphans) -> None
         raise
 
 
-def _refusals(spec: OrphanFilesSpec, orphans: _Orphans, listing: Listing, share: float) -> Iterator[str]:
+def _refusals(
+    spec: OrphanFilesSpec, orphans: _Orphans, listing: Listing, share: float, version_before: int
+) -> Iterator[str]:
     if orphans.unsettled and spec.prefix_mismatch_mode is PrefixMismatchMode.ERROR:
         yield (
             f"{orphans.unsettled:,} files may be live ones, which the metadata names by another scheme, authority or "
@@ -307,6 +310,11 @@ def _refusals(spec: OrphanFilesSpec, orphans: _Orphans, listing: Listing, share:
         yield (
             f"{orphans.by_kind.total():,} of {listing.files:,} files are orphans, {share:.1%}, and max_share allows "
             f"{spec.max_share:.1%}; look at a dry run's examples, and raise it if they are right"
+        )
+    if spec.inventory is not None and (listing.newest_version or 0) < version_before:
+        yield (
+            f"inventory {spec.inventory!r} is older than version {version_before} of the metadata, and the table's "
+            "FileIO lists no files, so nobody sees whether another catalog has the table since; take a new inventory"
         )
 
 
@@ -319,12 +327,12 @@ def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reach
         if not going:
             continue
         if spec.mode is RemovalMode.QUARANTINE:
-            batch_moved = quarantine.put(going)
-        else:
-            left = delete_files(table, [location for location, _ in going])
-            batch_moved = MovedFiles(len(going) - left, Counter({_NOT_DELETED: left} if left else {}))
-        removed.moved += batch_moved.moved
-        removed.failures += batch_moved.failures
+            removed.add(quarantine.put(going))
+            continue
+        left = delete_files(table, [location for location, _ in going])
+        removed.note(None, len(going) - left)
+        if left:
+            removed.note(_NOT_DELETED, left)
     return removed
 
 

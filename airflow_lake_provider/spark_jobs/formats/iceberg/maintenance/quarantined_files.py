@@ -65,17 +65,23 @@ class MovedFiles:
     moved: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
-    def note(self, why: str | None) -> None:
-        """Count a move.
+    def note(self, why: str | None, files: int = 1) -> None:
+        """Count moves.
 
-        :param why: it failed; None where it did not.
+        :param why: they failed; None where they did not.
         """
         if why is None:
-            self.moved += 1
+            self.moved += files
             return
         # A message may name its file, so each of a million may be another one.
         is_one_more = why not in self.failures and len(self.failures) >= _MOST_CAUSES
-        self.failures["another cause" if is_one_more else why] += 1
+        self.failures["another cause" if is_one_more else why] += files
+
+    def add(self, batch: MovedFiles) -> None:
+        """Count those of a batch."""
+        self.note(None, batch.moved)
+        for why, files in batch.failures.items():
+            self.note(why, files)
 
     @property
     def causes(self) -> str:
