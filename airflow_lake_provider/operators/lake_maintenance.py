@@ -68,7 +68,7 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
         self.expected = expected
 
     @property
-    def is_short(self) -> bool:  # type: ignore[override]
+    def is_short(self) -> bool:  # type: ignore[override]  # known once the plan is rendered
         """Tell whether the plan expects little work of the job; without a plan nobody knows."""
         seconds: float = sum(each.get("core_seconds", math.inf) for each in self.expected)
         size: float = sum(each.get("bytes_rewritten", math.inf) for each in self.expected)
