@@ -82,7 +82,7 @@ def answer_in_time(ask: Callable[[], T]) -> T:
             answer.set_exception(error)
 
     threading.Thread(target=run, name="bounded-call", daemon=True).start()
-    wait([answer], seconds_left())
+    wait([answer], seconds_left(until))
     if not answer.done():
         raise TimeoutError("no whole answer in time")
     return answer.result()

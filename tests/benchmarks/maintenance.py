@@ -83,15 +83,19 @@ def serve(lake: Path) -> None:
         def do_GET(self) -> None:
             time.sleep(ANSWER_SECONDS)
             path, _, query = self.path.partition("?")
+            location = locations.get(path.rpartition("/")[2])
+            status = 200
             if path == "/v1/namespaces":
                 text = json.dumps({"namespaces": [] if "parent" in query else [["mixed"]]}).encode()
             elif path in fixed:
                 text = json.dumps(fixed[path]).encode()
+            elif location is None:
+                # A lake without a history of its maintenance.
+                text, status = json.dumps({"error": {"message": path, "type": "NoSuchTableException"}}).encode(), 404
             else:
-                location = locations[path.rpartition("/")[2]]
                 metadata = Path(location.removeprefix("file://")).read_text()
                 text = f'{{"metadata-location": "{location}", "metadata": {metadata}, "config": {{}}}}'.encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)

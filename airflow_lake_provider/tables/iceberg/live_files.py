@@ -8,19 +8,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.types import NestedField, StructType
 from pyparsing import ParseException
@@ -28,12 +18,13 @@ from pyparsing import ParseException
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
 from airflow_lake_provider.tables.iceberg.partitions import value_range
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
 _REFERENCED_DATA_FILE = 143
 _PATH = 2147483546
-_DATA_FILE_STRUCT = MANIFEST_ENTRY_SCHEMAS[3].find_type("data_file")
+_DATA_FILE_STRUCT = ENTRY_SCHEMA.find_type("data_file")
 _REFERENCED_AT = (
     [f.field_id for f in _DATA_FILE_STRUCT.fields].index(_REFERENCED_DATA_FILE)
     if isinstance(_DATA_FILE_STRUCT, StructType)
@@ -104,13 +95,11 @@ class DeleteIndex:
         return [d for d in deletes if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
 
 
-def _parsed_where(where: str | BooleanExpression | None, table: str) -> BooleanExpression:
+def _parsed_where(where: str | BooleanExpression, table: str) -> BooleanExpression:
     """Parse a predicate as PyIceberg reads it.
 
     :raises InvalidSpecError: it does not parse.
     """
-    if where is None:
-        return AlwaysTrue()
     if isinstance(where, BooleanExpression):
         return where
     try:
@@ -150,31 +139,26 @@ def read_files(
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
     """
     deletes = DeleteIndex()
-    for manifest in manifests:
-        if manifest.content == ManifestContent.DELETES:
-            for delete in _read_deletes(table, manifest):
-                deletes.add(delete)
+    of_deletes = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
+    for entry in live_entries(table.io, of_deletes):
+        deletes.add(_delete_record(entry))
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
-    return LiveFiles(
-        data=[_file_record(entry, deletes, column) for entry in _data_entries(table, data, where)], deletes=deletes.all
-    )
+    entries = live_entries(table.io, data) if where is None else _entries_with(table, data, where)
+    return LiveFiles(data=[_file_record(entry, deletes, column) for entry in entries], deletes=deletes.all)
 
 
-def _data_entries(
-    table: Table, manifests: list[ManifestFile], where: str | BooleanExpression | None
+def _entries_with(
+    table: Table, manifests: list[ManifestFile], where: str | BooleanExpression
 ) -> Iterator[ManifestEntry]:
     planner = ManifestGroupPlanner(
         table_metadata=table.metadata,
         io=table.io,
         row_filter=_parsed_where(where, ".".join(table.name())),
         case_sensitive=False,
-        options={"include_empty_files": "true"} if where is None else {},
     )
     try:
         yield from chain.from_iterable(planner.plan_manifest_entries(manifests))
     except (ValueError, TypeError) as error:
-        if where is None:
-            raise
         raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
 
 
@@ -200,36 +184,21 @@ def _bounds(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
     return value_range(low, high, column.field_type)
 
 
-def _read_deletes(table: Table, manifest: ManifestFile) -> Iterator[DeleteRecord]:
-    # PyIceberg 0.12 reads manifests with the fields of version 2 and so loses which file a deletion vector is for.
-    with AvroFile[ManifestEntry](
-        table.io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        for entry in entries:
-            if entry.status != ManifestEntryStatus.DELETED:
-                yield _delete_record(entry, manifest)
-
-
-def _delete_record(entry: ManifestEntry, manifest: ManifestFile) -> DeleteRecord:
+def _delete_record(entry: ManifestEntry) -> DeleteRecord:
     file = entry.data_file
     target = _target(file)
     is_vector = file.file_format == FileFormat.PUFFIN
-    added_by = entry.snapshot_id if entry.snapshot_id is not None else manifest.added_snapshot_id
-    sequence = entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number
     return DeleteRecord(
         id=f"{file.file_path}#{target}" if is_vector else file.file_path,
-        spec_id=manifest.partition_spec_id,
+        spec_id=file.spec_id,
         partition=_values(file),
         bytes=file.file_size_in_bytes,
         records=file.record_count,
-        sequence=sequence or 0,
+        sequence=entry.sequence_number or 0,
         target=target,
         is_equality=file.content == DataFileContent.EQUALITY_DELETES,
         is_vector=is_vector,
-        snapshot=None if added_by is None else str(added_by),
+        snapshot=None if entry.snapshot_id is None else str(entry.snapshot_id),
     )
 
 
