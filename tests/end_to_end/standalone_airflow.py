@@ -122,6 +122,11 @@ class StandaloneAirflow:
 
         return wait_for(f"the end of {dag_id} {run_id}", ended, self.output)
 
+    def wait_for_process_end(self, dag_id: str, task_id: str, run_id: str) -> None:
+        """Wait until the scheduler has seen a process of a task end, whatever the task waits for."""
+        task = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
+        self._command.wait_for(task)
+
     def returned(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """Return what a task returned, or what it left in XCom under another key."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"

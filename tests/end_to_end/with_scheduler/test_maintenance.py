@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -111,9 +110,9 @@ def answer(airflow: StandaloneAirflow, choice: str) -> str:
         # The week's own run may be first.
         asked = airflow.get(f"/dags/{BY_APPROVAL}/dagRuns/~/hitlDetails", response_received=False)["hitl_details"]
         waiting = [each for each in asked if each["task_instance"]["state"] == "awaiting_input"]
-        if waiting:
+        for each in waiting:
             # Airflow 3.3 fails a task that goes on before the scheduler has seen its first process end.
-            time.sleep(5)
+            airflow.wait_for_process_end(BY_APPROVAL, "approve", each["task_instance"]["dag_run_id"])
         for each in waiting:
             of = each["task_instance"]["dag_run_id"]
             body = {"chosen_options": [choice if of == run_id else "Reject"]}
