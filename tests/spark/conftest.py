@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs import retry_conflicts
-from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, send_lists_at_once
 from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES
 from tests.soak.java_class import java_class
 from tests.soak.tiny_batches import planned_for_tiny_batches
@@ -88,6 +88,7 @@ def start_session(home: Path) -> SparkSession:
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remember_lookups(session)
+    send_lists_at_once(session)
     _write_files_quickly(session)
     return session
 

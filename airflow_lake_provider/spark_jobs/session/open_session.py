@@ -10,7 +10,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
-from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, reply_promptly
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, reply_promptly, send_lists_at_once
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -57,6 +57,7 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
     reply_promptly(spark)
     log_retries(spark)
     remember_lookups(spark)
+    send_lists_at_once(spark)
     overruled = pin_settings(spark)
     if not submitted.contains(_COMPRESSED_CACHE):
         spark.conf.set(_COMPRESSED_CACHE, "false")
