@@ -129,6 +129,7 @@ def read_change_events(
             ignore_deletes=ignore_deletes,
             tells_resets=tells_resets,
             may_be_cut=may_be_cut and target.keeps_history and not ignore_deletes,
+            has_old_rows=bool(rows.hole_columns and facts.creates_with_holes),
         )
         return repeated.on(reduction.batch(facts.events))
 
@@ -159,6 +160,7 @@ class _Reduction:
     """Events of one order, to be reduced to the last of each key.
 
     :param may_be_cut: whether a delete may be one half of a key change.
+    :param has_old_rows: whether an earlier batch may have begun a key change whose values are needed.
     """
 
     events: DataFrame
@@ -167,11 +169,12 @@ class _Reduction:
     ignore_deletes: bool
     tells_resets: bool
     may_be_cut: bool
+    has_old_rows: bool
 
     def batch(self, events_read: int) -> ChangeBatch:
         """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them."""
         rows, events = self.rows, self.events
-        old = old_rows(events, self.target.history, rows.types, rows.keys) if rows.hole_columns else OldRows()
+        old = old_rows(events, self.target.history, rows.types, rows.keys) if self.has_old_rows else OldRows()
         values = _UnsentValues(rows=rows, old=old, table_rows=self.target.rows)
         counted = events.filter(~is_delete()) if self.ignore_deletes else events
         last = values.fill(_last_events(counted, self.tells_resets), events)
@@ -297,8 +300,7 @@ def _empty(stream: Envelope, table_schema: StructType | None, events: int) -> Ch
 
 
 def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) -> DataFrame:
-    hashed = raw.withColumn("types", types_hash())
-    return hashed.select(
+    return raw.select(
         ARRIVAL,
         "op",
         "position",
@@ -306,7 +308,7 @@ def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) ->
         "last_commit",
         "after",
         "holes",
-        "types",
+        types_hash().alias("types"),
         "ts_ms",
         columns.key(keys, "key").alias("key"),
         *(sf.when(sf.col(name).isNotNull(), columns.key(keys, name)).alias(name) for name in ("old_key", "new_key")),

@@ -87,20 +87,18 @@ def with_ordinals(events: DataFrame, types: PlaceTypes) -> DataFrame:
     :return: the same with the numbers in ``ordinal``, in ``values_up_to``, and in ``row_ordinals`` those of what
         ``row_state`` has; ``position``, a struct of ``ordinal``.
     """
-    parts = events.withColumn("part", sf.explode(_parts(types))).select("*", sf.col("part.place").alias("_place"))
-    place, key = sf.col("_place"), Window.partitionBy("key")
-    streamed = sf.when(~place["snapshot"], place["lsn"])
-    by_place = key.orderBy(sf.col("_reached").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    by_time = key.orderBy(sf.col("_committed").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = parts.withColumns({"_reached": _reached(place), "_committed": _commit_time(place)})
-    next_by_time = sf.when(sf.col("_committed").isNotNull(), sf.min(streamed).over(by_time))
-    numbered = numbered.withColumn("_next", sf.least(sf.min(streamed).over(by_place), next_by_time))
+    parts = events.select("*", sf.explode(_parts(types)).alias("part"))
+    place, key = sf.col("part.place"), Window.partitionBy("key")
+    reached, committed, streamed = _reached(place), _commit_time(place), sf.when(~place["snapshot"], place["lsn"])
+    by_place = key.orderBy(reached.desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    by_time = key.orderBy(committed.desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    next_by_time = sf.when(committed.isNotNull(), sf.min(streamed).over(by_time))
+    following = parts.select("*", sf.least(sf.min(streamed).over(by_place), next_by_time).alias("_next"))
     # Records of the log are eight bytes apart at least, so a few snapshots fit between two.
     nearest = sf.dense_rank().over(Window.partitionBy("key", "_next").orderBy(place["lsn"].desc()))
     is_below = place["snapshot"] & (sf.col("_next") <= place["lsn"])
     number = sf.when(is_below, sf.col("_next") - nearest).otherwise(place["lsn"])
-    numbered = numbered.withColumn("_number", number.cast(types.number))
-    return _gathered(numbered, types).drop("part", "_place", "_reached", "_committed", "_next")
+    return _gathered(following.select("*", number.cast(types.number).alias("_number")), types)
 
 
 def _parts(types: PlaceTypes) -> Column:
@@ -120,7 +118,7 @@ def _parts(types: PlaceTypes) -> Column:
 def _gathered(numbered: DataFrame, types: PlaceTypes) -> DataFrame:
     """Put the numbers of each event's own parts beside it."""
     parts = sf.collect_list(sf.struct("part.name", "_number")).over(Window.partitionBy(*_EVENT))
-    numbered = numbered.withColumn("_numbers", sf.map_from_entries(parts)).filter(sf.col("part.name") == _OWN)
+    gathered = numbered.select("*", sf.map_from_entries(parts).alias("_numbers")).filter(sf.col("part.name") == _OWN)
     numbers = sf.col("_numbers")
     older = sf.transform_values("row_state.older", lambda name, _: numbers[sf.concat(sf.lit(_OLDER), name)])
     kind = f"STRUCT<since: {types.number}, older: MAP<STRING, {types.number}>>"
@@ -131,7 +129,7 @@ def _gathered(numbered: DataFrame, types: PlaceTypes) -> DataFrame:
         "values_up_to": numbers[_VALUES],
         "row_ordinals": sf.struct(numbers[_SINCE].alias("since"), older.alias("older")).cast(kind),
     }
-    return numbered.withColumns(put).drop("_number", "_numbers")
+    return gathered.withColumns(put).drop("part", "_next", "_number", "_numbers")
 
 
 def _reached(place: Column) -> Column:

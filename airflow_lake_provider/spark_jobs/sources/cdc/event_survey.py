@@ -32,6 +32,7 @@ class EventSurvey:
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param types: texts by which events tell the types of their columns; ``typeless``: events without one.
     :param key_changes: events that tell the other key of a key change; ``key_change_deletes``: deletes among them.
+    :param creates_with_holes: creates with an unavailable value, which only those of key changes have.
     :param ends_with_delete: whether a delete without a create stands at the greatest position.
     :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
     :param positions: of the events, in the log and in Kafka.
@@ -48,6 +49,7 @@ class EventSurvey:
     typeless: int
     key_changes: int = 0
     key_change_deletes: int = 0
+    creates_with_holes: int = 0
     ends_with_delete: bool = False
     record_keys: tuple[tuple[str, ...], ...] = ()
     positions: EventPositions = field(default_factory=EventPositions)
@@ -98,6 +100,7 @@ def survey(events: DataFrame, log: type[TuplePosition], names: Names, marks: Eve
         sf.collect_set("record_key").alias("record_keys"),
         sf.count_if(is_event & sf.coalesce("new_key", "old_key").isNotNull()).alias("key_changes"),
         sf.count_if(is_event & sf.col("new_key").isNotNull()).alias("key_change_deletes"),
+        sf.count_if(is_event & op_is(CREATE) & (sf.size("holes") > 0)).alias("creates_with_holes"),
         highest(op_is(CREATE)).alias("highest_create"),
     )
     groups = [row.asDict() for row in grouped.collect()]
@@ -110,7 +113,8 @@ def _unsequenced() -> Column:
 
 def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> EventSurvey:
     images = sorted(_all_of(groups, "images"), key=lambda names: (-len(names), names))
-    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "typeless", "key_changes", "key_change_deletes")
+    of_lines = ("events", "bad_lines", "unsequenced", "keys_changed", "typeless")
+    counts = (*of_lines, "key_changes", "key_change_deletes", "creates_with_holes")
     return EventSurvey(
         operations=frozenset(_all_of(groups, "operations")),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),

@@ -15,14 +15,13 @@ from airflow_lake_provider.contracts.applied.position_column import (
     POSITION_COLUMN,
     PlaceTypes,
 )
-from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import EventColumns
-from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, place_at
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPSERTS, op_is
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, UPSERTS, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import (
     OldRows,
     cut_deletes,
@@ -30,9 +29,10 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.key_outcome import KeyOutcome
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, REMOVED, ROW, KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import ROW, KeyOrder, KeyTimeline
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
+from airflow_lake_provider.spark_jobs.sources.cdc.timeline_survey import is_new, survey_timeline
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, missing_values, values_at
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
@@ -41,17 +41,6 @@ _MAY_COME = (
     "Where every file is there, apply them all again with on_repeat='apply', or take a new snapshot of these rows"
 )
 _DELETED = "_deleted_position"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Facts:
-    """Findings of one pass over the lines of a batch."""
-
-    older: tuple[str, ...]
-    dropped: int
-    restarted: int
-    begun: int
-    deletes: int
 
 
 def read_by_key(
@@ -69,21 +58,22 @@ def read_by_key(
             "exclude_columns"
         )
     _refuse_other_positions(order)
-    old = old_rows(events, order.history, columns.types, keys, every=True) if surveyed.hole_columns else OldRows()
-    timeline = KeyTimeline(order=order, keys=keys, types=columns.types).of(events, old)
-    facts = _facts(timeline, again=order.again)
+    has_old_rows = surveyed.hole_columns and surveyed.creates_with_holes
+    old = old_rows(events, order.history, columns.types, keys, every=True) if has_old_rows else OldRows()
+    timelines = KeyTimeline(order=order, keys=keys, types=columns.types)
+    timeline = timelines.of(events, old, names_old_keys=surveyed.key_changes > 0)
+    facts = survey_timeline(timeline, again=order.again)
     if facts.restarted and order.again:
         return read_by_key(events, columns, keys, surveyed, replace(order, epoch=order.epoch + 1))
     _refuse_restarted(facts.restarted)
-    if facts.deletes and not order.again:
-        refuse_reused(timeline)
-    if facts.begun and not order.again:
-        refuse_pending(timeline)
+    if not order.again:
+        facts.refuse(timeline)
     holes = sorted({*surveyed.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
-    reduced = _RowsOfEvents(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
+    reduced = _RowsOfEvents(rows=rows, order=order, old=old, may_change_keys=facts.may_change_keys)
     batch = rows.batch_of(reduced.checked(timeline), surveyed.events, old.hint if old.expired else _MAY_COME)
-    deletes = cut_deletes(timeline.filter("is_new"), keys) if surveyed.may_be_cut(is_whole=False) else ()
+    may_be_cut = facts.may_be_cut and surveyed.may_be_cut(is_whole=False)
+    deletes = cut_deletes(timeline.filter("is_new"), keys) if may_be_cut else ()
     # Late values may have come to the row under other keys, so each is looked at.
     cut = tuple(replace(delete, changed=True) for delete in deletes)
     return replace(
@@ -118,26 +108,6 @@ def _refuse_other_positions(order: KeyOrder) -> None:
             )
 
 
-def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
-    key = Window.partitionBy("key")
-    is_applied = (op_is(ROW, REMOVED) | sf.col("was_applied")) & (sf.col("at") == PRESENT)
-    place = sf.when(is_applied, sf.col("ordinal"))
-    lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
-    sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
-    # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
-    is_snapshot = op_is(READ)
-    latest_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
-    restarted = (sf.col("ordinal") < sf.col("floor")) & (sf.col("ts_ms") > latest_ts) & (~is_snapshot | sf.lit(again))
-    row = lines.agg(
-        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("row_ordinals.older")))).alias("older"),
-        sf.count_if(sent & (sf.col("ordinal") <= sf.col("floor"))).alias("dropped"),
-        sf.count_if(sent & restarted).alias("restarted"),
-        sf.count_if(op_is(BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
-        sf.count_if(op_is(DELETE, REMOVED)).alias("deletes"),
-    ).collect()[0]
-    return _Facts(**{**row.asDict(), "older": tuple(row["older"])})
-
-
 def _refuse_restarted(events: int) -> None:
     if events:
         raise BadInputError(
@@ -155,7 +125,7 @@ class _RowsOfEvents:
     rows: RowBuilder
     order: KeyOrder
     old: OldRows
-    has_deletes: bool
+    may_change_keys: bool
 
     def checked(self, timeline: DataFrame, only: str | None = None) -> DataFrame:
         """Return ``checked_rows`` of the keys that change."""
@@ -164,7 +134,7 @@ class _RowsOfEvents:
             epoch=self.order.epoch,
             types=self.order.types,
             again=self.order.again,
-            has_deletes=self.has_deletes,
+            may_change_keys=self.may_change_keys,
         )
         last = outcome.last(timeline)
         last = last.filter(only) if only else last
@@ -208,9 +178,11 @@ class _RowsOfEvents:
         if not rows_at:
             # A table that is yet to be made.
             return last.withColumns({**sent, **missing_values(named, self.rows.types)})
+        # Read twice, and its plan is long.
+        last = last.localCheckpoint(eager=False)
         needed = sf.explode(sf.array(*map(_reference, range(len(holes))))).alias("r")
         refs = last.filter(~op_is(DELETE)).select("key", needed)
-        refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i").localCheckpoint()
+        refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i")
         table_values = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
         values = refs.join(table_values, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
         return last.withColumns(sent).join(values, "key", "left")
@@ -244,14 +216,14 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
         }
     )
     creates = (
-        timeline.filter(_is_new(CREATE))
+        timeline.filter(is_new(CREATE))
         .groupBy("ordinal")
         .agg(
             sf.when(sf.count("key") == 1, sf.first("key")).alias("created"),
             sf.first("old_key").alias("told"),
         )
     )
-    deletes = lines.filter(_is_new(DELETE)).join(creates, "ordinal", "left")
+    deletes = lines.filter(is_new(DELETE)).join(creates, "ordinal", "left")
     fits = sf.col("told").isNull() | (sf.col("told") == sf.col("key"))
     heir = sf.coalesce("new_key", sf.when(fits, sf.col("created")))
     is_last = sf.col("ordinal") == sf.col("newest")
@@ -288,59 +260,3 @@ def _values_place(window: WindowSpec, holes: Sequence[str], types: PlaceTypes) -
     of_row = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{kind}>"))))
     place = sf.when(op_is(ROW), of_row).when(op_is(*UPSERTS), whole)
     return sf.max(place).over(window.rowsBetween(Window.unboundedPreceding, -1))
-
-
-def refuse_reused(timeline: DataFrame) -> None:
-    """Refuse begins and ends of a key between what was known of it and its end, and changes of a key used again since.
-
-    :param timeline: of ``KeyTimeline``.
-    """
-    ends = _applied_key_changes(timeline).filter("values_up_to IS NOT NULL")
-    borders = timeline.filter(_is_new(CREATE, READ, DELETE) & ~sf.col("was_applied")).select("key", "ordinal")
-    # A create that comes again begins an incarnation that was applied, as its old key's delete tells it.
-    begun = timeline.filter(op_is(BEGUN)).select("key", "ordinal")
-    borders = borders.join(begun, ["key", "ordinal"], "left_anti")
-    between = borders.join(ends, "key").filter("ordinal > values_up_to AND ordinal < end").select("key")
-    creates = timeline.filter(_is_new(CREATE)).select("ordinal", sf.lit(True).alias("created")).distinct()
-    moved = timeline.filter(_is_new(DELETE) & ~sf.col("was_applied")).join(creates, "ordinal", "left")
-    moved = moved.filter("new_key IS NOT NULL OR created").select("key", "ordinal")
-    applied_later = sf.col("was_applied") | (op_is(ROW) & (sf.col("at") == PRESENT))
-    later = timeline.filter(applied_later).select("key", sf.col("ordinal").alias("newer"))
-    since = moved.join(later, "key").filter("newer > ordinal").select("key")
-    if count := between.union(since).distinct().count():
-        raise BadInputError(
-            f"{count} keys were used again before the events of their key change came, so values that they leave out "
-            "are not in the events, nor surely in the table. Nothing was applied; apply all files again with "
-            "on_repeat='apply', or take a new snapshot of these rows"
-        )
-
-
-def refuse_pending(timeline: DataFrame) -> None:
-    """Refuse late events of rows whose key has changed while an event with a new key has not come."""
-    after = Window.partitionBy("key").orderBy(*EVENT_ORDER).rowsBetween(1, Window.unboundedFollowing)
-    following = sf.struct("op", "values_up_to")
-    ahead = sf.first(sf.when(~op_is(BEGUN), following), ignorenulls=True).over(after)
-    begun = timeline.withColumn("ahead", ahead).filter(op_is(BEGUN) & sf.col("old_key").isNotNull())
-    # Ended before any event of it was seen, or not even ended.
-    unseen = sf.col("ahead.op").isin(DELETE, REMOVED) & sf.col("ahead.values_up_to").isNull()
-    open_ends = begun.filter(sf.col("ahead").isNull() | unseen)
-    late = timeline.filter(_is_new(*UPSERTS)).select("key", "ordinal")
-    joined = late.join(_applied_key_changes(timeline), "key")
-    new_events = joined.filter("ordinal < end AND ordinal > coalesce(values_up_to, -1)")
-    if not open_ends.isEmpty() and (count := new_events.count()):
-        raise BadInputError(
-            f"{count} late events are of rows whose key has changed, and the event with the new key has not come. "
-            "Nothing was applied; run again when the file with it is there"
-        )
-
-
-def _is_new(*kinds: str) -> Column:
-    """Return whether an event is of the batch, and of one of some kinds."""
-    return sf.col("is_new") & op_is(*kinds)
-
-
-def _applied_key_changes(timeline: DataFrame) -> DataFrame:
-    """Return ``key``, ``end`` and ``values_up_to`` of key changes that were applied before."""
-    is_key_change = op_is(DELETE, REMOVED) & sf.col("new_key").isNotNull()
-    ends = timeline.filter(sf.col("was_applied") & is_key_change)
-    return ends.select("key", sf.col("ordinal").alias("end"), "values_up_to")

@@ -28,11 +28,11 @@ from airflow_lake_provider.contracts.applied.position_column import (
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPDATE, UPSERTS, op_is
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, REMOVED, ROW
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, ENDS, REMOVED, ROW
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, inherit, with_ends, with_parents
 
-_BEGINS, _ENDS = (CREATE, READ, BEGUN), (DELETE, REMOVED)
+_BEGINS = (CREATE, READ, BEGUN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +43,14 @@ class KeyOutcome:
     :param epoch: of the source's log, in the positions that are written.
     :param types: of those positions.
     :param again: events at the position of their row are applied once more.
-    :param has_deletes: False where no timeline has a delete, so that no key can have changed.
+    :param may_change_keys: False where no key begins at the place at which another one ends.
     """
 
     holes: Sequence[str]
     epoch: int
     types: PlaceTypes
     again: bool = False
-    has_deletes: bool = True
+    may_change_keys: bool = True
 
     def last(self, timeline: DataFrame) -> DataFrame:
         """Return one event for each key that changes: a delete, or an upsert with all its values.
@@ -61,10 +61,10 @@ class KeyOutcome:
             where its value is: ``text`` and ``types`` of the event that sent it; or ``at`` and ``holder``, snapshot and
             key of the table's row that has it. ``place`` and ``log_place`` are the value's own.
         """
-        numbered = _with_incarnations(timeline)
-        last = _last_of_key(numbered, again=self.again)
+        placed = _with_borders(timeline, again=self.again)
+        last = placed.filter("rank = 1")
         if self.holes:
-            last = last.join(self._latest_values(numbered), "key", "left")
+            last = last.join(self._latest_values(_with_incarnations(placed)), "key", "left")
         # The table's row stands, and late events bring values that it had left out.
         patch = op_is(ROW) & self._has_later_value()
         # The delete was noted before, by a run that was cut off before it had deleted the row.
@@ -73,14 +73,12 @@ class KeyOutcome:
         repeated = op_is(DELETE) & sf.col("was_applied") & ~sf.col("has_row")
         changes = last.filter((sf.col("is_new") & ~op_is(BEGUN) & ~repeated) | patch | unfinished)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
-        return changes.select(
-            "*",
-            self._position().cast(self.types.row).alias(POSITION_COLUMN),
-            op_is(ROW).alias(PATCH),
-        ).withColumns(
+        return changes.withColumns(
             {
-                "holes": sf.when(sf.col(PATCH), every).otherwise(sf.col("holes")),
-                "op": sf.when(op_is(*_ENDS), DELETE).otherwise(UPDATE),
+                POSITION_COLUMN: self._position().cast(self.types.row),
+                PATCH: op_is(ROW),
+                "holes": sf.when(op_is(ROW), every).otherwise(sf.col("holes")),
+                "op": sf.when(op_is(*ENDS), DELETE).otherwise(UPDATE),
             }
         )
 
@@ -119,8 +117,8 @@ class KeyOutcome:
         """Return ``key`` and ``s0``...: the latest value of each column at the end of each timeline."""
         states = [self._latest_value(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
         incarnations = with_ends(numbered, states, sf.lit(None).cast("STRING"))
-        if self.has_deletes:
-            parents = with_parents(incarnations.localCheckpoint(), None, ends=_ENDS, begins=(CREATE, BEGUN))
+        if self.may_change_keys:
+            parents = with_parents(incarnations.localCheckpoint(), None, ends=ENDS, begins=(CREATE, BEGUN))
             incarnations = inherit(parents, len(self.holes), _later)
         return incarnations.filter("is_last").select(
             sf.col("id.key").alias("key"), *(f"s{i}" for i in range(len(states)))
@@ -167,29 +165,32 @@ def _later(state: str, inherited: str) -> Column:
     return sf.when(own.isNull() | is_parents, of_parent).otherwise(own)
 
 
-def _with_incarnations(timeline: DataFrame) -> DataFrame:
-    """Add to each event what its incarnation is.
+def _with_borders(timeline: DataFrame, *, again: bool) -> DataFrame:
+    """Add to each event where incarnations of its key begin and end.
 
-    :return: the same with ``number``, the incarnation's, and ``begun``, its begin in the log; ``boundary``, the last
-        create or delete before the event; ``has_row``, true where the table has a row of the key.
+    :param again: whether the table's row does not count at the place of an event.
+    :return: the same with ``begins``, 1 of an event that begins an incarnation, and ``begun``, its begin in the log;
+        ``boundary``, the last create or delete before the event; ``has_row``, true where the table has a row of the
+        key; ``rank``, 1 of the key's last event.
     """
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
     past = key.rowsBetween(Window.unboundedPreceding, -1)
-    before, op, ordinal = sf.lag("op").over(key), sf.col("op"), sf.col("ordinal")
-    begins = op.isin(*_BEGINS) | before.isNull() | before.isin(*_ENDS)
+    before, op, ordinal, is_row = sf.lag("op").over(key), sf.col("op"), sf.col("ordinal"), op_is(ROW)
+    begins = op.isin(*_BEGINS) | before.isNull() | before.isin(*ENDS)
+    at_one_place = is_row.asc() if again else is_row.desc()
+    newest = Window.partitionBy("key").orderBy(ordinal.desc(), at_one_place, sf.col(ARRIVAL).desc())
     return timeline.withColumns(
         {
-            "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), ordinal)).over(past),
+            "boundary": sf.max(sf.when(op.isin(*_BEGINS, *ENDS), ordinal)).over(past),
             "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), ordinal)).over(key),
             "begins": begins.cast("int"),
-            "has_row": sf.max((op == ROW) & (sf.col("at") == PRESENT)).over(Window.partitionBy("key")),
+            "has_row": sf.max(is_row & (sf.col("at") == PRESENT)).over(Window.partitionBy("key")),
+            "rank": sf.row_number().over(newest),
         }
-    ).withColumn("number", sf.sum("begins").over(key))
+    )
 
 
-def _last_of_key(numbered: DataFrame, *, again: bool) -> DataFrame:
-    """Return the last event of each timeline. At one place the table's row counts, unless events are applied again."""
-    is_row = op_is(ROW)
-    at_one_place = is_row.asc() if again else is_row.desc()
-    newest = Window.partitionBy("key").orderBy(sf.col("ordinal").desc(), at_one_place, sf.col(ARRIVAL).desc())
-    return numbered.withColumn("rank", sf.row_number().over(newest)).filter("rank = 1")
+def _with_incarnations(placed: DataFrame) -> DataFrame:
+    """Add ``number``, of the incarnation that an event is of."""
+    key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
+    return placed.withColumn("number", sf.sum("begins").over(key))

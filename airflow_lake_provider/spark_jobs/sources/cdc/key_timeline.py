@@ -29,6 +29,7 @@ ROW = "row"
 REMOVED = "removed"
 # The begin of a key, where a key change or an earlier create put it.
 BEGUN = "begun"
+ENDS = (DELETE, REMOVED)
 _MAX_ROUNDS = 40
 
 
@@ -66,28 +67,30 @@ class KeyTimeline:
     keys: Sequence[str]
     types: Mapping[str, DataType]
 
-    def of(self, events: DataFrame, old: OldRows) -> DataFrame:
+    def of(self, events: DataFrame, old: OldRows, *, names_old_keys: bool = True) -> DataFrame:
         """Return the events and what the table knows of their keys, and of those that the keys have changed to.
 
         :param events: ``key``, ``op``, ``ordinal``, ``last_commit``, ``_lake_arrival``, ``after``, ``holes``,
             ``types``, ``old_key``, ``new_key``, ``ts_ms``.
         :param old: rows of old keys in snapshots.
+        :param names_old_keys: False where no event has an ``old_key``.
         :return: the same columns but ``last_commit``; ``place``, in the log; ``ordinal``, the number among the
             key's events, and ``position``, a struct of it; ``is_new``, of the batch; ``row_state``, places that a row
             of the table keeps; ``row_ordinals``, the same as numbers; ``values_up_to``, the number up to which the
             values of a deleted key had come; ``at``, the snapshot of rows.
         """
-        new_events = self._with_implied(events, old)
+        new_events = self._of_batch(events)
+        if names_old_keys or old.roots is not None:
+            new_events = self._with_implied(new_events, old)
         deletes, keys = self._deletes(new_events.select("key").distinct())
         frames = [new_events, *deletes, *self._old_rows(old), *self._rows(keys)]
         # Once for all that is done by key. The first job on them fills them.
         timeline = reduce(DataFrame.unionByName, frames).repartition("key")
         return with_ordinals(_once(timeline), self.order.types).localCheckpoint(eager=False)
 
-    def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
-        """Return the batch's own, and for each create that tells its old key the delete of that."""
+    def _of_batch(self, events: DataFrame) -> DataFrame:
         place = (sf.col("ordinal"), sf.col("last_commit"), sf.col("ts_ms"), op_is(READ))
-        new_events = events.select(
+        return events.select(
             "key",
             "op",
             sf.struct(*place).cast(self.order.types.place).alias("place"),
@@ -96,6 +99,9 @@ class KeyTimeline:
             sf.lit(None).cast(self._row_state).alias("row_state"),
             sf.lit(PRESENT).alias("at"),
         )
+
+    def _with_implied(self, new_events: DataFrame, old: OldRows) -> DataFrame:
+        """Add for each create that tells its old key the delete of that."""
         creates = new_events.filter(op_is(CREATE))
         moved = creates.filter("old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
         if old.roots is not None:
@@ -112,13 +118,14 @@ class KeyTimeline:
             return [], wanted
         deletes = self._deleted(self.order.deleted_keys)
         frames: list[DataFrame] = []
-        seen = wanted = wanted.localCheckpoint()
+        seen = wanted = wanted.localCheckpoint(eager=False)
         for _ in range(_MAX_ROUNDS):
-            deleted = deletes.join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
+            deleted = deletes.join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint(eager=False)
             frames.append(deleted)
-            moved = deleted.filter("new_key IS NOT NULL")
-            if moved.isEmpty():
+            # All of them, in the job that also keeps them.
+            if not deleted.agg(sf.count("new_key")).collect()[0][0]:
                 break
+            moved = deleted.filter("new_key IS NOT NULL")
             frames.append(moved.select(*self._event(sf.col("new_key"), BEGUN, sf.col("place"), old_key=sf.col("key"))))
             heirs = moved.select(sf.col("new_key").alias("key")).distinct()
             wanted = heirs.join(seen, "key", "left_anti").localCheckpoint()

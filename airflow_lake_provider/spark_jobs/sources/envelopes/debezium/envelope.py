@@ -65,7 +65,7 @@ def read_events(
     """
     kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
     rows = _row_columns(source, keys)
-    return kept.select(ARRIVAL, "bad", "op", *_places(), _record_key(source.key_field_name), "after", *rows)
+    return kept.select(ARRIVAL, "bad", "op", *_places(names), _record_key(source.key_field_name), "after", *rows)
 
 
 def read_images(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
@@ -105,10 +105,8 @@ def _events_of_table(
     parsed = _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image)
     if names is None:
         return parsed.filter(wanted)
-    placed_tombstone = sf.col("tombstone") & sf.col("partition").isNotNull()
-    return parsed.withColumn("partition", partition_label(names)).filter(
-        sf.coalesce(wanted, sf.lit(False)) | placed_tombstone
-    )
+    placed_tombstone = sf.col("tombstone") & partition_label(names).isNotNull()
+    return parsed.filter(sf.coalesce(wanted, sf.lit(False)) | placed_tombstone)
 
 
 def _may_be_of(table: str) -> Column:
@@ -182,7 +180,7 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
     return sf.array(*(sf.element_at(image, key) for key in keys))
 
 
-def _places() -> list[Column | str]:
+def _places(names: Names) -> list[Column | str]:
     """Return the place of the event in the source, and that of its record in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
     lsn = try_cast(sf.get(sequence, sf.lit(1)), "bigint")
@@ -197,7 +195,7 @@ def _places() -> list[Column | str]:
         lsn.alias("ordinal"),
         last_commit.alias("last_commit"),
         sf.when(of_server, try_cast(sf.col("ts_ms"), "bigint")).alias("ts_ms"),
-        "partition",
+        partition_label(names).alias("partition"),
         sf.when(offset >= 0, offset).alias("offset"),
     ]
 
