@@ -12,6 +12,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -68,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=10)
+    parser.add_argument("--fives", type=int, default=1, help="of events in a batch")
     parser.add_argument("--tiny", action="store_true", help="plan as tests do: no adaptive execution, no compiling")
     asked = parser.parse_args()
     played: list[dict[str, float]] = []
@@ -87,7 +89,9 @@ def main() -> None:
         )
         source = SourceTable()
         for number in range(asked.warm_up + asked.batches):
-            (inbox / f"{number:04}.jsonl").write_text("\n".join(lines_of(source, number)) + "\n")
+            first = number * asked.fives
+            lines = chain.from_iterable(lines_of(source, each) for each in range(first, first + asked.fives))
+            (inbox / f"{number:04}.jsonl").write_text("\n".join(lines) + "\n")
             run = RunIdentity.of("dag", f"run {number}", "task", "-1")
             spec = UpsertSpec(catalog="lake", table=TABLE.partition(".")[2], run=run, source=events, keys=("id",))
             with dataframes_made(spark) as made:
@@ -101,7 +105,9 @@ def main() -> None:
         rows = {row["id"]: {**row.asDict()} for row in spark.table(TABLE).select("id", "n", "note").collect()}
         assert rows == source.rows, "the table has other rows than the source"
     medians = {name: round(statistics.median(each[name] for each in played), 2) for name in played[0]}
-    command = f"scripts/bench event-batches --batches {asked.batches}{' --tiny' if asked.tiny else ''}"
+    command = (
+        f"scripts/bench event-batches --fives {asked.fives} --batches {asked.batches}{' --tiny' if asked.tiny else ''}"
+    )
     print(json.dumps({**frame("event-batches", command), "medians": medians}))
 
 
