@@ -233,6 +233,13 @@ class ArgumentObject(AuthorObject):
         :raises InvalidSpecError: naming them.
         """
 
+    def refuse_spark(self, version: str) -> None:
+        """Refuse what a version of Spark cannot do for it.
+
+        :param version: ``3.5``, or with more numbers.
+        :raises UnsupportedError: saying what can be done.
+        """
+
     def without_policy(self) -> Self:
         """Return what is applied, without what may be done about it when it has changed."""
         return self

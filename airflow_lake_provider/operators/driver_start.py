@@ -210,13 +210,18 @@ def runtime(connection: CatalogConnection, operator: SparkSubmitOperator) -> tup
     if configured == _PROVIDED:
         return (), ()
     if not configured:
-        binary = operator._spark_binary or binary_of_connection(str(operator._conn_id)) or spark_submit_binary()
-        home = spark_home(binary, {**os.environ, **(operator.env_vars or {})})
-        release = SparkRelease.of_home(home) if home is not None else None
+        release = spark_release(operator)
         coordinate = runtime_for(release.spark, release.scala) if release is not None else SPARK_RUNTIME
         return (), tuple(connection.spark_packages(coordinate))
     paths = [Path(name.strip()) for name in configured.split(",")]
     return tuple(str(jar) for path in paths for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])), ()
+
+
+def spark_release(operator: SparkSubmitOperator) -> SparkRelease | None:
+    """Return the Spark that an operator submits with; None where it cannot be told."""
+    binary = operator._spark_binary or binary_of_connection(str(operator._conn_id)) or spark_submit_binary()
+    home = spark_home(binary, {**os.environ, **(operator.env_vars or {})})
+    return SparkRelease.of_home(home) if home is not None else None
 
 
 def binary_of_connection(spark_conn_id: str) -> str | None:

@@ -26,7 +26,7 @@ from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
 from airflow_lake_provider.operators.driver_exit import DriverEnd
-from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.operators.driver_start import DriverStart, spark_release
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
@@ -253,7 +253,7 @@ class SparkApplicationOperator(
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         for task in tasks:
-            task.look_before_submission()
+            task.look_before_submission(spark_release(self))
         sent = open_tasks(tasks)
         if not sent:
             return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.operators.task_run import TaskRun
     from airflow_lake_provider.operators.worker_action import WorkerAction
+    from airflow_lake_provider.submission.spark_installation import SparkRelease
 
 
 _log = logging.getLogger(__name__)
@@ -128,10 +129,17 @@ class TableTask:
             named = list(_tables_of(self.known_spec))
             self._attempt(lambda: self.action.tables.lake.refuse_for_spark(named))
 
-    def look_before_submission(self) -> None:
-        """Note what the table knows of earlier tries, by which a lost report is found again."""
+    def look_before_submission(self, release: SparkRelease | None) -> None:
+        """Note what the table knows of earlier tries, by which a lost report is found again.
+
+        :param release: Spark that the task is submitted with, which may lack what it asks for; None where that cannot
+            be told.
+        """
 
         def look() -> None:
+            # The newest one does all that a task may ask for.
+            if release is not None and release.is_old:
+                self.sent.refuse_spark(release.spark)
             self.lost_report = LostReport.before(self.action.tables.lake, self.sent, self.branch)
 
         self._attempt(look)

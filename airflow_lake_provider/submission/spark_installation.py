@@ -27,6 +27,11 @@ class SparkRelease:
     spark: str
     scala: str
 
+    @property
+    def is_old(self) -> bool:
+        """Tell whether it is older than Spark 4."""
+        return self.spark.startswith("3.")
+
     @classmethod
     def of_home(cls, home: Path) -> SparkRelease | None:
         """Read the names of the jars in a SPARK_HOME; None where they do not tell."""

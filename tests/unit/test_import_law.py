@@ -259,6 +259,7 @@ CONTRACT_FLOORS = (
         "file_locations",
         "property_values",
         "sql_limits",
+        "text_encoding",
     },
     {
         "author_object",

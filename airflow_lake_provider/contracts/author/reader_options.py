@@ -1,7 +1,7 @@
 """Options and column lists of Spark's readers that a source takes: they leave out no row, no column and no file.
 
-The lists are those of Spark 4.1: ``CSVOptions``, ``JSONOptions``, ``ParquetOptions``, ``OrcOptions``, ``AvroOptions``,
-``TextOptions`` and ``FileIndexOptions``. Spark compares names without case.
+The lists are those of Spark 4.1: ``CSVOptions``, ``JSONOptions``, ``XmlOptions``, ``ParquetOptions``, ``OrcOptions``,
+``AvroOptions``, ``TextOptions`` and ``FileIndexOptions``. Spark compares names without case.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from pathlib import PurePosixPath
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in
+from airflow_lake_provider.contracts.text_encoding import check_encoding
 
-FORMATS = ("parquet", "orc", "json", "csv", "avro")
+FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
+TEXT_FORMATS = ("json", "csv", "xml")
 _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".orc": "orc",
     ".json": "json",
     ".jsonl": "json",
+    ".ndjson": "json",
     ".csv": "csv",
     ".avro": "avro",
+    ".xml": "xml",
 }
 _TIMES = ("dateFormat", "timestampFormat", "timestampNTZFormat", "timeZone", "locale", "enableDateTimeParsingFallback")
 _TEXT = ("encoding", "charset", "lineSep", "multiLine", "mode", *_TIMES)
@@ -60,6 +64,10 @@ _CSV_FORMS = (
 _TAKEN = {
     "csv": (*_CSV_FORMS, *_TEXT),
     "json": (*_JSON_FORMS, "primitivesAsString", "prefersDecimal", "inferTimestamp", *_TEXT),
+    "xml": (
+        *("rowTag", "attributePrefix", "valueTag", "nullValue", "ignoreSurroundingSpaces", "ignoreNamespace"),
+        *("inferSchema", "prefersDecimal", "encoding", "charset", "mode", *_TIMES),
+    ),
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
     "orc": ("mergeSchema",),
     "avro": (
@@ -84,7 +92,8 @@ _INSTEAD = {
     "ignorecorruptfiles": "repair the file, or remove it from the source",
     "ignoremissingfiles": "a file that is gone ends the run, and a retry lists the source anew; leave it out",
     "pathglobfilter": _BY_PATH,
-    "recursivefilelookup": "a folder stands for all that is below it; leave it out, or give basePath",
+    "recursivefilelookup": "a folder stands for all that is below it; leave it out",
+    "basepath": "name the folders that are columns, partition_columns=['day']",
     "modifiedbefore": _BY_PATH,
     "modifiedafter": f"{_BY_PATH}; what was consumed is known, see max_file_age",
     "path": "give it as path",
@@ -100,6 +109,9 @@ _INSTEAD = {
     "multiline": "write each event into one line",
     "ignoreextension": "leave it out: files are read whatever their names end with",
     "recursivefieldmaxdepth": "leave it out: fields below the depth would be lost",
+    "excludeattribute": "an attribute is a column with _ before its name; leave columns out in a Query",
+    "rowvalidationxsdpath": "leave it out",
+    "wildcardcolname": "declare the columns in the source's schema",
     "positionalfieldmatching": "leave it out: fields are found by their names",
 }
 
@@ -129,6 +141,12 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
         losing, instead = _LOSING.get(lower, ("", ""))
         if losing and value.strip().lower() == losing:
             raise InvalidSpecError(f"{name}: {given}={value!r} leaves out rows or columns; {instead}")
+    check_encoding(options, kind, name)
+    row_tag = next((value for given, value in options.items() if given.lower() == "rowtag"), "")
+    if kind == "xml" and not re.fullmatch(r"[\w.:-]+", row_tag):
+        raise InvalidSpecError(
+            f"{name}: XML needs the name of the element that is a record, such as rowTag='order', got {row_tag!r}"
+        )
 
 
 def _options_of(kind: str | None) -> Iterator[str]:
@@ -136,8 +154,6 @@ def _options_of(kind: str | None) -> Iterator[str]:
         yield from sorted({option for taken in _TAKEN.values() for option in taken})
     else:
         yield from _TAKEN.get(kind, _OF_EVENTS)
-    if kind is None or kind in _TAKEN:
-        yield "basePath"
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.DOTALL)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
@@ -14,22 +13,17 @@ from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
+from airflow_lake_provider.contracts.author.file_arguments import column_list, file_age, file_format, partition_names
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
-from airflow_lake_provider.contracts.author.reader_options import (
-    FORMATS,
-    check_column_list,
-    check_reader_options,
-    format_of_path,
-)
+from airflow_lake_provider.contracts.author.reader_options import check_reader_options, format_of_path
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
 
 _RENDERED_LATER = "rendered-later.parquet"
-_LONGEST_MEMORY_DAYS = 36_500
 ONE_YEAR = timedelta(days=365)
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 _HEX = "hex:"
@@ -62,28 +56,6 @@ def _named(value: object, name: str) -> str:
 
 def _table(value: object, name: str) -> str:
     return str(TableName.parse(text(value, name)))
-
-
-def _format(value: object, name: str) -> str:
-    if value not in FORMATS:
-        raise InvalidSpecError(f"{name} must be one of {', '.join(FORMATS)}, got {value!r}")
-    return str(value)
-
-
-def _columns(value: object, name: str) -> str:
-    columns = value if isinstance(value, str) else text(value, name)
-    check_column_list(columns, name)
-    return columns
-
-
-def _file_age(value: object, name: str) -> timedelta:
-    # A position keeps whole days.
-    age = timedelta(days=math.ceil(duration(value, name) / timedelta(days=1)))
-    if age.days > _LONGEST_MEMORY_DAYS:
-        raise InvalidSpecError(
-            f"{name} must be at most {_LONGEST_MEMORY_DAYS:,} days, got {age.days:,}; an Aggregation forgets no file"
-        )
-    return age
 
 
 def _query(value: object, name: str) -> str:
@@ -188,16 +160,19 @@ class Files(Source):
     :param options: options of Spark's reader that leave out nothing; texts, numbers and booleans.
     :param max_file_age: timedelta or ISO-8601 text: how long a consumed file is remembered that is not in the source
         any more; for ever with ``Aggregation``.
+    :param partition_columns: columns that are names of folders, ``["day", "region"]`` for
+        ``/landing/day=2026-01-01/region=eu/a.csv``. Their types are those of ``schema``, else of the table, else text.
     """
 
     kind: ClassVar[str] = "files"
     reader: ClassVar[str] = f"{_DRIVERS_SIDE}.files:FilesSource"
     has_plain_rows: ClassVar[bool] = True
     path: str = field(metadata=reads(text, _RENDERED_LATER))
-    format: str | None = field(default=None, metadata=reads(optional(_format)))
-    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
+    format: str | None = field(default=None, metadata=reads(optional(file_format)))
+    schema: str | None = field(default=None, metadata=reads(optional(column_list)))
     options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
-    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(file_age))
+    partition_columns: Sequence[str] = field(default=(), metadata=reads(partition_names))
 
     @property
     def files(self) -> Files:
@@ -211,6 +186,14 @@ class Files(Source):
         # Of a path that is a template, the format may not be known yet.
         kind = None if self.path == _RENDERED_LATER else str(self.format)
         check_reader_options(self.options, kind, "Files.options")
+
+    def refuse_spark(self, version: str) -> None:
+        """Refuse XML before Spark 4."""
+        if self.format == "xml" and version.startswith("3."):
+            raise UnsupportedError(
+                f"{self.path!r} is XML, which Spark {version} does not read; run it on Spark 4.1, or write the records "
+                "as JSON lines"
+            )
 
     def without_policy(self) -> Self:
         """Return the files, without how long they are remembered."""
@@ -277,6 +260,10 @@ class Query(Source):
         """The SQL."""
         return self.sql
 
+    def refuse_spark(self, version: str) -> None:
+        """Refuse what it reads."""
+        self.below.refuse_spark(version)
+
     def without_policy(self) -> Self:
         """Return the query over files that are remembered as by default."""
         return replace(self, on_source_change=OnSourceChange.CONTINUE, over=self.below.without_policy())
@@ -291,11 +278,11 @@ class ChangeEvents(Source):
     format: ClassVar[str] = "json"
     path: str = field(metadata=reads(text, "events.json"))
     table: str = field(metadata=reads(text, "table"))
-    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
+    schema: str | None = field(default=None, metadata=reads(optional(column_list)))
     options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
     ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
     tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
-    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(file_age))
 
     @property
     def needs(self) -> tuple[str, ...]:

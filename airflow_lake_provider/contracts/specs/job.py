@@ -170,6 +170,15 @@ class JobSpec(AuthorObject):
         for what, names in self.columns.items():
             refuse_reserved_names(self.table, what, names, table_format)
 
+    def refuse_spark(self, version: str) -> None:
+        """Refuse what a version of Spark cannot do.
+
+        :param version: ``3.5``, or with more numbers.
+        :raises UnsupportedError: saying what can be done.
+        """
+        for each in self._objects():
+            each.refuse_spark(version)
+
     def _refusals_of(self, table_formats: Iterable[FormatCapabilities]) -> Iterator[str | None]:
         for each in table_formats:
             try:

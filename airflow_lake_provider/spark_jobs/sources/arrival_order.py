@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
-from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column
 
 _FILE = "_lake_file_path"
@@ -56,25 +56,41 @@ class Scan:
         return rows if self.where is None else rows.filter(self.where)
 
 
-def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan) -> DataFrame:
+def with_arrival(
+    spark: SparkSession,
+    files: tuple[InputFile, ...],
+    *scans: Scan,
+    texts: Mapping[str, Sequence[str | None]] | None = None,
+) -> DataFrame:
     """Add ``_lake_arrival``, a struct of file index, start of the split and row number, which orders as it is.
 
     The row number counts within a task, and a task reads its splits in any order, so it orders only within a split.
 
     :param files: the files that are read; their order is the order of arrival.
     :param scans: of these files; the first has all columns, and one that another lacks is NULL in its rows.
+    :param texts: by the name of a column, its value for each file.
     """
+    texts = texts or {}
     uris = _uris(spark, files)
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
     placed = reduce(union, (scan.placed() for scan in scans))
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
         cases = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
-        return placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {cases} END")).drop(_FILE, _BLOCK, _ROW)
+        arrived = placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {cases} END")).drop(_FILE, _BLOCK, _ROW)
+        return arrived.selectExpr("*", *(_text_of_file(*column) for column in texts.items())) if texts else arrived
     # As an Arrow table: rows of Python objects would start a Python worker.
-    order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
+    numbers = {_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())}
+    order = pa.table({**numbers, **{name: pa.array(values, pa.string()) for name, values in texts.items()}})
     numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
     return numbered.withColumn(ARRIVAL, _arrival(_NUMBER)).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+
+
+def _text_of_file(name: str, values: Sequence[str | None]) -> str:
+    """Return SQL of a text that each file has, by the number of the file."""
+    literals = ("NULL" if value is None else text_literal(value) for value in values)
+    cases = " ".join(f"WHEN {number} THEN {literal}" for number, literal in enumerate(literals))
+    return f"CAST(CASE {ARRIVAL}.file {cases} END AS STRING) AS {quoted_name(name)}"
 
 
 def _arrival(number: str) -> Column:

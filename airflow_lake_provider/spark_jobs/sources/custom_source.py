@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
 
 @dataclass(frozen=True, kw_only=True)

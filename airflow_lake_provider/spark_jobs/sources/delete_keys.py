@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -38,7 +39,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
@@ -137,7 +139,7 @@ def _read(
             return read_files(spark, _with_texts(source, names), files, types)
         return read_table(spark, spec, str(source.lake_table), head)
     except BadInputError as error:
-        if source.files is None or source.files.format not in ("csv", "json"):
+        if source.files is None or source.files.format not in TEXT_FORMATS:
             raise
         # It quotes the header, which may be a key.
         raise _withheld(spec, error) from None
@@ -145,9 +147,9 @@ def _read(
 
 def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
     """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
-    if source.format not in ("csv", "json"):
+    if source.format not in TEXT_FORMATS:
         return source
-    options = {"inferSchema": "false", **source.options} if source.format == "csv" else source.options
+    options = {"inferSchema": "false", **source.options} if source.format != "json" else source.options
     if not source.schema:
         return replace(source, options=options)
     changed = (DecimalType,) if "dateFormat" in source.options else (DecimalType, DateType)

@@ -1,4 +1,4 @@
-"""Lines of JSON and CSV that Spark's readers take and read wrong: a batch is refused for them.
+"""Lines of JSON and CSV that Spark's readers take and read wrong, and names of faults: a batch is refused for them.
 
 They are read as text beside the rows, in the same job. Of JSON, Spark's parser stops behind the first value of a line:
 a sink that puts no newline between records loses all but the first. In the place of half of a surrogate pair, which is
@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, quoted_name, text_literal
@@ -31,21 +32,27 @@ _VALUES = '{"values":'
 _OF_BYTES = {"encoding", "charset", "linesep", "multiline"}
 OPEN_QUOTE = "a quoted value without its end"
 NO_VALUES = "a line of control characters alone"
+REPEATED = "an element that is there more than once"
+OPEN_DOCUMENT = "a document without its end"
+NO_RECORD = "a document without a record"
+NIL = "an element that is nil"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
-    MORE_VALUES: "write each record into a line of its own",
+    MORE_VALUES: "write each record into a line of its own, without options={'multiLine': True}, or all into one array",
     HALF_PAIR: "no text can hold it; write the character, or the replacement character",
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
+    REPEATED: "one value would be lost; declare its column as an ARRAY",
+    OPEN_DOCUMENT: "it was cut off: write the file again",
+    NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
+    NIL: "Spark reads it as the empty text: write no such element in its place, which is NULL",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
 }
 # By which lines are found; a name with a dot is a setting of the file system.
-_OF_LINES = {"linesep", "encoding", "charset", "basepath"}
-# Encodings in which the signs of JSON and CSV are not those of ASCII.
-_WIDE = ("utf-16", "utf-32")
+_OF_LINES = {"linesep", "encoding", "charset"}
 # Of no meaning in a regular expression.
 _PLAIN = "\"',;:\t "
 _CONTROLS = r"^[\x00-\x20]++$"
@@ -70,8 +77,8 @@ def faulty_lines(
         # In this order: a sound line is not parsed once more.
         parsed = is_parsed(line, columns_text(schema), options)
         fault = f"CASE WHEN {json_fault} IS NOT NULL THEN CASE WHEN {parsed} THEN {json_fault} END END"
-    elif is_whole or (encoding_of(options).startswith(_WIDE) and "linesep" not in lower):
-        # A value of several lines is whole only in its file; in an encoding of 2 or 4 bytes no line can be found.
+    elif is_whole:
+        # A value of several lines is whole only in its file.
         return []
     else:
         # Spark takes these two signs for one.
@@ -85,12 +92,6 @@ def faulty_lines(
         kept["wholetext"] = "true"
     lines = spark.read.format("text").options(**kept).load(list(paths)).filter(HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
-
-
-def encoding_of(options: Mapping[str, str]) -> str:
-    """Return the encoding that options of a reader name, in lower case."""
-    given = {name.lower(): value for name, value in options.items()}
-    return given.get("encoding", given.get("charset", "utf-8")).lower()
 
 
 def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
@@ -142,10 +143,10 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 def _decoded(options: Mapping[str, str]) -> str:
     """Return SQL of the column of Spark's reader of text, which takes all bytes for UTF-8, as text."""
-    encoding = encoding_of(options)
-    if encoding.replace("-", "") == "utf8":
+    if is_utf8(options):
         return "value"
-    return f"decode(CAST(value AS BINARY), {text_literal(encoding if encoding.startswith(_WIDE) else 'iso-8859-1')})"
+    encoding = encoding_of(options) if is_wide(options) else "iso-8859-1"
+    return f"decode(CAST(value AS BINARY), {text_literal(encoding)})"
 
 
 def _is_doubled(options: Mapping[str, str]) -> bool:

@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 
@@ -112,8 +113,14 @@ class FilesSource(FileBatchSource, PlainSource):
 
     source: Files
 
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Format, options, schema, and the folders that are columns."""
+        folders = sorted(name.lower() for name in self.source.partition_columns)
+        return {**super().shape, **digests(partition_columns=json.dumps(folders) if folders else None)}
+
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
-        """Read them as they are."""
+        """Read them as they are, with the folders that are columns."""
         return read_files(self.spark, self.source, listing.files, types, keeps_absent=self.keeps_absent)
 
 

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 
 

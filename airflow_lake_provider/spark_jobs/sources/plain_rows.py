@@ -42,7 +42,7 @@ from airflow_lake_provider.spark_jobs.session.pinned_settings import without_ada
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of

@@ -19,7 +19,7 @@ from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocatio
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.query import sources_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -101,7 +101,8 @@ def json_schema(
     if not fields:
         raise BadInputError(
             f"no record of {source.path!r} is a JSON object with fields, in UTF-8, of at most {MOST_LEVELS} levels; "
-            "a column with more is read as text, if the source's schema says STRING"
+            "a column with more is read as text, if the source's schema says STRING; records of several lines take "
+            "options={'multiLine': True}"
         )
     declared = declared_types(None, table_schema)
     # The fields of a struct that no record has may be the table's to keep; a map has none.
@@ -133,11 +134,19 @@ def _empty_objects(
     absent = [f for f in objects if f.name.lower() not in names]
     if not absent:
         return []
+    given = given_fields(spark, "json", paths, options, absent)
+    return [StructField(f.name, nullable(f.dataType)) for f in absent if f.name in given]
+
+
+def given_fields(
+    spark: SparkSession, kind: str, paths: list[str], options: Mapping[str, str], fields: Iterable[StructField]
+) -> list[str]:
+    """Return the names of those fields that some record of JSON or XML has, whatever their types."""
     # As text, so that a value of any type is there.
-    texts = StructType([StructField(field.name, StringType()) for field in absent])
-    rows = spark.read.options(**options).schema(texts).json(paths)
-    (counts,) = rows.agg(*(sf.count(quoted_name(field.name)) for field in absent)).collect()
-    return [StructField(f.name, nullable(f.dataType)) for f, count in zip(absent, counts, strict=True) if count]
+    texts = StructType([StructField(field.name, StringType()) for field in fields])
+    rows = spark.read.format(kind).options(**options).schema(texts).load(paths)
+    (counts,) = rows.agg(*(sf.count(quoted_name(name)) for name in texts.names)).collect()
+    return [name for name, count in zip(texts.names, counts, strict=True) if count]
 
 
 def csv_schema(
@@ -199,8 +208,13 @@ def _refuse_other_columns(source: Files, header: list[str]) -> None:
     if {name.lower() for name in declared} != {name.lower() for name in header}:
         raise BadInputError(
             f"the source schema has the columns {declared}, but the header of {source.path!r} has {header}; "
-            "each column of the header needs a type, in any order"
+            f"each column of the header needs a type, in any order{_about_separator(header)}"
         )
+
+
+def _about_separator(header: list[str]) -> str:
+    signs = [sign for sign in (";", "\t", "|") if len(header) == 1 and sign in header[0]]
+    return f"; where {signs[0]!r} is between the values, give options={{'sep': {signs[0]!r}}}" if signs else ""
 
 
 def _retyped(fields: list[StructField], types: Mapping[str, DataType]) -> StructType:

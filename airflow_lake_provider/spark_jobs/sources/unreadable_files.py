@@ -6,20 +6,24 @@ to blame for, such as a lost executor or a store that does not answer, stays wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from time import monotonic
 from urllib.parse import unquote
 
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
+from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
@@ -27,6 +31,7 @@ _CONTENT_ERRORS = frozenset(
         "ArrayIndexOutOfBoundsException",
         "AvroRuntimeException",
         "BufferUnderflowException",
+        "CharConversionException",
         "DataFormatException",
         "EOFException",
         "FileFormatException",
@@ -40,6 +45,7 @@ _CONTENT_ERRORS = frozenset(
         "SchemaColumnConvertNotSupportedException",
         "TProtocolException",
         "TextParsingException",
+        "UnmappableCharacterException",
         "ZipException",
         "ZstdIOException",
     }
@@ -80,6 +86,7 @@ _CONTENT_WORDS = (
 _UNESCAPED = "unescaped quote character"
 # Of Parquet: a plain column, and a nested one.
 _OTHER_TYPE = ("SchemaColumnConvertNotSupportedException", "Invalid Spark read type")
+_OTHER_BYTES = ("CharConversionException", "MalformedInputException", "UnmappableCharacterException")
 # Alone: with an address behind it, it is a connection that was lost.
 _END_OF_BZIP2 = "unexpected end of stream"
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
@@ -87,16 +94,20 @@ _READERS = tuple(
     f"org.apache.spark.sql.{name}." for name in ("catalyst.csv", "catalyst.json", "execution.datasources", "avro")
 )
 _HADOOP = "org.apache.hadoop."
-_TEXT = ("json", "csv")
+_LINES = ("json", "csv")
 # Of a task, and of an executor that ended so.
 _OUT_OF_MEMORY = ("java.lang.OutOfMemoryError", "exited with code 52")
-_ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
+_ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".tbz2", ".txz", ".xz", ".lz", ".xlsx", ".xls")
+# An archive within, which a codec of Hadoop would unpack to bytes of names and rows.
+_PACKED_ARCHIVE = re.compile(r"\.tar\.\w+$", re.IGNORECASE)
 # Hadoop reads a block format of its own under the first two names, and takes the first bytes of any other for a length.
 _UNREAD_CODECS = (".lz4", ".snappy", ".lzo", ".lzma", ".br", ".z")
 _LONGEST = 300
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
 _SECONDS_OF_A_SEARCH = 30.0
+# Of a batch that is refused, to say why.
+_MOST_OPENED = 64
 
 
 @contextmanager
@@ -120,11 +131,20 @@ def refusing_unreadable(
     """
     try:
         refuse_unfit_files(spark, files, kind)
-        if kind in _TEXT:
+        if kind in _LINES:
             refuse_long_lines(spark, files, options or {})
+            if not is_utf8(options or {}):
+                # Of these, no byte is refused for being no text.
+                refuse_disguised(spark, files, options or {})
         yield
+    except BadInputError as error:
+        if kind in _LINES:
+            # A file that is gone by now says nothing.
+            with suppress(JobFailedError):
+                refuse_disguised(spark, files[:_MOST_OPENED], options or {}, None if is_secret else error)
+        raise
     except SPARK_ERRORS as error:
-        if kind in _TEXT and any(word in str(error) for word in _OUT_OF_MEMORY):
+        if kind in _LINES and any(word in str(error) for word in _OUT_OF_MEMORY):
             # A reader had no memory left.
             refuse_long_lines(spark, files, options or {}, seconds=_SECONDS_OF_A_SEARCH)
         translated = _translated(error, files, kind, is_secret)
@@ -140,7 +160,7 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
     :raises JobFailedError: a file of which the first bytes matter cannot be opened now.
     """
     packed = [file for file in files if file.path.endswith(".bz2") and file.size]
-    is_text = kind in _TEXT
+    is_text = kind in TEXT_FORMATS
     for file in files:
         # Hive writes an ORC file of 0 bytes for an empty bucket, and Spark takes it for one.
         if file.size == 0 and kind in ("parquet", "avro"):
@@ -154,7 +174,7 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
             raise BadInputError(
                 f"{file.path} is compressed in a format that Spark does not read; compress it as .gz or .zst"
             )
-        if file.path.lower().endswith(_ARCHIVES):
+        if file.path.lower().endswith(_ARCHIVES) or _PACKED_ARCHIVE.search(file.path):
             raise BadInputError(
                 f"{file.path} is an archive, which Spark does not open; unpack it, or compress each file by itself, "
                 "as .gz or .zst"
@@ -163,6 +183,26 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
         for file, begin in zip(packed, opened.map(lambda file: _first_bytes(spark, file.path, 3), packed), strict=True):
             if begin != b"BZh":
                 raise BadInputError(f"{file.path} is no bzip2 file, though its name says so: {_WAY_OUT}")
+
+
+def refuse_disguised(
+    spark: SparkSession,
+    files: Sequence[InputFile],
+    options: Mapping[str, str],
+    cause: BadInputError | None = None,
+) -> None:
+    """Refuse what is no text by its first bytes, such as a workbook of Excel that is called ``.csv``.
+
+    :param options: of the reader, for its encoding.
+    :param cause: what has been refused of it already.
+    :raises BadInputError: naming the file, and what it is.
+    """
+    plain = [file for file in files if file.size and not file.path.lower().endswith(COMPRESSED)]
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
+        begins = opened.map(lambda file: _first_bytes(spark, file.path, SIGNATURE_BYTES), plain)
+        for file, begin in zip(plain, begins, strict=True):
+            if (what := disguise_of(begin, encoding_of(options))) is not None:
+                raise BadInputError(f"{file.path} {what}") from cause
 
 
 _WAY_OUT = "repair the file, or remove it from the source"
@@ -217,6 +257,11 @@ def _translated(
         return BadInputError(
             f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{reason}; say how it is "
             r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
+        )
+    if any(word in text for word in _OTHER_BYTES):
+        return BadInputError(
+            f"{file.path} has bytes that are no letters in the encoding in which it is read{reason}; say which "
+            "encoding it has, options={'encoding': 'windows-1252'} for example, or write it as UTF-8"
         )
     if any(word in text for word in _OTHER_TYPE):
         return BadInputError(

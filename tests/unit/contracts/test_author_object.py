@@ -114,8 +114,8 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (lambda: source(5), "must be a path, a mapping with type, or one of Files, LakeTable"),
         (lambda: Files("in/*"), r"'in/\*' does not tell a format"),
         (
-            lambda: Files("a.csv", format="xml"),
-            r"Files\.format must be one of parquet, .*, got 'xml'",
+            lambda: Files("a.csv", format="xlsx"),
+            r"Files\.format must be one of parquet, .*, got 'xlsx'",
         ),
         (lambda: Files("a.csv", schema="id"), r"Files\.schema 'id' is not a list of columns"),
         (lambda: Files("a.csv", max_file_age="30"), r"Files\.max_file_age must be a positive timedelta or ISO-8601"),
@@ -163,8 +163,8 @@ def test_an_open_field_waits_and_the_others_do_not() -> None:
     waiting = Files("{{ path }}")
     assert waiting.format is None
     assert replace(waiting, path="in/*.csv").format == "csv"
-    with pytest.raises(InvalidSpecError, match="got 'xml'"):
-        Files("{{ path }}", format="xml")
+    with pytest.raises(InvalidSpecError, match="got 'xlsx'"):
+        Files("{{ path }}", format="xlsx")
     with pytest.raises(InvalidSpecError, match="bloom filters"):
         TableLayout(sort_by=["{{ column }}"], bloom_filter_columns=["id"], file_format="orc")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
@@ -17,7 +19,7 @@ from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
@@ -217,14 +219,20 @@ def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, contex
 
 @pytest.mark.parametrize(
     ("path", "expected"),
-    [("a.csv", "csv"), ("s3://b.c/d/*.json.gz", "json"), ("x/*.avro", "avro"), ("a.parquet.crypt", "parquet")],
+    [
+        ("a.csv", "csv"),
+        ("s3://b.c/d/*.json.gz", "json"),
+        ("x/*.avro", "avro"),
+        ("a.ndjson", "json"),
+        ("a.parquet.crypt", "parquet"),
+    ],
 )
 def test_the_paths_ending_tells_the_format(lake_connection: str, context: Context, path: str, expected: str) -> None:
     read, said = (upsert(source=given).build_spec(context).source for given in (path, Files(path, format="orc")))
     assert [found.files and found.files.format for found in (read, said)] == [expected, "orc"]
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/folder", "in/*.xml"])
+@pytest.mark.parametrize("source", ["s3://bucket/folder", "in/*.xlsx"])
 def test_a_path_that_tells_no_format_asks_for_one(lake_connection: str, context: Context, source: str) -> None:
     with pytest.raises(InvalidSpecError, match=r"give Files\(\.\.\., format=\)"):
         upsert(source=source).build_spec(context)
@@ -356,12 +364,12 @@ def test_a_layout_of_a_wrong_type_is_asked_for_as_what_it_is(argument: str, aske
 
 
 def test_a_format_that_no_reader_has_is_refused_when_the_dag_is_parsed() -> None:
-    xml: dict[str, Any] = {"type": "files", "path": "{{ path }}", "format": "xml"}
-    expected = r"{}: Files\.format must be one of parquet, orc, json, csv, avro, got 'xml'".format
+    book: dict[str, Any] = {"type": "files", "path": "{{ path }}", "format": "xlsx"}
+    expected = r"{}: Files\.format must be one of parquet, orc, json, csv, avro, xml, got 'xlsx'".format
     with pytest.raises(InvalidSpecError, match=expected("source")):
-        upsert(source=xml)
+        upsert(source=book)
     with pytest.raises(InvalidSpecError, match=expected("keys_from")):
-        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from=xml, keys=["id"])
+        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from=book, keys=["id"])
 
 
 def test_keys_of_no_known_format_ask_for_one_when_the_dag_is_parsed() -> None:
@@ -394,3 +402,21 @@ def test_what_an_author_or_a_form_leaves_out_of_an_expiry_is_left_to_the_table(
 @pytest.mark.parametrize("cls", [CompactionSpec, SnapshotExpirySpec])
 def test_a_spec_of_another_action_is_not_answered(lake_connection: str, context: Context, cls: type) -> None:
     assert report_without_spark(upsert(), upsert().build_spec(context)) is None
+
+
+@pytest.mark.usefixtures("spark_connection", "job_directory")
+@pytest.mark.parametrize(("core_jar", "is_refused"), [("spark-core_2.12-3.5.9.jar", True), ("other.jar", False)])
+def test_xml_is_refused_before_a_spark_starts_that_does_not_read_it(
+    orders: Table, context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, core_jar: str, is_refused: bool
+) -> None:
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    (tmp_path / "spark" / "jars" / core_jar).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    started: list[Any] = []
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda job, _: started.append(job))
+    source = Files("in/*.xml", options={"rowTag": "order"})
+    # Of a Spark that nobody knows here, the driver says it.
+    kind, said = (UnsupportedError, r"XML, which Spark 3\.5 does not") if is_refused else (LakeProviderError, "report")
+    with pytest.raises(kind, match=said):
+        LakeUpsertOperator(task_id="t", table="shop.orders", source=source, keys=["id"]).execute(context)
+    assert bool(started) is not is_refused

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.author.reader_options import FORMATS
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query, Source, source
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 
 # Option, a value that loses something, and a word of what to do instead.
 OF_FILES = [
@@ -26,6 +27,7 @@ OF_FILES = [
     ("mapreduce.input.linerecordreader.line.maxlength", "9", "is not known"),
     ("textinputformat.record.delimiter", "x", "is not known"),
     ("columnNameOfCorruptRecord", "bad", "refused"),
+    ("basePath", "/landing", "partition_columns="),
 ]
 OF_FORMAT = {
     "csv": [
@@ -51,6 +53,13 @@ OF_FORMAT = {
         ("positionalFieldMatching", "true", "names"),
         ("mode", "DROPMALFORMED", "is not known"),
     ],
+    "xml": [
+        ("mode", "DROPMALFORMED", "leaves out rows"),
+        ("excludeAttribute", "true", "Query"),
+        ("samplingRatio", "0.1", "schema"),
+        ("multiLine", "false", "one line"),
+        ("rowValidationXSDPath", "a.xsd", "leave it out"),
+    ],
     "debezium": [("wholetext", "true", "one event"), ("multiLine", "true", "one line"), ("mode", "DROPMALFORMED", "")],
 }
 LOSING = [(kind, *option) for kind in (*FORMATS, "debezium") for option in (*OF_FILES, *OF_FORMAT[kind])]
@@ -61,17 +70,21 @@ HARMLESS: dict[str, dict[str, object]] = {
         "allowComments": True,
         "timestampFormat": "yyyy",
         "mode": "PERMISSIVE",
-        "basePath": "/",
     },
     "parquet": {"mergeSchema": True, "datetimeRebaseMode": "CORRECTED", "fs.s3a.endpoint": "http://minio:9000"},
-    "orc": {"MERGESCHEMA": "true", "basePath": "/in"},
+    "orc": {"MERGESCHEMA": "true"},
+    "xml": {"ROWTAG": "order", "attributePrefix": "@", "valueTag": "text", "ignoreNamespace": True},
     "avro": {"avroSchema": "{}"},
     "debezium": {"lineSep": "\n"},
 }
 
 
 def files_of(kind: str, options: dict[str, object]) -> Source:
-    return Debezium("in/*", table="t", options=options) if kind == "debezium" else Files("in/*", kind, options=options)
+    if kind == "debezium":
+        return Debezium("in/*", table="t", options=options)
+    return Files(
+        "in/*", kind, options={**({"rowTag": "r"} if kind == "xml" and "ROWTAG" not in options else {}), **options}
+    )
 
 
 @pytest.mark.parametrize(("kind", "option", "value", "said"), LOSING)
@@ -122,3 +135,65 @@ def test_a_value_that_a_template_gives_is_checked_once_it_is_rendered() -> None:
 def test_an_option_that_is_given_twice_in_two_cases_is_refused() -> None:
     with pytest.raises(InvalidSpecError, match="twice"):
         Files("in/*.csv", options={"header": "true", "HEADER": "false"})
+
+
+# Format, options, and a word of the refusal; empty where they are taken.
+ENCODINGS: list[tuple[str, dict[str, Any], str]] = [
+    *(("csv", {"encoding": name}, "") for name in ("utf8", "UTF-16", "latin1", "windows-1252", "KOI8-R", "EUC-JP")),
+    *(("csv", {"encoding": name}, "") for name in ("Shift_JIS", "GB18030", "Big5", "windows-1251", "cp850", "EUC-KR")),
+    *(("json", {"charset": name}, "") for name in ("windows-1252", "UTF-16LE", "EUC-KR")),
+    # The second byte of a letter may be that of |, and of a backslash.
+    *(("csv", {"encoding": name, "sep": "|"}, "multiLine") for name in ("Shift_JIS", "GBK", "Big5")),
+    *(("csv", {"encoding": name, "escape": "\\"}, "multiLine") for name in ("Shift_JIS", "GB18030")),
+    ("csv", {"encoding": "Shift_JIS", "sep": "|", "multiLine": True}, ""),
+    *(("json", {"encoding": name}, "UTF-8") for name in ("Shift_JIS", "GBK", "Big5", "GB18030")),
+    *((kind, {"encoding": "ISO-2022-JP"}, "UTF-8") for kind in ("csv", "json")),
+    *((kind, {"encoding": "cp037"}, "UTF-8") for kind in ("csv", "json")),
+    *((kind, {"encoding": "latn1"}, "windows-1252") for kind in ("csv", "json", "xml")),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "said"), ENCODINGS)
+def test_an_encoding_is_taken_where_no_byte_of_a_letter_can_be_taken_for_a_sign(
+    kind: str, options: dict[str, Any], said: str
+) -> None:
+    if not said:
+        files_of(kind, options)
+        return
+    with pytest.raises(InvalidSpecError, match=r"options: .*encoding|options: in ") as refused:
+        files_of(kind, options)
+    assert said in str(refused.value)
+
+
+def test_xml_without_the_element_that_is_a_record_is_refused() -> None:
+    assert Files("in/*.xml", options={"rowtag": "order"}).format == "xml"
+    for options in ({}, {"rowTag": " "}):
+        with pytest.raises(InvalidSpecError, match="rowTag"):
+            Files("in/*.xml", options=options)
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("3.5", True), ("3.5.9", True), ("4.1", False), ("4.1.3", False)])
+def test_xml_is_refused_on_a_spark_that_does_not_read_it_also_below_a_query(version: str, is_refused: bool) -> None:
+    for given in (xml := Files("in/*.xml", options={"rowTag": "order"}), Query("SELECT * FROM source", over=xml)):
+        if not is_refused:
+            given.refuse_spark(version)
+            continue
+        with pytest.raises(UnsupportedError, match=rf"XML, which Spark {version} does not read; .*JSON lines"):
+            given.refuse_spark(version)
+    Files("in/*.csv").refuse_spark(version)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("day", "list"),
+        (["day", "DAY"], "twice"),
+        (["day=1"], "without value"),
+        (["a/b"], "without value"),
+        ([""], "list"),
+    ],
+)
+def test_names_of_folders_are_names_alone(given: object, said: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"partition_columns.*{said}"):
+        Files("in/*.csv", partition_columns=given)  # type: ignore[arg-type]  # what it must not be
+    assert Files("in/*.csv", partition_columns=["day", "region"]).partition_columns == ("day", "region")

@@ -1,0 +1,114 @@
+"""Rows of a batch as they were read, and what of them is refused once they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, TimestampType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
+from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
+from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name
+from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8
+
+# Before the column whose value it is.
+IN_COLUMN = ", in "
+_SHOWN = 5
+_LATIN_1 = ("iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawBatch:
+    """Rows as they were read, nothing reduced.
+
+    :param rows: the columns of the batch, and ``_lake_arrival`` when ``has_arrival``. When ``may_be_unparsable`` they
+        are cached, and ``_lake_unparsable`` is the text of a record that its schema does not fit, else NULL.
+    :param reads_more: whether a query reads more than the source: the target, for all that is known.
+    :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
+    :param hint: what else may be wrong with a record that cannot be read.
+    :param encoding: of text that is not UTF-8, where the reader puts the mark in the place of other bytes; else empty.
+    """
+
+    rows: DataFrame
+    files: tuple[InputFile, ...] = ()
+    has_arrival: bool = False
+    may_be_unparsable: bool = False
+    reads_more: bool = False
+    lines: DataFrame | None = None
+    hint: str = ""
+    encoding: str = ""
+
+    def refuse_unparsable(self, count: int) -> None:
+        """Refuse records that cannot be read as their schema says.
+
+        :param count: how many ``rows`` have ``_lake_unparsable``.
+        :raises BadInputError: above 0; it names the file and the first such record.
+        """
+        if count:
+            place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
+            fault = sf.split_part(UNPARSABLE, sf.lit(IN_COLUMN), sf.lit(1)).alias("fault")
+            flagged = self.rows.filter(sf.col(UNPARSABLE).isNotNull()).select(fault, UNPARSABLE)
+            rows = flagged.filter(sf.col("fault").isin(*FAULTS)).distinct().orderBy(UNPARSABLE).limit(_SHOWN).collect()
+            faults = "".join(f"; {text}: {FAULTS[fault]}" for fault, text in rows)
+            hints = f"{_about_numbers(self.rows)}{self.hint}{faults}"
+            raise BadInputError(
+                f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
+                f"schema and options of the source (encoding, formats) that fit it{hints}"
+            )
+        self.refuse_undecodable()
+
+    def refuse_undecodable(self) -> None:
+        """Refuse bytes that are no text, of which the reader has made the replacement character.
+
+        :raises BadInputError: naming the file.
+        """
+        if self.encoding:
+            self._refuse_other_letters()
+            return
+        texts = [field.name for field in self.rows.schema if isinstance(field.dataType, StringType)]
+        flagged = [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+        # Only where there is such a character, which the source may have itself, is the text read once more.
+        if self.lines is None or not flagged or self.rows.filter(reduce(or_, flagged)).isEmpty():
+            return
+        row = self.lines.filter(~is_utf8("value")).groupBy("file").count().orderBy("file").head()
+        if row is not None:
+            raise BadInputError(
+                f"{row['count']} lines of {row['file']} are no UTF-8 text; say what they are with "
+                "options={'encoding': 'windows-1252'}, for example"
+            )
+
+    def _refuse_other_letters(self) -> None:
+        texts = (f.name for f in self.rows.schema if any(isinstance(t, StringType) for t in types_inside(f.dataType)))
+        conditions = [sf.expr(_has_no_letter(name, self.encoding)) for name in texts if name != UNPARSABLE]
+        flagged = self.rows.filter(reduce(or_, conditions)) if conditions else None
+        row = flagged.select(sf.col(f"{ARRIVAL}.file")).head() if flagged is not None else None
+        if row is not None:
+            raise BadInputError(
+                f"{self.files[row['file']].path} has bytes that are no letters in {self.encoding}; say which encoding "
+                "it has, options={'encoding': 'windows-1252'} for example, or write it as UTF-8"
+            )
+
+
+def _has_no_letter(name: str, encoding: str) -> str:
+    text = f"CAST({quoted_name(name)} AS STRING)"
+    # Control characters of ISO-8859-1, which are letters of windows-1252, and which nobody writes.
+    is_control = matches(text, r"[\x80-\x9f]") if encoding in _LATIN_1 else "false"
+    return f"contains({text}, '\ufffd') OR {is_control}"
+
+
+def _about_numbers(rows: DataFrame) -> str:
+    has_times = any(isinstance(field.dataType, TimestampType) for field in rows.schema)
+    return "; a number is taken for a TIMESTAMP in seconds, so declare BIGINT for any other unit" if has_times else ""
+
+
+def _columns(rows: DataFrame) -> str:
+    fields = (field for field in rows.schema.fields if not field.name.startswith("_lake_"))
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)

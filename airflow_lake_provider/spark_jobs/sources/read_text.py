@@ -1,0 +1,181 @@
+"""Rows of CSV, JSON and XML, with each record and each value that does not come through as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
+
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, faulty_lines
+from airflow_lake_provider.spark_jobs.sources.partition_columns import PartitionColumns
+from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
+from airflow_lake_provider.spark_jobs.sources.text_schema import (
+    MOST_LEVELS,
+    csv_schema,
+    declared_types,
+    given_fields,
+    json_schema,
+)
+from airflow_lake_provider.spark_jobs.sources.text_values import (
+    converted,
+    in_range,
+    is_lost,
+    may_be_lost,
+    read_as,
+    rounds_integer,
+)
+from airflow_lake_provider.spark_jobs.sources.xml_records import XmlNames, faulty_documents, xml_schema
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
+
+# As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
+_QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
+# What Spark puts in the place of nothing at all; the empty text in quotes then stays one.
+_NO_TEXT = "\x00NULL\x00"
+_LONGEST = 100 + len(CHANGED_VALUE)
+# The bound of the parser of JSON, which ends a text that was packed a thousandfold, too.
+_ABOUT_TEXTS = "; a text of JSON has at most 20,000,000 characters, so write longer ones as Parquet"
+_ABOUT_DOCUMENTS = "; a record of several lines takes options={'multiLine': True}"
+_ABOUT_COUNTS = "; a row has as many values as there are columns"
+_ABOUT_LEVELS = f"; without a schema a record has at most {MOST_LEVELS} levels: declare a column of more as STRING"
+# Without the setting Spark 4 takes these alone, as they are spelled.
+_ENCODINGS = ("utf-8", "utf-16", "utf-16be", "utf-16le", "utf-32", "iso-8859-1", "us-ascii")
+_ANY_ENCODING = "spark.sql.legacy.javaCharsets"
+# Which byte of a sign comes first is said in the file.
+_ANY_ORDER = ("utf-16", "utf-32")
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+
+
+def read_text(
+    spark: SparkSession,
+    source: Files,
+    files: tuple[InputFile, ...],
+    table_schema: StructType | None,
+    keeps_absent: bool,
+    folders: PartitionColumns,
+) -> RawBatch:
+    """Read files of text lazily, but for what finding out their schema takes.
+
+    :param folders: columns that are names of folders.
+    """
+    paths = literal_paths(files)
+    # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
+    options = {
+        **source.options,
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": UNPARSABLE,
+        "enforceSchema": "false",
+    }
+    kind, lower = str(source.format), {name.lower(): value for name, value in source.options.items()}
+    is_whole = lower.get("multiline", "").strip().lower() == "true"
+    if not is_utf8(lower) and not is_whole and "linesep" not in lower:
+        options = {**options, **_line_options(kind, lower)}
+    if encoding_of(lower) not in _ENCODINGS:
+        spark.conf.set(_ANY_ENCODING, "true")
+    if kind == "csv":
+        options = {"escape": lower.get("quote") or '"', **_QUOTES, **options}
+    hint = _ABOUT_COUNTS if kind == "csv" else f"{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
+    if kind == "json" and not source.schema:
+        options, hint = {**options, "maxNestingDepth": str(MOST_LEVELS)}, f"{hint}{_ABOUT_LEVELS}"
+    if kind == "xml":
+        # Blanks at the ends of a value are of the value.
+        options, hint = {"ignoreSurroundingSpaces": "false", **options}, ""
+    given = (spark, source, paths, options, table_schema)
+    of_json = partial(json_schema, *given, keeps_absent=keeps_absent)
+    schema = of_json() if kind == "json" else xml_schema(*given) if kind == "xml" else csv_schema(*given)
+    what = f"{source.format} files of {source.path!r}"
+    refuse_unfit_columns(schema.names, what)
+    if folders.texts:
+        has_others = kind != "csv" and source.schema
+        own = given_fields(spark, kind, paths, options, folders.columns) if has_others else schema.names
+        folders.refuse_in(own, what)
+    if kind == "csv":
+        # Not where types are inferred: a number that is quoted and empty would make its column one of texts.
+        options = {"nullValue": _NO_TEXT, **options}
+    # A value of XML is a text, as one of CSV is.
+    values = "json" if kind == "json" else "csv"
+    plain = StructType([StructField(field.name, read_as(field.dataType, values, lower)) for field in schema])
+    names = XmlNames.of(lower)
+    flagged = StructType([*(names.read_with(plain) if kind == "xml" else plain), StructField(UNPARSABLE, StringType())])
+    rows = spark.read.format(kind).options(**options).schema(flagged).load(paths)
+    if kind == "xml":
+        scans = [names.scan(rows, plain), faulty_documents(spark, paths, options)]
+    else:
+        scans = [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged)]
+    # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
+    arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
+    declared = declared_types(source.schema, table_schema)
+    inferred = [field.name for field in schema if field.name.lower() not in declared]
+    rows = _converted(arrived, plain, schema, values, inferred).persist()
+    # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
+    lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) else None
+    encoding = "" if is_utf8(options) else encoding_of(options)
+    return RawBatch(
+        rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines, hint=hint, encoding=encoding
+    )
+
+
+def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return how lines end in another encoding than UTF-8, where no option says it."""
+    if kind == "csv":
+        # No line can be found by a byte.
+        return {"multiLine": "true"} if is_wide(options) else {}
+    if kind == "json" and encoding_of(options) in _ANY_ORDER:
+        raise InvalidSpecError(
+            f"lines of JSON cannot be found in {encoding_of(options)}: write them as UTF-8, which JSON has to be; "
+            "where a file is one document, give options={'multiLine': True}"
+        )
+    # Spark's reader of JSON wants to have it said.
+    return {"lineSep": "\n"} if kind == "json" else {}
+
+
+def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]) -> DataFrame:
+    """Return the columns in their types, and records with a value that does not come through as unparsable."""
+    changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
+    raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
+    results, lost = {}, {}
+    for had, field in changed:
+        name, types = quoted_name(field.name), (had.dataType, field.dataType, kind)
+        results[field.name] = f"{converted(name, *types)} AS {name}"
+        conditions = [is_lost(raw[field.name], name, *types)]
+        if field.name in inferred:
+            conditions.append(rounds_integer(raw[field.name], name, had.dataType, field.dataType))
+        may_be = may_be_lost(raw[field.name], name, had.dataType, field.dataType)
+        lost[field.name] = f"{may_be} AND ({any_of(conditions)})"
+    # In two steps, so that what is looked at twice is made once.
+    texts = (f"{quoted_name(name)} AS {hidden}" for name, hidden in raw.items())
+    made = rows.selectExpr(*(results.get(name, quoted_name(name)) for name in rows.columns), *texts) if raw else rows
+    # No Python could collect what is out of range.
+    ranged = {f.name: _only_in_range(f) for _, f in changed if isinstance(f.dataType, _TIMES)}
+    ranged[UNPARSABLE] = _unparsable(read, lost)
+    return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
+
+
+def _only_in_range(field: StructField) -> str:
+    name = quoted_name(field.name)
+    return f"CASE WHEN {in_range(name, field.dataType)} THEN {name} END AS {name}"
+
+
+def _unparsable(schema: StructType, lost: Mapping[str, str]) -> str:
+    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds."""
+    times = (f for f in schema if isinstance(f.dataType, _TIMES))
+    past = any_of(f"NOT {in_range(quoted_name(field.name), field.dataType)}" for field in times)
+    named = " ".join(
+        f"WHEN {condition} THEN {text_literal(f'{CHANGED_VALUE}{IN_COLUMN}{name}')}" for name, condition in lost.items()
+    )
+    fault = f"CASE WHEN {past} THEN 'a time that is out of range' {named} END"
+    # The text of a record may be long, and nobody shows it.
+    return f"coalesce(substring({UNPARSABLE}, 1, {_LONGEST}), {fault}) AS {UNPARSABLE}"
+
+
+def _lines(spark: SparkSession, paths: list[str]) -> DataFrame:
+    return spark.read.text(paths).select("value", sf.col("_metadata.file_path").alias("file"))

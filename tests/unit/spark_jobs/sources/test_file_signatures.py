@@ -1,0 +1,56 @@
+"""First bytes of files that are called text."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
+
+ROW = b"1,x\n" * 20
+
+
+def zipped() -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr("a.csv", ROW)
+    return file.getvalue()
+
+
+def parquet(folder: Path) -> bytes:
+    pq.write_table(pa.table({"id": [1]}), folder / "a.parquet")
+    return (folder / "a.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda _: gzip.compress(ROW), ".gz"),
+        (lambda _: bz2.compress(ROW), ".bz2"),
+        (lambda _: zstandard.compress(ROW), ".zst"),
+        (lambda _: lzma.compress(ROW), "xz file"),
+        (lambda _: zipped(), "unpack it"),
+        (parquet, "format='parquet'"),
+        (lambda _: ROW.decode().encode("utf-16"), "'encoding': 'UTF-16'"),
+    ],
+)
+def test_what_other_writers_make_is_told_by_its_first_bytes(make: object, said: str, tmp_path: Path) -> None:
+    assert callable(make)
+    assert said in str(disguise_of(make(tmp_path)[:SIGNATURE_BYTES], "utf-8"))
+
+
+@pytest.mark.parametrize("text", ["PAR1,a\n", "BZh91,a\n", "PK,a\n", "Obj,1\n", "\ufeffid,a\n", "é", "", "\x1f"])
+def test_text_is_taken_for_text(text: str) -> None:
+    assert disguise_of(text.encode()[:SIGNATURE_BYTES], "utf-8") is None
+
+
+def test_utf_16_that_is_said_is_text() -> None:
+    assert disguise_of("a,b".encode("utf-16")[:SIGNATURE_BYTES], "utf-16") is None
