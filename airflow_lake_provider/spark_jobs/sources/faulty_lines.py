@@ -36,6 +36,7 @@ REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
 NO_RECORD = "a document without a record"
 NIL = "an element that is nil"
+NANOSECONDS = "a time with nanoseconds"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
@@ -48,6 +49,7 @@ FAULTS = {
     OPEN_DOCUMENT: "it was cut off: write the file again",
     NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
     NIL: "Spark reads it as the empty text: write no such element in its place, which is NULL",
+    NANOSECONDS: "no table holds them: write microseconds, with coerce_timestamps='us' of pandas and pyarrow",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
 }

@@ -18,6 +18,13 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
+from airflow_lake_provider.spark_jobs.sources.parquet_nanoseconds import (
+    Times,
+    nanosecond_times,
+    read_as_numbers,
+    refuse_as_before,
+    with_times,
+)
 from airflow_lake_provider.spark_jobs.sources.partition_columns import columns_of_files, partition_columns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_text import read_text
@@ -55,12 +62,25 @@ def read_files(
         source = replace(source, schema=columns_of_files(source.schema, folders.columns.names))
     if source.format in TEXT_FORMATS:
         return read_text(spark, source, files, table_schema, keeps_absent, folders)
-    rows = _columnar_rows(spark, source, files, folders.others(table_schema))
+    times: Times = {}
+    refuse_as_before(spark)
+    try:
+        rows = _columnar_rows(spark, source, files, folders.others(table_schema))
+    except BadInputError:
+        times = nanosecond_times(spark, files) if source.format == "parquet" and not source.schema else {}
+        if not times:
+            raise
+        read_as_numbers(spark)
+        rows = _columnar_rows(spark, source, files, folders.others(table_schema))
     if folders.texts:
         # Of a declared schema, the columns of the files may be others.
         own = _loaded(_reader(spark, source), source, files) if source.schema else rows
         folders.refuse_in(own.columns, f"{source.format} files of {source.path!r}")
     arrived = folders.typed(with_arrival(spark, files, Scan(rows=rows), texts=folders.texts))
+    if times:
+        return RawBatch(
+            rows=with_times(arrived, times).persist(), files=files, has_arrival=True, may_be_unparsable=True
+        )
     return RawBatch(rows=arrived, files=files, has_arrival=True)
 
 

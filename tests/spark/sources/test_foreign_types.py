@@ -24,7 +24,6 @@ REFUSED: dict[str, tuple[str, pa.Array]] = {
     "orc time with a zone in a list": ("orc", pa.array([[DAY]], pa.list_(UTC_TIME))),
     "orc time with a zone in a struct": ("orc", pa.array([{"x": DAY}], pa.struct([("x", UTC_TIME)]))),
     "orc struct without fields": ("orc", pa.array([{}], pa.struct([]))),
-    "parquet nanoseconds": ("parquet", pa.array([DAY.replace(tzinfo=None)], pa.timestamp("ns"))),
     "parquet nanoseconds in a list": ("parquet", pa.array([[DAY.replace(tzinfo=None)]], pa.list_(pa.timestamp("ns")))),
     "parquet time of milliseconds": ("parquet", pa.array([dt.time(1)], pa.time32("ms"))),
     "parquet time of microseconds": ("parquet", pa.array([dt.time(1)], pa.time64("us"))),
@@ -39,7 +38,14 @@ READ: dict[str, tuple[pa.Array, Any]] = {
     "fixed": (pa.array([b"abcd"], pa.binary(4)), b"abcd"),
     "null": (pa.nulls(1), None),
     "dictionary": (pa.array(["a"]).dictionary_encode(), "a"),
+    "small": (pa.array([2**8 - 1], pa.uint8()), 2**8 - 1),
+    "short": (pa.array([2**16 - 1], pa.uint16()), 2**16 - 1),
+    "whole": (pa.array([2**32 - 1], pa.uint32()), 2**32 - 1),
     "unsigned": (pa.array([2**63 + 1], pa.uint64()), decimal.Decimal(2**63 + 1)),
+    # As writers of long ago have them: INT96, and lists of "item".
+    "old time": (pa.array([DAY.replace(tzinfo=None)], pa.timestamp("ns")), DAY),
+    "old list %": (pa.array([[1, 2]]), [1, 2]),
+    "größe": (pa.array([1]), 1),
     "large": (pa.array(["a"], pa.large_string()), "a"),
 }
 
@@ -77,8 +83,35 @@ def test_a_type_that_the_source_declares_instead_is_no_way_around(
 
 
 def test_columns_of_other_writers_are_read_as_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(
-        pa.table({"id": [1], **{name: column for name, (column, _) in READ.items()}}), tmp_path / "a.parquet"
-    )
+    table = pa.table({"id": [1], **{name: column for name, (column, _) in READ.items()}})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, use_compliant_nested_type=False)
     apply(spark, tmp_path / "a.parquet", "foreign", format="parquet")
     assert flow(spark, tmp_path, "foreign").rows() == {1: tuple(value for _, value in READ.values())}
+
+
+def test_nanoseconds_of_pandas_are_read_where_they_are_whole_microseconds_and_refused_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Of before 1970 too, where a division rounds to the other side.
+    utc = [dt.datetime(2024, 1, 2, 3, 4, 5, 678901, dt.UTC), None, dt.datetime(1899, 12, 31, 23, 59, 59, 9, dt.UTC)]
+    naive = [time and time.replace(tzinfo=None) for time in utc]
+    columns = {
+        "id": [1, 2, 3],
+        "At": pa.array(naive, pa.timestamp("ns")),
+        "utc": pa.array(utc, pa.timestamp("ns", "Europe/Berlin")),
+        "n": pa.array([10**18, 1, 2], pa.int64()),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    for _ in ("once", "again in this session"):
+        apply(spark, tmp_path / "a.parquet", "fine", format="parquet")
+    expected = {n + 1: (naive[n], utc[n], (10**18, 1, 2)[n]) for n in range(3)}
+    assert flow(spark, tmp_path, "fine").rows() == expected
+    for nanoseconds in (1_700_000_000_123_456_789, -1):
+        column = pa.array([0, nanoseconds], pa.int64()).cast(pa.timestamp("ns"))
+        pq.write_table(pa.table({"id": [4, 5], "odd": column}), tmp_path / "b.parquet")
+        with pytest.raises(BadInputError, match=r"1 in .*b\.parquet, .*record 2.* in odd: .*coerce_timestamps='us'"):
+            apply(spark, tmp_path / "b.parquet", format="parquet")
+    # A number of one file is no time of another.
+    pq.write_table(pa.table({"id": [6], "odd": [7]}), tmp_path / "c.parquet")
+    with pytest.raises(BadInputError, match=r"[bc]\.parquet cannot be read as parquet"):
+        apply(spark, tmp_path / "[bc].parquet", format="parquet")

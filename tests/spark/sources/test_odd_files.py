@@ -100,7 +100,6 @@ def test_parquet_of_types_that_spark_has_not_is_refused_and_of_others_read(spark
     columns = {
         "decimal256": pa.array([Decimal("1.5")], pa.decimal256(50, 2)),
         "time": pa.array([5], pa.time64("us")),
-        "nanoseconds": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
         "half": pa.array([1.5], pa.float16()),
     }
     for name, column in columns.items():
