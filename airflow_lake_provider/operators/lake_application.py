@@ -17,9 +17,9 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProvide
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.incremental import IncrementalAction
@@ -297,8 +297,8 @@ def _action(given: object) -> str:
 
 def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobSpec | InvalidSpecError]:
     """Return the specs, with an error in place of each that does not go with another one of the job."""
-    unnamed = Counter(spec.table for spec in written if isinstance(spec, UpsertSpec) and not _name_of_source(spec))
-    batches = Counter(_batch(spec) for spec in written if isinstance(spec, UpsertSpec) and spec.batch_id)
+    unnamed = Counter(spec.table for spec in written if isinstance(spec, LoadSpec) and not _name_of_source(spec))
+    batches = Counter(_batch(spec) for spec in written if isinstance(spec, LoadSpec) and spec.batch_id)
     sent: dict[str, list[JobSpec]] = {}
     checked: list[JobSpec | InvalidSpecError] = []
     for spec in written:
@@ -312,13 +312,13 @@ def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobS
 def _clash(
     spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: Mapping[str, Sequence[JobSpec]]
 ) -> str | None:
-    if isinstance(spec, UpsertSpec) and not _name_of_source(spec) and unnamed[spec.table] > 1:
+    if isinstance(spec, LoadSpec) and not _name_of_source(spec) and unnamed[spec.table] > 1:
         return (
-            f"{spec.table}: {unnamed[spec.table]} upserts have a source without a name, under which the table keeps "
+            f"{spec.table}: {unnamed[spec.table]} loads have a source without a name, under which the table keeps "
             "its position; give each a name, for example Files(..., name='orders_eu')"
         )
-    if isinstance(spec, UpsertSpec) and spec.batch_id and batches[_batch(spec)] > 1:
-        return f"{spec.table}: two upserts of the table have batch_id {spec.batch_id!r} and one source; they are one"
+    if isinstance(spec, LoadSpec) and spec.batch_id and batches[_batch(spec)] > 1:
+        return f"{spec.table}: two loads of the table have batch_id {spec.batch_id!r} and one source; they are one"
     earlier = sent.get(spec.table, ())
     if earlier and _ACTIONS[type(spec)].is_answered_here(spec) and not _are_different_tags([*earlier, spec]):
         what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
@@ -335,12 +335,12 @@ def _are_different_tags(specs: Sequence[JobSpec]) -> bool:
     return len(set(names)) == len(specs)
 
 
-def _name_of_source(spec: UpsertSpec) -> str | None:
+def _name_of_source(spec: LoadSpec) -> str | None:
     name: str | None = getattr(spec.source, "name", None)
     return name
 
 
-def _batch(spec: UpsertSpec) -> tuple[str, ...]:
+def _batch(spec: LoadSpec) -> tuple[str, ...]:
     return spec.table, str(spec.batch_id), _name_of_source(spec) or ""
 
 

@@ -18,14 +18,14 @@ from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobRep
 from airflow_lake_provider.contracts.reports.report_codec import REPORTS
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
-_WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec, RowExpirySpec)
+_WITH_RUN_KEYS = (LoadSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec, RowExpirySpec)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobRe
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -64,7 +64,7 @@ class _Lineage:
         if isinstance(spec, IncrementalSpec):
             read = _sum(report, "upserts_read", "deletes_read") if isinstance(report, IncrementalReport) else None
             return self._table_input(spec.source, spec.to_snapshot, read)
-        if isinstance(spec, UpsertSpec):
+        if isinstance(spec, LoadSpec):
             return self._batch(spec)
         if isinstance(spec, DeleteRowsSpec) and spec.keys_from is not None:
             return self._source(spec.keys_from, None, None, None)
@@ -73,7 +73,7 @@ class _Lineage:
             return self._table_input(spec.table, before.snapshot if before else None, None)
         return []
 
-    def _batch(self, spec: UpsertSpec) -> list[Any]:
+    def _batch(self, spec: LoadSpec) -> list[Any]:
         report = self.report if isinstance(self.report, UpsertReport) else None
         consumed = None
         if spec.source.lake_table is not None and spec.branch is None and report is not None:

@@ -12,8 +12,8 @@ from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderE
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec, SpecFrame
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
 from airflow_lake_provider.operators.lost_report import LostReport
 
@@ -217,7 +217,7 @@ def _tables_of(spec: JobSpec) -> Iterator[str]:
     yield spec.table
     if isinstance(spec, IncrementalSpec):
         yield spec.source
-    source = spec.source if isinstance(spec, UpsertSpec) else None
+    source = spec.source if isinstance(spec, LoadSpec) else None
     keys = spec.keys_from if isinstance(spec, DeleteRowsSpec) else None
     for read in (source, keys):
         if read is not None and read.lake_table is not None:

@@ -12,7 +12,8 @@ from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction

@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import UpsertReport
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.soak.driver import session_environment
 from tests.soak.event_log import EventLog

@@ -22,8 +22,8 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.argument_validation import (
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.job import JobSpec, argument
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 __all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy", "Verification"]
@@ -64,7 +64,7 @@ class CompactionSpec(JobSpec):
     delete_ratio_threshold: float = argument(share, default=0.1, templated=False)
     min_input_files: int = argument(number, default=5, templated=False)
     rewrite_manifests: bool = argument(flag, default=True, templated=False)
-    max_attempts: int = argument(number, default=3, templated=False)
+    max_attempts: int = attempts(3)
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
@@ -89,7 +89,7 @@ class CompactionSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: delete_ratio_threshold is a share in (0, 1], not {self.delete_ratio_threshold}"
             )
-        counts = {"max_commits": 1, "min_input_files": 1, "max_attempts": 1, "delete_file_threshold": 0}
+        counts = {"max_commits": 1, "min_input_files": 1, "delete_file_threshold": 0}
         for name, least in counts.items():
             if getattr(self, name) < least:
                 raise InvalidSpecError(f"{self.table}: {name} must be at least {least}, got {getattr(self, name)}")

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, text
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, sql, text
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts, derived
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
@@ -56,7 +56,7 @@ class IncrementalSpec(JobSpec):
     allow_sql: bool = argument(flag, default=False, templated=False)
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
     schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
-    max_attempts: int = argument(number, default=5, templated=False)
+    max_attempts: int = attempts()
 
     def complete(self) -> None:
         """Refuse what does not go together."""

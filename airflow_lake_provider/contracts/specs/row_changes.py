@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, texts
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, sql, texts
 from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.specs.job import JobSpec, argument
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 
@@ -36,7 +36,7 @@ class DeleteRowsSpec(JobSpec):
     keys: tuple[str, ...] = argument(names, ("key",), default=())
     allow_sql: bool = argument(flag, default=False, templated=False)
     proof: bool = argument(flag, default=True, templated=False, needs=("erasure-proof",))
-    max_attempts: int = argument(number, default=5, templated=False)
+    max_attempts: int = attempts()
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -55,7 +55,6 @@ class DeleteRowsSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: keys are plain rows of Files or a LakeTable, not of a {type(self.keys_from).__name__}"
             )
-        _refuse_no_attempt(self.table, self.max_attempts)
 
     def digest_text(self) -> str:
         """Return what is applied, without which rows: a run key has no salt, so whoever reads it could guess them."""
@@ -71,7 +70,7 @@ class UpdateRowsSpec(JobSpec):
     assignments: dict[str, str] = argument(_assignments, templated=False, names_columns=True, is_code=True)
     where: str = argument(sql, "true", is_sql=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
-    max_attempts: int = argument(number, default=5, templated=False)
+    max_attempts: int = attempts()
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -88,9 +87,3 @@ class UpdateRowsSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: where was refused for {unfit}, got where={shown(self.where)}. {PREDICATE}"
             )
-        _refuse_no_attempt(self.table, self.max_attempts)
-
-
-def _refuse_no_attempt(table: str, max_attempts: int) -> None:
-    if max_attempts < 1:
-        raise InvalidSpecError(f"{table}: max_attempts must be at least 1, got {max_attempts}")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, number, share, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, share, text
 from airflow_lake_provider.contracts.durations import duration, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_age import Clock
-from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts, derived
 
 # A slip of the unit must not empty a table, and nobody's clock is that wrong.
 SHORTEST = timedelta(days=1)
@@ -39,7 +39,7 @@ class RowExpirySpec(JobSpec):
     keep: timedelta = argument(_age, timedelta(days=30), attribute="kept_for")
     clock: Clock = argument(choice_of(Clock), default=Clock.LAST_COMMIT, templated=False)
     max_share: float = argument(share, default=0.5, templated=False)
-    max_attempts: int = argument(number, default=5, templated=False)
+    max_attempts: int = attempts()
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     asked_at: datetime | None = derived(None)
@@ -49,7 +49,5 @@ class RowExpirySpec(JobSpec):
         super().complete()
         if not 0 < self.max_share <= 1:
             raise InvalidSpecError(f"{self.table}: max_share is a share in (0, 1], not {self.max_share}")
-        if self.max_attempts < 1:
-            raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
         if self.is_framed and (self.asked_at is None or self.asked_at.tzinfo is None):
             raise InvalidSpecError(f"{self.table}: asked_at must be a moment with a zone, got {self.asked_at!r}")

@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
@@ -22,7 +22,7 @@ _CHANGED_INPUT = (
 )
 
 
-def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, run_key: str) -> Unchanged | None:
+def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run_key: str) -> Unchanged | None:
     """Return how this run is known to have made its commit; None where it has not.
 
     :raises BadInputError: it is known, and ``on_repeat`` is ``fail``.
@@ -49,25 +49,25 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, r
     return None
 
 
-def without_new_input(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
+def without_new_input(spec: LoadSpec, decision: InputDecision) -> Unchanged:
     """Return that the position knows all of the input."""
     reason = decision.noted("recognised by position: an earlier run has applied this input")
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 
-def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
+def without_new_events(spec: LoadSpec, dropped: int) -> Unchanged:
     """Return that all events of new files were applied before."""
     reason = f"all {dropped} events were applied before; they were delivered again"
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 
-def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
+def _repeat(spec: LoadSpec, why: Unchanged) -> Unchanged:
     if spec.on_repeat is OnRepeat.FAIL:
         raise BadInputError(f"{spec.table}: {why.reason}, and on_repeat='fail' was asked for")
     return why
 
 
-def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
+def _key_of_earlier_try(spec: LoadSpec, applied_state: AppliedState) -> str | None:
     """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
     # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
     if spec.on_repeat is not OnRepeat.APPLY:

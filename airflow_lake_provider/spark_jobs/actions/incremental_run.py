@@ -137,7 +137,7 @@ def _commit(
     *,
     full: bool,
 ) -> KeyedCommit:
-    fit_target(spec, target, rows, MissingColumns.NULL)
+    fit_target(spec, target, rows, MissingColumns.NULL, spec.keys)
     return KeyedCommit(
         action=spec.action,
         rows=_with_vanished_keys(rows, target.current_rows(applied_state.base), spec.keys) if full else rows,

@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.capabilities import FormatCapabilities, dec
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.progress import say
@@ -18,12 +18,17 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_
 
 
 def fit_target(
-    spec: UpsertSpec | IncrementalSpec, target: FormatTable, rows: DataFrame, missing: MissingColumns
+    spec: LoadSpec | IncrementalSpec,
+    target: FormatTable,
+    rows: DataFrame,
+    missing: MissingColumns,
+    keys: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Create the target, or add and widen its columns.
 
     :param rows: of a commit, with its markers.
     :param missing: what happens to columns of the target that ``rows`` lacks.
+    :param keys: columns that identify a row of a table that is created; none without any.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
     :raises UnsupportedError: a table with the layout of the spec could not be written as asked, or the format adds no
@@ -40,7 +45,7 @@ def fit_target(
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
     say(f"creating {spec.table} ...")
-    target.create(columns, spec.keys, spec.create)
+    target.create(columns, keys, spec.create)
     return ("created the table",)
 
 

@@ -88,7 +88,8 @@ def _attempt(spec: UpsertSpec, source: BatchSource, target: FormatTable, progres
             batch.side.before_rows(applied_state)
             return _without_rows(spec, target, batch, wanted, commit, progress)
         before = target.state(spec.branch) if target.exists() else None
-        changes = fit_target(spec, target, batch.changes.drop(*batch.completed), source.missing_columns)
+        stored = batch.changes.drop(*batch.completed)
+        changes = fit_target(spec, target, stored, source.missing_columns, spec.keys)
         batch.side.before_rows(applied_state)
         applied = target.apply(batch.side.with_history(commit, applied_state, progress), progress)
     finally:

@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
@@ -211,18 +212,24 @@ class Wanted:
 class BatchSource(ABC):
     """The driver's side of a source.
 
-    :param spec: of the upsert.
+    :param spec: of the load.
     :param source: the author's object; ``spec.source``, or what is below a query.
     """
 
     spark: SparkSession
-    spec: UpsertSpec
+    spec: LoadSpec
     source: Any
 
     @property
     def name(self) -> str:
         """Name under which the table keeps its position."""
         return self.spec.source.name or ""
+
+    @property
+    def upsert(self) -> UpsertSpec:
+        """The spec, for a read that is reduced by key."""
+        assert isinstance(self.spec, UpsertSpec), "only an upsert reads the last change of each key"
+        return self.spec
 
     @cached_property
     def missing_columns(self) -> MissingColumns:
@@ -253,7 +260,7 @@ class BatchSource(ABC):
         """
 
 
-def open_source(spark: SparkSession, spec: UpsertSpec, source: Any = None) -> BatchSource:
+def open_source(spark: SparkSession, spec: LoadSpec, source: Any = None) -> BatchSource:
     """Return the driver's side of a spec's source.
 
     :param source: another one than the spec's, which a query is over.

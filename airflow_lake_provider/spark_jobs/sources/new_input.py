@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 
@@ -42,7 +42,7 @@ class InputDecision:
         return f"{reason}; {self.note}" if self.note else reason
 
 
-def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, others: Positions) -> InputDecision:
+def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, others: Positions) -> InputDecision:
     """Decide.
 
     :param others: gives the positions of the table's other sources; asked for a source that is new to the table, and
@@ -71,13 +71,14 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing,
     )
 
 
-def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> None:
+def _refuse_to_count_again(spec: LoadSpec, applied_state: AppliedState) -> None:
     """Refuse to aggregate input that the rows may already have, as the table was replaced by one that has rows."""
-    is_asked = spec.on_repeat is OnRepeat.APPLY or not spec.merge_engine.counts_rows
+    is_asked = spec.on_repeat is OnRepeat.APPLY or not spec.counts_rows
     if applied_state.is_replaced and applied_state.base is not None and not is_asked:
+        counter, count = spec.counted_by
         raise BadInputError(
-            f"{spec.table}: the table was replaced since it applied source {spec.source_name}, and an Aggregation "
-            "would count what the present rows may have. Empty the table and use on_repeat='apply' to count all files "
+            f"{spec.table}: the table was replaced since it applied source {spec.source_name}, and {counter} would "
+            f"{count} what the present rows may have. Empty the table and use on_repeat='apply' to {count} all files "
             "that are there now; or give the source a new name and the new files only"
         )
 
@@ -90,7 +91,7 @@ def _changed_parts(position: SourcePosition, listed: Listing) -> list[str]:
     return sorted(name for name in names if position.shape.get(name) != listed.shape.get(name))
 
 
-def _start(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> SourcePosition:
+def _start(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> SourcePosition:
     position = applied_state.position
     if changed and spec.source.on_source_change is OnSourceChange.FAIL:
         raise BadInputError(
@@ -110,18 +111,19 @@ def _start(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, chang
     return position
 
 
-def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
+def _lost(spec: LoadSpec, position: SourcePosition) -> BadInputError:
     path = position.files.side_file.path if position.files.side_file else ""
-    counted = " With an Aggregation they are counted again: roll the table back, or rebuild it, before that."
+    counter, count = spec.counted_by
+    counted = f" With {counter} they are {count}ed again: roll the table back, or rebuild it, before that."
     return BadInputError(
         f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone or is no "
         "list of this table; a tool that removes orphan files may have taken it. Which files were applied is not "
         "known any more. on_repeat='apply' applies all files that are there now, once, and writes a new list."
-        f"{counted if spec.merge_engine.counts_rows else ''}"
+        f"{counted if spec.counts_rows else ''}"
     )
 
 
-def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: Listing) -> None:
+def _refuse_uncertain(spec: LoadSpec, start: SourcePosition, listed: Listing) -> None:
     unsure = listed.uncertain(start)
     if not unsure or start.files.forgotten_until is None:
         return
@@ -134,7 +136,7 @@ def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: Listing) 
 
 
 def _consumed_under_other_names(
-    spec: UpsertSpec, applied_state: AppliedState, unknown: Listing, others: Positions
+    spec: LoadSpec, applied_state: AppliedState, unknown: Listing, others: Positions
 ) -> tuple[str, ...]:
     """Return a warning for input that is new to this source name and was consumed under another.
 
@@ -143,7 +145,7 @@ def _consumed_under_other_names(
     """
     is_new = applied_state.position.generation == 0
     # A path of a day shows another day's files later; a source table shows its head at once.
-    is_asked = is_new or (spec.merge_engine.counts_rows and unknown.may_show_earlier)
+    is_asked = is_new or (spec.counts_rows and unknown.may_show_earlier)
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
     asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}
@@ -157,10 +159,11 @@ def _consumed_under_other_names(
     )
     # A list that another source has lost stops no source that was there beside it.
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
-    if is_sure and spec.merge_engine.counts_rows and spec.on_repeat is not OnRepeat.APPLY:
+    if is_sure and spec.counts_rows and spec.on_repeat is not OnRepeat.APPLY:
+        counter, count = spec.counted_by
         raise BadInputError(
-            f"{spec.table}: {sentence}, and an Aggregation would count them twice. Give the source name={names[0]!r} "
-            "to go on from there, or on_repeat='apply' to count all files that are there now once more"
+            f"{spec.table}: {sentence}, and {counter} would {count} them twice. Give the source name={names[0]!r} "
+            f"to go on from there, or on_repeat='apply' to {count} all files that are there now once more"
         )
     return (f"{sentence}; they are applied again. Give the source name={names[0]!r} where it is the same source",)
 
@@ -171,7 +174,7 @@ def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
     return len(set(queries)) > 1 and position.files.shares_files(other.files)
 
 
-def _note(spec: UpsertSpec, changed: list[str], earlier: str | None) -> str:
+def _note(spec: LoadSpec, changed: list[str], earlier: str | None) -> str:
     if not changed:
         return ""
     change = f"{', '.join(changed)} of the source changed since its last commit"

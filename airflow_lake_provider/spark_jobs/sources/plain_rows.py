@@ -88,7 +88,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
     :param table_schema: of the target; None when it does not exist yet.
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
-    spark, spec, files = source.spark, source.spec, listing.files
+    spark, spec, files = source.spark, source.upsert, listing.files
     types = _types_of_files(spec, table_schema)
     with released_on_failure() as cached, refusing_other_headers(spark, source.name, files):
         batch = source.raw(listing, types)
@@ -139,7 +139,7 @@ def _reduced(
     arrival: bool,
     kept: Sequence[str],
 ) -> DataFrame:
-    spec, merge_engine = source.spec, source.spec.merge_engine
+    spec, merge_engine = source.upsert, source.upsert.merge_engine
     if merge_engine.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
         rows = _with_deleted(rows, spec.delete_when)

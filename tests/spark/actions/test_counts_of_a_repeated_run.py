@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.upsert_flow import Flow, row
 

@@ -24,8 +24,8 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress

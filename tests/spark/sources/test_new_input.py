@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.author.sources import Files, LakeTable, OnS
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit

@@ -32,6 +32,7 @@ from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperat
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from airflow_lake_provider.operators.worker_action import MetadataChangeAction, PlannedAction
 
 MOST = 4
 OPERATORS: list[type[LakeJobOperator[Any]]] = [
@@ -79,10 +80,16 @@ def named_in(source: str, name: str) -> int:
 
 
 def readers(part: type, owner: str, name: str) -> list[str]:
-    """Return the functions of a class that read an attribute of ``self`` or of ``spec``."""
+    """Return the functions of a class, and of its bases for some actions, that read an attribute of an object.
+
+    :param owner: name of that object: ``self`` or ``spec``.
+    """
+    shared = {*JobSpec.__mro__, *MetadataChangeAction.__mro__, *PlannedAction.__mro__}
+    kinds = [kind for kind in part.__mro__ if kind not in shared]
     return [
         function.name
-        for function in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(part))))
+        for kind in kinds
+        for function in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind))))
         if isinstance(function, ast.FunctionDef) and any(_reads(node, owner, name) for node in ast.walk(function))
     ]
 

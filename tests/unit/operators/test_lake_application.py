@@ -89,7 +89,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., lis
 WRONG: list[tuple[Any, str]] = [
     ({"table": "shop.orders"}, r"tasks\[0\] needs an action, one of 'upsert', .*, got None"),
     ({"action": "upsrt", "table": "shop.orders"}, "got 'upsrt'"),
-    ({**UPSERT, "key": ["id"]}, r"tasks\[0\] has no \['key'\]; it takes table, source, keys"),
+    ({**UPSERT, "key": ["id"]}, r"tasks\[0\] has no \['key'\]; it takes table, source, create"),
     ({"action": "upsert", "table": "shop.orders"}, r"tasks\[0\] needs source, keys"),
     ({**UPSERT, "strategy": "fast"}, r"tasks\[0\]: strategy must be one of"),
     ({**UPSERT, "delete_when": "op = '{{ params.op }}'"}, "delete_when is not templated"),
@@ -169,14 +169,14 @@ def test_two_sources_of_a_table_need_names(context: Context) -> None:
     from_xcom.tasks = [UPSERT, {**UPSERT, "source": "in/b.csv"}]
     for each in (job, from_xcom):
         found = [str(task.error) for task in each.table_tasks(context)]
-        assert all("shop.orders: 2 upserts have a source without a name" in error for error in found)
+        assert all("shop.orders: 2 loads have a source without a name" in error for error in found)
 
 
 def test_two_upserts_that_are_one_batch_are_refused(context: Context) -> None:
     one = {**UPSERT, "batch_id": "today", "source": Files("in/a.csv", name="a")}
     first, second, other = application(one, one, {**UPSERT, "table": "shop.others"}).table_tasks(context)
-    assert "two upserts of the table have batch_id 'today'" in str(first.error)
-    assert "two upserts of the table" in str(second.error)
+    assert "two loads of the table have batch_id 'today'" in str(first.error)
+    assert "two loads of the table" in str(second.error)
     assert other.error is None
 
 

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.argument_validation import choice, flag, na
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 
 
 @pytest.mark.parametrize("member", OnRepeat)

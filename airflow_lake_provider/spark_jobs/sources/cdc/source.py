@@ -52,7 +52,7 @@ class ChangeEventsSource(FileBatchSource):
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the events, with all values known that the table or the batch has."""
-        spec, target = self.spec, self._target_state(wanted)
+        spec, target = self.upsert, self._target_state(wanted)
         with self.refusing_unreadable(wanted.listing):
             batch = read_change_events(
                 self.envelope(self.spark, self.source, wanted.listing.files),
@@ -87,7 +87,7 @@ class ChangeEventsSource(FileBatchSource):
         )
 
     def _key_order(self, wanted: Wanted, target: TargetState) -> KeyOrder:
-        engine = self.spec.merge_engine
+        engine = self.upsert.merge_engine
         return KeyOrder(
             epoch=target.history.epoch,
             types=PlaceTypes(self.envelope.log.number_type),

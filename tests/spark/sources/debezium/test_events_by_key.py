@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, SourceTable, envelope
 from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from tests.spark.sources.debezium.event_stream import EventStream, drop
 
 

@@ -29,6 +29,7 @@ from airflow_lake_provider.contracts.specs.compaction import (
 )
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
@@ -37,7 +38,7 @@ from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 

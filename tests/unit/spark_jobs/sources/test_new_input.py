@@ -15,7 +15,8 @@ from airflow_lake_provider.contracts.author.merge_engines import Aggregation, De
 from airflow_lake_provider.contracts.author.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input

@@ -1,0 +1,109 @@
+"""Spec of a load: what all actions share that bring the batches of a source into a table, each batch once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, optional, text
+from airflow_lake_provider.contracts.author.audits import Audits, audits
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
+from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, Source, source
+from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
+
+
+def _branch(value: object, name: str) -> str:
+    branch = text(value, name)
+    if branch == "main" or branch.startswith("lake_"):
+        raise InvalidSpecError(f"{name} {branch!r} is reserved; leave it out to write to main")
+    return branch
+
+
+class OnRepeat(str, Enum):
+    """Action to take with a batch that the table says it has applied."""
+
+    SKIP = "skip"
+    APPLY = "apply"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSpec(JobSpec):
+    """Bring a batch of a source into a table, once."""
+
+    # Who applies input twice, and how, where it then counts twice; for messages.
+    counted_by: ClassVar[tuple[str, str]] = ("an append", "add")
+    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id"}
+    source: Source = argument(source, Files("file.parquet"), is_object=True)
+    create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
+    schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
+    branch: str | None = argument(optional(_branch), default=None, needs=("branches",))
+    batch_id: str | None = argument(optional(text), default=None)
+    on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.SKIP)
+    audits: Audits | None = argument(audits, default=None, is_object=True)
+    allow_sql: bool = argument(flag, default=False, templated=False)
+    max_attempts: int = attempts()
+
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
+        if not self.source_name and self.is_framed:
+            raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
+        for each in self._objects():
+            each.refuse_arguments(self)
+        self.refuse_code()
+
+    @property
+    def target_branch(self) -> str:
+        """Branch that the action commits to."""
+        return self.branch or super().target_branch
+
+    @property
+    def source_name(self) -> str:
+        """Identity of the source."""
+        return self.source.name or ""
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether input that is applied twice counts twice."""
+        return True
+
+    @property
+    def missing_columns(self) -> MissingColumns:
+        """Value of a column that the batch lacks, in the rows of the batch."""
+        who_may_say = (self.schema_contract.missing_columns, self.source.missing_columns)
+        return MissingColumns(next((each for each in who_may_say if each is not None), self.missing_by_default))
+
+    @property
+    def missing_by_default(self) -> MissingColumns:
+        """Value of it where neither the schema contract nor the source says."""
+        return MissingColumns.FAIL
+
+    @property
+    def exclude_columns(self) -> tuple[str, ...]:
+        """Columns of the batch that are not stored."""
+        return tuple(self.schema_contract.exclude_columns)
+
+    @property
+    def keep_consumed_for(self) -> timedelta | None:
+        """Time for which a consumed file is remembered that is not in the source any more; None for ever."""
+        if self.counts_rows:
+            return None
+        files = self.source.files
+        return duration(files.max_file_age, "max_file_age") if files else ONE_YEAR
+
+    def refuse_excluded(self, what: str, names: Sequence[str]) -> None:
+        """Refuse columns that are needed, and excluded from what is written.
+
+        :param what: they are, for the message.
+        :raises InvalidSpecError: naming them.
+        """
+        lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
+        if lost:
+            raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
