@@ -13,11 +13,11 @@ from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     IncrementalReport,
     JobReport,
+    LoadReport,
     MetadataChangeReport,
     Outcome,
     RowExpiryReport,
     UpdateRowsReport,
-    UpsertReport,
 )
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead, decide
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A publication commits to main what a branch had.
 _OF_ROWS = (
-    UpsertReport,
+    LoadReport,
     IncrementalReport,
     DeleteRowsReport,
     UpdateRowsReport,

@@ -15,8 +15,8 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProv
 from airflow_lake_provider.contracts.reports.job import (
     ExpiryReport,
     JobReport,
+    LoadReport,
     Outcome,
-    UpsertReport,
 )
 from airflow_lake_provider.contracts.specs.job import JobSpec
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 # Metric by the fields of reports that it counts.
 COUNTERS: Mapping[str, tuple[str, ...]] = {
     "lake.rows.read": ("batch_rows", "upserts_read", "deletes_read"),
-    "lake.rows.inserted": ("rows_inserted",),
+    "lake.rows.inserted": ("rows_inserted", "rows_appended"),
     "lake.rows.updated": ("rows_updated",),
     "lake.rows.deleted": ("rows_deleted",),
     "lake.files.read": ("batch_files",),
@@ -122,6 +122,6 @@ class JobMetrics:
 def _conflicts(report: JobReport) -> int:
     """Return how many commits of a job lost to another writer's."""
     attempts = int(getattr(report, "attempts", 0))
-    # An upsert that found nothing left to commit counts those that lost; others count the last attempt, too.
-    all_lost = report.outcome is Outcome.CONFLICT or (isinstance(report, UpsertReport) and not report.is_of_this_try)
+    # A load that found nothing left to commit counts those that lost; others count the last attempt, too.
+    all_lost = report.outcome is Outcome.CONFLICT or (isinstance(report, LoadReport) and not report.is_of_this_try)
     return attempts if all_lost else attempts - 1

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, UpsertReport
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, LoadReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -74,7 +74,7 @@ class _Lineage:
         return []
 
     def _batch(self, spec: LoadSpec) -> list[Any]:
-        report = self.report if isinstance(self.report, UpsertReport) else None
+        report = self.report if isinstance(self.report, LoadReport) else None
         consumed = None
         if spec.source.lake_table is not None and spec.branch is None and report is not None:
             target = self._load(spec.table)
@@ -151,7 +151,7 @@ class _Lineage:
         snapshot = table.snapshots.get(report.committed[-1]) if table is not None else None
         summary = snapshot.summary if snapshot is not None else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=_sum(report, "rows_inserted", "rows_updated"),
+            rowCount=_sum(report, "rows_inserted", "rows_updated", "rows_appended"),
             size=whole_number(summary.get("added-files-size")),
             fileCount=whole_number(summary.get("added-data-files")),
         )

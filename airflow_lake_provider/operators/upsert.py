@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.task_run import TaskRun
-from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.operators.load import LoadAction
 from airflow_lake_provider.planning.early_refusals import refuse_upsert
-from airflow_lake_provider.submission.source_modules import refuse_left_behind
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
 
 
-class UpsertAction(WorkerAction[UpsertSpec]):
+class UpsertAction(LoadAction[UpsertSpec]):
     """The worker's part of an upsert."""
 
     spec_type = UpsertSpec
 
-    def completed(self, spec: UpsertSpec, run: TaskRun) -> UpsertSpec:
-        """Name the source.
-
-        :raises InvalidSpecError: a driver would not find its code.
-        """
-        source = spec.source
-        refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
-        return spec if source.name else replace(spec, source=replace(source, name=run.source_name(spec.table)))
-
-    def identity(self, spec: UpsertSpec, run: TaskRun) -> RunIdentity:
-        """Return who asks, or the author's batch."""
-        # Two tasks may give one batch id to what they read for the same table.
-        batch = ("batch", spec.batch_id, spec.source_name) if spec.batch_id else ()
-        return run.identity(batch, cleared_is_new=spec.on_repeat is OnRepeat.APPLY)
-
     def refuse_from_metadata(self, spec: UpsertSpec) -> None:
         """Refuse a source table that is missing, and a target that cannot take the batch."""
-        name = spec.source.lake_table
-        source = None if name is None else self.tables.load_source(name, "the source table")
-        refuse_upsert(spec, self.tables.find_table(spec.table), None if spec.source.query else source)
+        refuse_upsert(spec, self.tables.find_table(spec.table), self.source_table(spec))
 
 
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):

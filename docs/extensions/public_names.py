@@ -93,7 +93,7 @@ def public_names() -> list[str]:
     ]
     modules = [*map(importlib.import_module, told), errors]
     classes = [cls for module in modules for cls in vars(module).values() if _is_public(cls, module.__name__)]
-    reports = [job.JobReport, *report_codec.REPORTS.values(), TableState, job.Outcome]
+    reports = [job.JobReport, job.LoadReport, *report_codec.REPORTS.values(), TableState, job.Outcome]
     # Under their modules, as the signatures of operators name them.
     imported = [getattr(airflow_lake_provider, name) for name in airflow_lake_provider.__all__]
     paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in (*classes, *reports, *imported)}

@@ -60,33 +60,62 @@ class JobReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpsertReport(JobReport):
-    """Report of an upsert.
+class LoadReport(JobReport):
+    """Fields that all loads of a source report.
 
     :param batch_files: files read. This and the other counts are None where an earlier try's snapshot does not say.
     :param batch_rows: rows or events read.
+    :param schema_changes: sentences: columns added or widened, or the table created.
+    :param source_position: ``<source name>=<generation>`` after this commit.
+    :param source_location: path of the source with scheme and authority, as the driver resolved it; None for a table.
+    :param audits_passed: names of the assertions that held for what main has now.
+    :param audit_runs: how often they were run: once, and again for each other commit that came in between.
+    :param attempts: commits tried; 1 without a conflict.
+    """
+
+    batch_files: int | None = 0
+    batch_rows: int | None = 0
+    schema_changes: tuple[str, ...] = ()
+    source_position: str | None = None
+    source_location: str | None = None
+    audits_passed: tuple[str, ...] = ()
+    audit_runs: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendReport(LoadReport):
+    """Report of an append.
+
+    :param rows_appended: rows that were added.
+    :param duplicates_in_batch: rows left out, as an earlier one of the batch has the values of ``deduplicate_by``.
+    :param duplicates_in_table: rows left out, as a recent one of the table has them.
+    """
+
+    action: ClassVar[str] = "append"
+    rows_appended: int | None = 0
+    duplicates_in_batch: int | None = 0
+    duplicates_in_table: int | None = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertReport(LoadReport):
+    """Report of an upsert.
+
     :param batch_keys: different keys among them.
     :param rows_inserted: as found when the batch was applied. None also where the strategy looks for no row.
     :param rows_updated: likewise.
     :param rows_deleted: likewise.
     :param strategy: how it was applied.
     :param strategy_reason: why so, and how reading the table was pruned.
-    :param schema_changes: sentences: columns added or widened, or the table created.
-    :param source_position: ``<source name>=<generation>`` after this commit.
-    :param attempts: commits tried; 1 without a conflict.
-    :param audits_passed: names of the assertions that held for what main has now.
-    :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted, or
         where counting failed, which a warning tells.
     :param ordering: what was known of the order of change events: ``partition``, ``stream``, ``key``, or ``unknown``;
         None for plain rows.
     :param events_dropped: change events that were delivered again and left out; None for plain rows.
-    :param source_location: path of the source with scheme and authority, as the driver resolved it; None for a table.
     """
 
     action: ClassVar[str] = "upsert"
-    batch_files: int | None = 0
-    batch_rows: int | None = 0
     batch_keys: int | None = 0
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
@@ -94,14 +123,8 @@ class UpsertReport(JobReport):
     strategy: str | None = None
     strategy_reason: str | None = None
     equality_delete_files: int | None = None
-    schema_changes: tuple[str, ...] = ()
-    source_position: str | None = None
-    source_location: str | None = None
     ordering: str | None = None
     events_dropped: int | None = None
-    audits_passed: tuple[str, ...] = ()
-    audit_runs: int = 0
-    attempts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -40,27 +42,77 @@ class DataCommit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyedCommit(DataCommit):
-    """One atomic commit of one change per key.
+class LoadCommit(DataCommit):
+    """One atomic commit of the rows of a batch.
 
-    :param rows: columns of the table and the ``MARKERS`` of a batch; one row per key, no NULL in a key.
-    :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
-    :param key_ranges: of ``rows``, where the source has counted them; a format counts them where not.
-    :param upserts: rows that do not delete, where their number is known already.
+    :param rows: columns of the table, in the batch's types.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
     :param audits: what has to hold on a branch before main gets the rows.
     """
 
     rows: DataFrame
+    missing_columns: MissingColumns = MissingColumns.NULL
+    reads_table: bool = False
+    audits: Audits | None = None
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether rows that are committed twice count twice."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentRows:
+    """Rows that were committed lately, by either of two measures.
+
+    :param columns: a row of a batch is among them where all of these have the same values.
+    :param within: time since their commit; None for the other measure.
+    :param files: number of data files that were added last.
+    """
+
+    columns: tuple[str, ...]
+    within: timedelta | None = None
+    files: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendCommit(LoadCommit):
+    """One atomic commit that adds rows. They are read once, while they are written.
+
+    :param reading: to be entered while they are; it names the input of the batch in an error over it.
+    :param counts: from the number of rows written to the counts of the snapshot's summary; None where there is nothing
+        to commit.
+    :param unless_among: rows that are there already are not added.
+    :param input_bytes: of the files that are read; None where nobody knows.
+    """
+
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    counts: Callable[[int], dict[str, str] | None] = lambda _: {}
+    unless_among: RecentRows | None = None
+    input_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedCommit(LoadCommit):
+    """One atomic commit of one change per key.
+
+    :param rows: with the ``MARKERS`` of a batch; one row per key, no NULL in a key.
+    :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
+    :param key_ranges: of ``rows``, where the source has counted them; a format counts them where not.
+    :param upserts: rows that do not delete, where their number is known already.
+    """
+
     keys: tuple[str, ...]
     key_ranges: KeyRanges | None = None
     upserts: int | None = None
-    missing_columns: MissingColumns = MissingColumns.NULL
     order_by: tuple[str, ...] = ()
     merge_engine: MergeEngine = field(default_factory=Deduplicate)
-    reads_table: bool = False
-    audits: Audits | None = None
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether rows that are committed twice count twice."""
+        return self.merge_engine.counts_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
     refuse_concurrent_commit,
     swap_metadata,
@@ -36,7 +36,7 @@ def stage_branch_name(run_key: str) -> str:
     return f"{STAGE_BRANCH_PREFIX}{run_key}_{secrets.token_hex(4)}"
 
 
-def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, position: dict[str, str]) -> None:
+def publish(table: IcebergTable, commit: LoadCommit, stage: str, staged: int, position: dict[str, str]) -> None:
     """Move the branch of ``commit`` to the staged snapshot while it still is at the base.
 
     :param position: of ``position_properties``.
@@ -56,7 +56,7 @@ def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, p
     _swap(table, commit, staged, published)
 
 
-def retain_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+def retain_for_inspection(table: IcebergTable, commit: LoadCommit, stage: str, staged: int) -> str:
     """Put the staged snapshot on the branch of the run's failed audits in place of an older one, and return its name.
 
     The branch has an age at which an expiry of any Iceberg engine removes it.
@@ -108,7 +108,7 @@ def _forget_broken(table: IcebergTable, snapshot: int) -> None:
                 raise
 
 
-def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:
+def _swap(table: IcebergTable, commit: LoadCommit, staged: int, change: Callable[[Any], None]) -> None:
     metadata = table.iceberg.TableMetadata
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
     for _ in retries.attempts(say):
@@ -125,7 +125,7 @@ def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callabl
     raise CommitConflictError(f"{table.name}: the metadata changed {retries.tries} times while it was being committed")
 
 
-def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[str]:
+def _superseded(table: IcebergTable, commit: LoadCommit, stage: str) -> list[str]:
     """Return the branches that are of no use once the staged snapshot is published."""
     stages = stage_branches(table, commit.run_key)
     return [*stages, *_failed_audits(table, commit)] if commit.branch is None else list({stage, *stages})
@@ -136,7 +136,7 @@ def stage_branches(table: IcebergTable, run_key: str) -> list[str]:
     return [name for name in table.facts.references if name.startswith(f"{STAGE_BRANCH_PREFIX}{run_key}_")]
 
 
-def _failed_audits(table: IcebergTable, commit: KeyedCommit) -> list[str]:
+def _failed_audits(table: IcebergTable, commit: LoadCommit) -> list[str]:
     """Return the branches that failed audits of the same run have left, whatever its input was."""
     run = AUDIT_BRANCH_PREFIX + commit.run_key[:_WHO]
     return [name for name in table.facts.references if name.startswith(run)]

@@ -32,8 +32,8 @@ def commit_snapshot(
     """Commit and return the snapshot's id.
 
     :param position: of ``position_properties``.
-    :param update: from the ``org.apache.iceberg.Transaction`` to its ``RowDelta`` or ``OverwriteFiles`` with all files
-        and validations; branch, base and summary are added here.
+    :param update: from the ``org.apache.iceberg.Transaction`` to its ``AppendFiles``, ``RowDelta`` or
+        ``OverwriteFiles`` with all files and validations; branch and summary are added here.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
     :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table, or the table has the snapshot
@@ -76,8 +76,6 @@ def _may_hold(table: IcebergTable, snapshot: int) -> bool:
 
 def _identified(update: Any, commit: DataCommit) -> Any:
     update.toBranch(commit.branch or MAIN)
-    if commit.base is not None:
-        update.validateFromSnapshot(int(commit.base))
     for name, value in commit_summary(commit).items():
         update.set(name, value)
     return update
@@ -116,7 +114,10 @@ def commit_overwrite(
 ) -> int:
     """Commit as :func:`commit_snapshot` does; delete files that are on a replaced file alone go with it."""
     return commit_snapshot(
-        table, commit, position, lambda transaction: _replace(transaction.newOverwrite(), table, overwrite)
+        table,
+        commit,
+        position,
+        lambda transaction: _replace(_from_base(transaction.newOverwrite(), commit), table, overwrite),
     )
 
 
@@ -150,10 +151,32 @@ class RowDelta:
     referenced: Sequence[str] = field(default=(), repr=False)
     removed: Sequence[Any] = ()
 
+    @property
+    def only_adds(self) -> bool:
+        """Tell whether it takes nothing away."""
+        return not (self.deletes or self.replaced or self.removed)
+
 
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
     """Commit as :func:`commit_snapshot` does."""
-    return commit_snapshot(table, commit, position, lambda transaction: _add(transaction.newRowDelta(), table, delta))
+    if delta.only_adds:
+        return commit_snapshot(table, commit, position, lambda transaction: _append(transaction.newAppend(), delta))
+    return commit_snapshot(
+        table,
+        commit,
+        position,
+        lambda transaction: _add(_from_base(transaction.newRowDelta(), commit), table, delta),
+    )
+
+
+def _append(append: Any, delta: RowDelta) -> Any:
+    for file in delta.rows:
+        append.appendFile(file)
+    return append
+
+
+def _from_base(update: Any, commit: DataCommit) -> Any:
+    return update if commit.base is None else update.validateFromSnapshot(int(commit.base))
 
 
 def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:

@@ -14,6 +14,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import (
@@ -27,7 +28,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert imp
     PlannedUpsert,
     row_merge,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import reading_base, refuse_expired_base
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

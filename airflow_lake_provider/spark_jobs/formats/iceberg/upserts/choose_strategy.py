@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import (
-    AuditFailedError,
-    CommitConflictError,
-    UnknownOutcomeError,
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.audit_before_publish import (
+    AuditedRoute,
+    audit_stage,
+    dropped_on_failure,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
     publish,
@@ -25,7 +26,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import lacking_internals, unfit_for
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audit_before_publish import AuditedRoute, audit_stage
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
@@ -74,14 +74,8 @@ class ByPosition:
     ) -> AppliedUpsert:
         """See :class:`Strategy`."""
         route = AuditedRoute(audit, progress)
-        try:
+        with route.given_up_on_failure(table):
             return upsert_by_position(table, commit, progress, route)
-        # A batch that failed its audits is kept on a branch.
-        except (AuditFailedError, UnknownOutcomeError):
-            raise
-        except Exception as error:
-            _dropped(error, lambda: route.give_up(table))
-            raise
 
 
 @dataclass(frozen=True)
@@ -101,22 +95,11 @@ class OnStageBranch:
         stage = stage_branch_name(commit.run_key)
         applied = self.upsert(table, replace(commit, branch=stage, audits=None), progress)
         staged = int(applied.snapshot)
-        try:
+        with dropped_on_failure(lambda: drop_branch(table, stage)):
             audit_stage(table, commit, audit, stage, staged, progress)
             with progress.phase("publish"), position_properties(table, commit) as position:
                 publish(table, _on_its_base(table, commit, staged), stage, staged, position)
-        except (AuditFailedError, UnknownOutcomeError):
-            raise
-        except Exception as error:
-            _dropped(error, lambda: drop_branch(table, stage))
-            raise
         return applied
-
-
-def _dropped(error: Exception, drop: Callable[[], None]) -> None:
-    """Drop the branch of a batch that surely was not published; after other errors than a conflict, if that can be."""
-    with nullcontext() if isinstance(error, CommitConflictError) else suppress(Exception):
-        drop()
 
 
 def _on_its_base(table: IcebergTable, commit: PlannedUpsert, staged: int) -> PlannedUpsert:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -30,11 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert imp
     PlannedUpsert,
     row_merge,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
-    reading_base,
-    rebase_over_appends,
-    refuse_expired_base,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import rebase_over_appends
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -22,6 +22,11 @@ from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summ
 from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.commits import seen_after_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import (
+    on_new_head,
+    reading_base,
+    refuse_expired_base,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -35,11 +40,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import lacking_internals, unfit_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
-    on_new_head,
-    reading_base,
-    refuse_expired_base,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -92,7 +92,7 @@ def _commit(table: IcebergTable, commit: PlannedUpsert, delta: RowDelta, progres
     with position_properties(table, commit) as position:
         return rebase_conflicts(
             lambda on_head: attempt(on_head, position),
-            lambda behind: on_new_head(table, behind)[0],
+            lambda behind: on_new_head(table, behind, behind.schema_id)[0],
             commit,
             CommitRetries.of(str(table.name), table.properties(), _TRIES),
             progress,

@@ -6,11 +6,9 @@ rows are kept, but for those that were made of rows that have changed; the batch
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.sql import functions as sf
 
@@ -19,11 +17,11 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
-    discard_files,
     discarded_on_failure,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
@@ -34,12 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert imp
     PlannedUpsert,
     row_merge,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
-    StagedBatch,
-    reading_base,
-    rebase,
-    refuse_expired_base,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import StagedBatch, rebase
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -178,29 +171,3 @@ def _inserted(table: IcebergTable, commit: PlannedUpsert, staged: StagedBatch, r
         kept = commit.rows.filter(sf.lit(soft) | ~sf.col(DELETED)).join(changed, on=list(commit.keys), how="left_semi")
         replaced = kept.count()
     return max(0, staged.records - replaced)
-
-
-class CommitRoute:
-    """By one commit on the branch itself."""
-
-    @property
-    def tries(self) -> int:
-        """Number of tries; each costs about as much as what the other commit added."""
-        return 20
-
-    def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
-        """Commit and return the snapshot's id.
-
-        :param position: of ``position_properties``.
-        :raises CommitConflictError: the branch is no longer at the base; nothing of this is part of it.
-        :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the branch.
-        """
-        return commit_row_delta(table, commit, delta, position)
-
-    def may_go_on(self) -> bool:
-        """Tell whether files of a commit that was refused may be committed again."""
-        return True
-
-    def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
-        """Delete files of a commit that was surely refused."""
-        discard_files(table, files)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,14 +9,9 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
-from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import on_new_head, reading_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import Discard
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
@@ -54,32 +47,12 @@ class RebasedCommit:
     affected: AffectedKeys | None = None
 
 
-def on_new_head(table: IcebergTable, commit: PlannedUpsert) -> tuple[PlannedUpsert, list[str]]:
-    """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
-
-    :return: the same object where the head has not moved.
-    :raises CommitConflictError: the batch has to be decided on, or read, again. Another driver has applied it or
-        something of the same source, or the table was rolled back. Or the batch depends on what the table held.
-    """
-    head = table.refresh().base_of(commit.branch)
-    if head == commit.base:
-        return commit, []
-    # Main also where the branch is not there: the commit that makes it starts there.
-    branch = table.origin_of(commit.branch)
-    if head is None or commit.base is None:
-        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    committed = _summaries_since(table, commit, branch)
-    _refuse_decided_anew(table, commit, branch, committed)
-    _refuse_read_anew(table, commit)
-    return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
-
-
 def rebase(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> RebasedCommit:
     """Find out what a commit is on the branch's head.
 
     :raises CommitConflictError: see :func:`on_new_head`; or the table has row lineage now, and had not.
     """
-    pending, operations = on_new_head(table, commit)
+    pending, operations = on_new_head(table, commit, commit.schema_id)
     _refuse_upgraded(table, resolved)
     if pending is commit:
         return RebasedCommit(commit=commit, resolved=resolved)
@@ -110,7 +83,7 @@ def rebase_over_appends(table: IcebergTable, commit: PlannedUpsert) -> PlannedUp
 
     :raises CommitConflictError: anything else was committed, or what :func:`rebase` refuses.
     """
-    pending, operations = on_new_head(table, commit)
+    pending, operations = on_new_head(table, commit, commit.schema_id)
     if pending is commit:
         return commit
     if set(operations) != {"append"}:
@@ -126,80 +99,6 @@ def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
     """Refuse what was resolved without row lineage on a table that has it now."""
     if resolved.rows is not None and (ROW_ID in resolved.rows.columns) != (table.format_version >= 3):
         raise CommitConflictError(f"{table.name}: was upgraded to format version 3 since the batch was resolved")
-
-
-def _refuse_read_anew(table: IcebergTable, commit: PlannedUpsert) -> None:
-    if commit.reads_table:
-        raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
-    if commit.schema_id != table.schema_id:
-        raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
-
-
-def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:
-    """Refuse a commit whose base was expired while the batch was read.
-
-    :raises CommitConflictError: so that the batch is decided on again.
-    """
-    if commit.base is not None and table.refresh().java.snapshot(int(commit.base)) is None:
-        raise CommitConflictError(f"{table.name}: snapshot {commit.base} was expired while the batch was read")
-
-
-@contextmanager
-def reading_base(table: IcebergTable, commit: PlannedUpsert) -> Iterator[None]:
-    """Tell an error of what reads the base from that of an expiry which has removed it meanwhile.
-
-    Never around a commit: its files may be part of the table, and a conflict deletes them.
-
-    :raises CommitConflictError: the base is gone, so that the batch is decided on again.
-    """
-    try:
-        yield
-    except LakeProviderError:
-        raise
-    except Exception:
-        refuse_expired_base(table, commit)
-        raise
-
-
-def _refuse_decided_anew(
-    table: IcebergTable, commit: PlannedUpsert, branch: str, committed: list[Mapping[str, str]]
-) -> None:
-    properties = table.properties()
-    is_applied = commit.run_key in RecentRunKeys.read(properties)
-    if branch != MAIN:
-        is_applied = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
-    for name, position in commit.positions.items() if branch == MAIN else ():
-        if not is_applied and SourcePosition.read(properties, name).generation >= position.generation:
-            raise CommitConflictError(
-                f"{table.name}: another batch of source {name} was applied meanwhile; what is left of this one is "
-                "decided on again"
-            )
-        if commit.merge_engine.counts_rows and _is_counted_elsewhere(table, commit, position, committed):
-            raise CommitConflictError(
-                f"{table.name}: another source got in between, and may have consumed files of {name}"
-            )
-    if is_applied:
-        raise CommitConflictError(f"{table.name}: another driver of this run has applied this batch")
-
-
-def _is_counted_elsewhere(
-    table: IcebergTable, commit: PlannedUpsert, position: SourcePosition, committed: list[Mapping[str, str]]
-) -> bool:
-    """Tell whether another name may have consumed, in what was committed, what this commit would count once more."""
-    names = {name for summary in committed for name in moved_sources(summary)} - commit.positions.keys()
-    if position.generation == 1:
-        return bool(names)
-    return any(position.files.shares_files(read_position(table, name).files) for name in names)
-
-
-def _summaries_since(table: IcebergTable, commit: PlannedUpsert, branch: str) -> list[Mapping[str, str]]:
-    """Return the summaries of the snapshots after the base, newest first."""
-    committed: list[Mapping[str, str]] = []
-    for snapshot in table.ancestors(branch):
-        if snapshot.id == commit.base:
-            return committed
-        committed.append(snapshot.summary)
-    raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")
 
 
 def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:

@@ -8,14 +8,16 @@ next is there. Where it was gone by then, the files may be, too, and the batch s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     KEPT_AUDIT_DAYS,
     drop_branch,
@@ -27,7 +29,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import CommitRoute
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each audit may read the whole table; a local one is run once.
@@ -53,7 +54,7 @@ class AuditedRoute(CommitRoute):
         """Fewer where each is an audit."""
         return _LOCAL_TRIES if self.audit.audits.local else _TRIES
 
-    def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+    def commit_delta(self, table: IcebergTable, commit: LoadCommit, delta: RowDelta, position: dict[str, str]) -> int:
         """Commit on a branch, audit, publish.
 
         :raises AuditFailedError: rows offend an assertion; the branch is kept.
@@ -77,10 +78,9 @@ class AuditedRoute(CommitRoute):
         """Delete files that no snapshot names."""
         delete_locations(table, locations_of(table, files) - self.named)
 
-    def give_up(self, table: IcebergTable) -> None:
-        """Drop the branch of a batch that starts over."""
-        if self.stage is not None:
-            drop_branch(table, self.stage[0])
+    def given_up_on_failure(self, table: IcebergTable) -> AbstractContextManager[None]:
+        """Drop the branch when the batch starts over."""
+        return dropped_on_failure(lambda: None if self.stage is None else drop_branch(table, self.stage[0]))
 
     def _take_over(self, table: IcebergTable, stage: str, staged: int) -> None:
         # Asked only now: a branch that is there has been there all the time, as its name is never used again.
@@ -90,8 +90,22 @@ class AuditedRoute(CommitRoute):
         drop_branch(table, stage)
 
 
+@contextmanager
+def dropped_on_failure(drop: Callable[[], None]) -> Iterator[None]:
+    """Drop the branch of a batch that surely was not published; after other errors than a conflict, if that can be."""
+    try:
+        yield
+    # A batch that failed its audits is kept on a branch.
+    except (AuditFailedError, UnknownOutcomeError):
+        raise
+    except Exception as error:
+        with nullcontext() if isinstance(error, CommitConflictError) else suppress(Exception):
+            drop()
+        raise
+
+
 def audit_stage(
-    table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, stage: str, staged: int, progress: Progress
+    table: IcebergTable, commit: LoadCommit, audit: BatchAudit, stage: str, staged: int, progress: Progress
 ) -> None:
     """Run the assertions over the staged snapshot, unless they are local to the batch and have passed.
 
@@ -111,7 +125,7 @@ def audit_stage(
     )
 
 
-def _kept(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+def _kept(table: IcebergTable, commit: LoadCommit, stage: str, staged: int) -> str:
     """Keep the batch for inspection and say where it is."""
     try:
         kept = retain_for_inspection(table, commit, stage, staged)

@@ -1,0 +1,179 @@
+"""Frame of every load: what of a source's input is new to the table, applied once, and the report of what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised, without_new_input
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, state_after_commit
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
+from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, Wanted, open_source
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
+from airflow_lake_provider.spark_jobs.sql.query import check_query
+
+SpecT = TypeVar("SpecT", bound=LoadSpec)
+ReportT = TypeVar("ReportT", bound=LoadReport)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewInput(Generic[SpecT, ReportT]):
+    """Input of a source that one try applies to a table.
+
+    :param listed: all that the source has.
+    :param decision: on what of it is applied, and the position after it.
+    :param report: class of the report.
+    """
+
+    spec: SpecT
+    source: BatchSource
+    target: FormatTable
+    listed: Listing
+    applied_state: AppliedState
+    decision: InputDecision
+    run_key: str
+    report: type[ReportT]
+    progress: Progress
+
+    @property
+    def wanted(self) -> Wanted:
+        """The part of the listing that is read, for the source."""
+        return Wanted(
+            listing=self.decision.wanted,
+            target=self.target,
+            applied_state=self.applied_state,
+            repeats=self.decision.repeats,
+            other_stream=self.decision.other_stream,
+        )
+
+    def of_commit(self) -> dict[str, Any]:
+        """Return the fields that every commit of a batch has."""
+        return {
+            "action": self.spec.action,
+            "run_key": self.run_key,
+            "base": self.applied_state.base,
+            "positions": {self.decision.wanted.source_name: self.decision.position},
+            "branch": self.spec.branch,
+            "missing_columns": self.source.missing_columns,
+            "audits": self.spec.audits,
+        }
+
+    def unchanged(self, why: Unchanged, **fields: Any) -> ReportT:
+        """Report that the table is left as it is."""
+        return _unchanged(self.spec, self.target, self.run_key, self.progress, self.report, why, **fields)
+
+    def applied(self, commit: AppliedCommit, before: TableState | None, **fields: Any) -> ReportT:
+        """Report a commit; what is not said of it is read back from the table.
+
+        :param before: the table before it; None where it did not exist.
+        """
+        decision, warnings = self.decision, fields.pop("warnings", ())
+        after, unseen = state_after_commit(lambda: self.target.state(self.spec.branch))
+        applied = decision.noted(decision.wanted.applied(self.listed, decision.start))
+        return self.report(
+            table=self.spec.table,
+            outcome=Outcome.APPLIED,
+            reason=f"{applied}{commit.settings_clause}",
+            run_key=self.run_key,
+            before=before,
+            after=after,
+            committed=(commit.snapshot,),
+            warnings=(*decision.warnings, *commit.warnings, *warnings, *unseen),
+            seconds=dict(self.progress.seconds),
+            batch_files=len(decision.wanted.files),
+            audits_passed=commit.audits_passed,
+            audit_runs=commit.audit_runs,
+            **fields,
+        )
+
+
+def load_batch(
+    spark: SparkSession,
+    spec: SpecT,
+    report: type[ReportT],
+    apply: Callable[[NewInput[SpecT, ReportT]], ReportT],
+    progress: Progress,
+) -> ReportT:
+    """Apply a batch, or say why there is nothing to apply.
+
+    :param apply: commits once; called again on the head that another writer left.
+    :raises CommitConflictError: other writers won every attempt.
+    :raises InvalidSpecError: a query is not what it is called; nothing was run.
+    """
+    _check_queries(spark, spec)
+    target, source = table_of(spark, spec), open_source(spark, spec)
+    located = source.location()
+
+    def attempt(number: int) -> ReportT:
+        reported = _attempt(spec, source, target, report, apply, progress)
+        # One that lost may leave nothing to commit.
+        return replace(reported, attempts=number if reported.is_of_this_try else number - 1)
+
+    done = retry_conflicts(attempt, spec.max_attempts, progress)
+    return replace(done, source_location=located.address, warnings=(*done.warnings, *located.warnings))
+
+
+def _check_queries(spark: SparkSession, spec: LoadSpec) -> None:
+    """Refuse texts that are no queries, before anything is read or run."""
+    if spec.source.query:
+        check_query(spark, spec.source.query, f"{spec.table}: the query of the source", allow_sql=spec.allow_sql)
+    for name, query in (spec.audits.queries if spec.audits else {}).items():
+        check_query(spark, query, f"{spec.table}: audit {name!r}", allow_sql=spec.allow_sql)
+
+
+def _attempt(
+    spec: SpecT,
+    source: BatchSource,
+    target: FormatTable,
+    report: type[ReportT],
+    apply: Callable[[NewInput[SpecT, ReportT]], ReportT],
+    progress: Progress,
+) -> ReportT:
+    with progress.phase("plan") as facts:
+        listed = source.list()
+        applied_state = target.applied_state(listed.source_name, spec.branch)
+        run_key = spec.run.run_key(spec.digest_text(), listed.identities)
+        facts["files"] = len(listed.files)
+    done = recognised(spec, applied_state, listed, run_key)
+    if done is not None:
+        return _unchanged(spec, target, run_key, progress, report, done)
+    decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
+    new = NewInput(
+        spec=spec,
+        source=source,
+        target=target,
+        listed=listed,
+        applied_state=applied_state,
+        decision=decision,
+        run_key=run_key,
+        report=report,
+        progress=progress,
+    )
+    if listed.is_empty:
+        return new.unchanged(Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
+    if decision.wanted.is_empty:
+        return new.unchanged(without_new_input(spec, decision))
+    return apply(new)
+
+
+def _unchanged(
+    spec: LoadSpec,
+    target: FormatTable,
+    run_key: str,
+    progress: Progress,
+    report: type[ReportT],
+    why: Unchanged,
+    **fields: Any,
+) -> ReportT:
+    state = target.state(spec.branch) if target.exists() else None
+    reported = {"run_key": run_key, **why.reported(report), **fields}
+    return report(table=spec.table, before=state, after=state, seconds=dict(progress.seconds), **reported)
