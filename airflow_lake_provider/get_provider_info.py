@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "operators",
-                *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
+                *("upsert", "append", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
                 *("orphan_files", "rewrite_manifests", "row_expiry", "statistics"),
                 *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
                 *("maintenance_plan", "lake_maintenance"),

@@ -27,8 +27,9 @@ _DESCRIPTIVE = {"row-lineage", "deletion-vectors", "metadata-changes-on-worker"}
 CAPABILITIES: Mapping[str, Capability] = {
     name: Capability(group, sentence, is_asked=name not in _DESCRIPTIVE)
     for group, capabilities in {
-        "upserts": {
+        "loads": {
             "upsert": "apply the last change of each key of a batch in one atomic commit, once",
+            "append": "add the rows of a batch in one atomic commit, once",
             "create-table": "create a missing table with partitioning, order and properties",
             "schema-evolution": "add and widen columns so that a batch fits",
             "soft-deletes": "keep deleted rows, with a column that says so",

@@ -17,7 +17,10 @@ GC_ENABLED = "gc.enabled"
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
 _OF_CHANGES = frozenset({"delete-rows", "update-rows", "row-expiry"})
-_OF_ROWS = _OF_CHANGES | {"upsert", "lake-table-source", "read-changes", "compaction", "file-lists", "statistics"}
+_OF_ROWS = _OF_CHANGES | {
+    *("upsert", "append", "lake-table-source", "read-changes"),
+    *("compaction", "file-lists", "statistics"),
+}
 # By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.
 _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each is not UpsertStrategy.AUTO}
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
+from airflow_lake_provider.operators.append import AppendAction
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.incremental import IncrementalAction
@@ -48,6 +49,7 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
     action.spec_type: action
     for action in (
         UpsertAction,
+        AppendAction,
         IncrementalAction,
         DeleteRowsAction,
         UpdateRowsAction,
@@ -77,7 +79,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
 
     :param tasks: what each single operator takes, with its action: ``{"action": "upsert", "table": "shop.orders",
         "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). Actions are
-        ``upsert``, ``incremental``, ``delete-rows``, ``update-rows``, ``expire-rows``, ``compaction``,
+        ``upsert``, ``append``, ``incremental``, ``delete-rows``, ``update-rows``, ``expire-rows``, ``compaction``,
         ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``, ``remove-orphans``, ``rollback``,
         ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
     :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.

@@ -30,6 +30,7 @@ LABEL = f"{{{{ (lake_label if lake_label is defined else task.place())[:{_LONGES
 _SHORTEST_PLACE = 50
 _COUNTS = {
     "rows_inserted": "inserted",
+    "rows_appended": "appended",
     "rows_updated": "updated",
     "rows_deleted": "deleted",
     "files_rewritten": "files rewritten",

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
@@ -25,6 +26,30 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.tables.base import LoadedTable
+
+
+def refuse_append(spec: AppendSpec, target: LoadedTable | None, source: LoadedTable | None) -> None:
+    """Refuse an append that cannot be applied to its target.
+
+    :param target: None where it does not exist.
+    :param source: a lake table that is read as it is; None for files and queries.
+    :raises MissingTableError: the target does not exist and may not be created.
+    :raises UnsupportedError: Spark cannot read one of the two tables.
+    :raises BadInputError: a column is missing.
+    """
+    _refuse_missing_target(spec.table, target, spec.create)
+    refuse_unfit("append", target)
+    refuse_unfit("lake-table-source", source)
+    if source is not None:
+        _refuse_unknown_in_batch("deduplicate_by", spec.deduplicate_by, source)
+    if target is not None:
+        _refuse_frozen(spec.table, target.facts.shape, "deduplicate_by", spec.deduplicate_by, spec.schema_contract)
+
+
+def _refuse_unknown_in_batch(what: str, names: Iterable[str], source: LoadedTable) -> None:
+    columns = source.facts.shape.names_ever
+    if unknown := _unknown(names, columns):
+        raise BadInputError(f"{what} names columns that the batch lacks: {unknown}; it has {sorted(columns)}")
 
 
 def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTable | None) -> None:
@@ -41,13 +66,11 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     refuse_unfit("upsert", target)
     refuse_unfit("lake-table-source", source)
     if source is not None:
-        columns = source.facts.shape.names_ever
-        for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
-            if unknown := _unknown(names, columns):
-                raise BadInputError(f"{what} names columns that the batch lacks: {unknown}; it has {sorted(columns)}")
+        _refuse_unknown_in_batch("keys", spec.keys, source)
+        _refuse_unknown_in_batch("order_by", spec.order_by, source)
     if target is None:
         return
-    _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
+    _refuse_frozen(spec.table, target.facts.shape, "keys", spec.keys, spec.schema_contract)
     asked = spec.strategy
     if asked != "auto" and (obstacle := target.unfit_for(f"strategy-{asked}", spec.keys)):
         raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
@@ -69,7 +92,7 @@ def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source
     refuse_unfit("read-changes", source)
     _refuse_source_columns(spec, source.facts.shape)
     if target is not None:
-        _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
+        _refuse_frozen(spec.table, target.facts.shape, "keys", spec.keys, spec.schema_contract)
     if not spec.full_refresh:
         _refuse_start(spec, target.facts if target is not None else None, source)
 
@@ -141,11 +164,11 @@ def _refuse_missing_target(name: str, target: LoadedTable | None, create: TableL
         raise MissingTableError(f"{name}: the table does not exist and create=False was asked for")
 
 
-def _refuse_frozen_keys(name: str, target: TableShape, keys: Sequence[str], contract: SchemaContract) -> None:
-    unknown = _unknown(keys, target.names)
+def _refuse_frozen(name: str, target: TableShape, what: str, columns: Sequence[str], contract: SchemaContract) -> None:
+    unknown = _unknown(columns, target.names)
     if unknown and contract.new_columns is Evolution.FREEZE:
         raise BadInputError(
-            f"{name}: keys names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
+            f"{name}: {what} names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
             f"{target.names}"
         )
 

@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -47,6 +48,7 @@ _FOLDER = "airflow_lake_provider.spark_jobs.actions"
 # Module and function of each.
 _ACTIONS: Mapping[type[JobSpec], str] = {
     UpsertSpec: "upsert_batch:upsert_batch",
+    AppendSpec: "append_batch:append_batch",
     IncrementalSpec: "incremental_run:run_incremental",
     DeleteRowsSpec: "delete_rows:delete_rows",
     UpdateRowsSpec: "update_rows:update_rows",

@@ -27,6 +27,7 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.row_age import Clock
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -160,6 +161,33 @@ class Upserts(FaultTable):
             **self.arguments,
         )
         return Step(spec, after)
+
+
+@dataclass
+class Appends(FaultTable):
+    """Batches of new rows, one a step; a row that was added twice would be a key that is there twice."""
+
+    version: int = 3
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first append creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        inbox, name = Inbox(self.lake.home / "inbox" / self.table), f"s{self.steps}"
+        ids = range(100 * self.steps, 100 * self.steps + self.random.randint(1, 20))
+        inbox.arrive(f"{self.steps:03}", (Change(id_, name, self.steps, gone=False) for id_ in ids))
+        spec = AppendSpec(
+            **frame,
+            source=inbox.source(),
+            schema_contract=SchemaContract(exclude_columns=("op",)),
+            create=TableLayout(partition_by=self.partition_by, properties={"format-version": str(self.version)}),
+            **self.arguments,
+        )
+        return Step(spec, {**self.model, **dict.fromkeys(ids, (name, self.steps))})
 
 
 def _apply(engine: MergeEngine, change: Change, rows: Model) -> None:
@@ -435,6 +463,11 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "upsert by copy": _upserts(UpsertStrategy.COPY_ON_WRITE, 2, "bucket(2, id)"),
     "upsert by merge": _upserts(UpsertStrategy.MERGE),
     "upsert by equality": _upserts(UpsertStrategy.EQUALITY, 2),
+    "append": partial(Appends, partition_by=("bucket(2, id)",)),
+    "append of what is new": partial(
+        Appends, version=2, arguments={"deduplicate_by": ("id",), "deduplicate_against": "P1D"}
+    ),
+    "audited append": partial(Appends, arguments={"audits": _POSITIVE}),
     "delete rows": RowChanges,
     "incremental": IncrementalRuns,
     "compaction": partial(Compactions, partition=_BUCKETS),

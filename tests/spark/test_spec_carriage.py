@@ -27,4 +27,5 @@ def test_few_files_of_a_driver_receive_an_upserts_spec(spark: SparkSession, flow
     assert len(seen.files) <= MOST_ON_DRIVER, seen
     # Those that the worker's count leaves out are counted here.
     assert seen.files >= OF_BOTH, seen
-    assert sum(seen.calls.values()) <= 2 * len(seen.folders), seen
+    # And once a load is asked whether its rows count twice.
+    assert sum(seen.calls.values()) <= 2 * len(seen.folders) + 1, seen

@@ -247,7 +247,7 @@ ICEBERG_FLOORS = (
     {"table"},
     {"rows"},
     {"commits"},
-    {"incremental", "maintenance", "row_changes", "upserts"},
+    {"appends", "incremental", "maintenance", "row_changes", "upserts"},
     {"iceberg_format"},
 )
 CONTRACT_FLOORS = (

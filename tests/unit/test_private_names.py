@@ -27,7 +27,7 @@ from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.types import StructType
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 import airflow_lake_provider
@@ -49,7 +49,17 @@ WORKER = {
     *("_kerberos_auth", "_kerberos_service_name", "_uri"),
 }
 # The driver's side: names of PySpark.
-DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin", "_gateway_client", "_create_new_connection"}
+DRIVER = {
+    "_jvm",
+    "_jsparkSession",
+    "_jdf",
+    "_jsc",
+    "_jo",
+    "_gateway",
+    "_origin",
+    "_gateway_client",
+    "_create_new_connection",
+}
 # The driver's side on Spark 3.5; ``scripts/matrix spark-3.5`` runs what uses them.
 OLDER_DRIVER = {"_jc", "_parse_datatype_string", "_collect_as_arrow"}
 # A named tuple's own, which its documentation describes.
@@ -156,6 +166,7 @@ def test_pyspark_keeps_its_java_objects_where_we_look_for_them() -> None:
         DataFrame.__init__: "_jdf",
         SparkContext._do_init: "_jsc",
         CapturedException.__init__: "_origin",
+        Observation._on: "_jo",
     }
     assert [name for function, name in set_by.items() if name not in function.__code__.co_names] == []
     assert hasattr(SparkContext, "_gateway")

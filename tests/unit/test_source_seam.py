@@ -89,11 +89,16 @@ def test_each_kind_names_its_reader_on_the_driver(kind: type[Source]) -> None:
 
 
 def test_the_seam_is_all_that_a_driver_asks_of_a_source() -> None:
-    tree = ast.parse((DRIVER / "actions" / "upsert_batch.py").read_text())
-    read = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    of_reader = {node.attr for node in read if isinstance(node.value, ast.Name) and node.value.id == "source"}
-    of_author = {node.attr for node in read if isinstance(node.value, ast.Attribute) and node.value.attr == "source"}
-    assert of_reader == {"list", "location", "missing_columns", "read"}
+    trees = [ast.parse((DRIVER / "actions" / f"{name}_batch.py").read_text()) for name in ("load", "upsert", "append")]
+    asked = {
+        (ast.unparse(node.value), node.attr)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] == "source"
+    }
+    of_author = {name for owner, name in asked if owner == "spec.source"}
+    of_reader = {name for owner, name in asked if owner != "spec.source"}
+    assert of_reader == {"list", "location", "missing_columns", "read", "rows"}
     # The text of a query is refused whatever it reads from.
     assert of_author == {"query"}
     assert not of_reader - vars(BatchSource).keys()

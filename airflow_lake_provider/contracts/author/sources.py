@@ -159,7 +159,7 @@ class Files(Source):
     :param schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"``, without defaults.
     :param options: options of Spark's reader that leave out nothing; texts, numbers and booleans.
     :param max_file_age: timedelta or ISO-8601 text: how long a consumed file is remembered that is not in the source
-        any more; for ever with ``Aggregation``.
+        any more. With ``Aggregation`` and by appends it is for ever.
     :param partition_columns: columns that are names of folders, ``["day", "region"]`` for
         ``/landing/day=2026-01-01/region=eu/a.csv``. Their types are those of ``schema``, else of the table, else text.
     """

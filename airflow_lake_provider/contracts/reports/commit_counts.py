@@ -25,6 +25,9 @@ _NAMES = {
         "rows_inserted",
         "rows_updated",
         "rows_deleted",
+        "rows_appended",
+        "duplicates_in_batch",
+        "duplicates_in_table",
         "upserts_read",
         "deletes_read",
     )
@@ -67,6 +70,8 @@ def _words(name: str) -> str:
     noun, _, change = name.partition("_")
     if noun == "batch":
         return "keys" if change == "keys" else f"{change} read"
+    if noun == "duplicates":
+        return f"{noun} {change.replace('_', ' the ')}"
     return f"{noun} {change}" if noun == "rows" else f"{noun} read"
 
 

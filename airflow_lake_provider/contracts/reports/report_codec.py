@@ -9,6 +9,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
 from airflow_lake_provider.contracts.reports.job import (
+    AppendReport,
     CompactionReport,
     DeleteRowsReport,
     ExpiryReport,
@@ -27,6 +28,7 @@ REPORTS: dict[str, type[JobReport]] = {
     report.action: report
     for report in (
         UpsertReport,
+        AppendReport,
         CompactionReport,
         RewriteManifestsReport,
         StatisticsReport,

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -35,6 +36,7 @@ def _by_action(*specs: type[JobSpec]) -> dict[str, type[JobSpec]]:
 
 _OF_ROWS_AND_FILES = (
     UpsertSpec,
+    AppendSpec,
     CompactionSpec,
     RewriteManifestsSpec,
     StatisticsSpec,

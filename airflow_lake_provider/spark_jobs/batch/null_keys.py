@@ -25,6 +25,21 @@ def refuse_null_keys(nulls: int, rows: int, by_key: Mapping[str, int]) -> None:
         )
 
 
+def refuse_null_values(rows: int, by_column: Mapping[str, int]) -> None:
+    """Refuse a batch of rows to add with NULL in a column that they are compared by.
+
+    :param by_column: column of ``deduplicate_by`` -> rows with NULL in it, of ``rows``.
+    :raises BadInputError: with the columns.
+    """
+    if by_column:
+        parts = ", ".join(f"{name} in {count}" for name, count in by_column.items())
+        raise BadInputError(
+            f"rows have NULL in a column of deduplicate_by, of {rows}: {parts}. Such a row is the same as no other: "
+            "fill the column in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'), "
+            "or compare by columns that are always there"
+        )
+
+
 def refuse_null_event_keys(events: int, by_key: Mapping[str, int], types: Mapping[str, DataType]) -> None:
     """Refuse change events whose key is NULL or does not convert.
 

@@ -46,6 +46,7 @@ from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import (
     CHANGE_ORDINAL,
     CHANGE_TYPE,
+    AppendCommit,
     AppliedCommit,
     ChangeFilter,
     KeyedCommit,
@@ -180,6 +181,15 @@ class FormatTable(ABC):
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         """
         raise self._lacking("upsert")
+
+    def append(self, commit: AppendCommit, progress: Progress) -> AppliedCommit | None:
+        """Add rows in one commit; None where ``commit.counts`` says that there is nothing to commit.
+
+        :raises AuditFailedError: rows offend an assertion of ``commit.audits``; main is as it was.
+        :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
+        :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
+        """
+        raise self._lacking("append")
 
     def changeable_state(self) -> AppliedState:
         """Read the newest metadata of main, of which rows are to be changed: head and run keys.

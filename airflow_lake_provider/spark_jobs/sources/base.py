@@ -7,7 +7,8 @@ registered once: the author's class names it as its ``reader``. Nothing else of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -19,7 +20,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -70,6 +71,14 @@ class Listing(ABC):
     def files(self) -> tuple[InputFile, ...]:
         """The files among it."""
         return ()
+
+    def corrected_in(self, position: SourcePosition) -> tuple[InputFile, ...]:  # noqa: ARG002  # others ask it
+        """Return the inputs that a position has consumed as they were before they changed."""
+        return ()
+
+    def without(self, files: Sequence[InputFile]) -> Self:  # noqa: ARG002  # others ask it
+        """Return the listing without some of its files."""
+        return self
 
     def consumed_by(self, position: SourcePosition) -> int:
         """Return how many inputs a position has surely consumed."""
@@ -181,6 +190,28 @@ class ChangeBatch:
         release_frames(*self.cached)
 
 
+class UndecidedTextError(Exception):
+    """A text has the replacement character, and the files have it, too: nothing is wrong with the rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBatch:
+    """The rows of a batch, read while they are written.
+
+    :param rows: the columns that are stored, and no others.
+    :param reading: to be entered while they are; it names the input in an error over it.
+    :param reads_table: whether the table gave values to ``rows``.
+    :param rows_read: number of the rows that were read, once they are written; None where those written are all.
+    :param rows_kept: likewise of those that are left without duplicates.
+    """
+
+    rows: DataFrame
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    reads_table: bool = False
+    rows_read: Callable[[], int] | None = None
+    rows_kept: Callable[[], int] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceLocation:
     """Address that a source leads to for this driver.
@@ -258,6 +289,22 @@ class BatchSource(ABC):
 
         :raises BadInputError: it cannot be applied as it is.
         """
+
+    def rows(
+        self,
+        wanted: Wanted,  # noqa: ARG002  # others ask it, and the next two
+        deduplicate_by: Sequence[str] = (),  # noqa: ARG002
+        *,
+        takes_replacements: bool = False,  # noqa: ARG002
+    ) -> RowBatch:
+        """Read a part lazily, as it is.
+
+        :param deduplicate_by: columns of whose values each is kept once, in its first row.
+        :param takes_replacements: take texts with the character that readers put in the place of bytes that are none.
+        :raises UnsupportedError: the source has change events.
+        :raises BadInputError: it cannot be read as it is.
+        """
+        raise UnsupportedError(f"{type(self.source).__name__} has no rows that could be added: it has changes of rows")
 
 
 def open_source(spark: SparkSession, spec: LoadSpec, source: Any = None) -> BatchSource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -58,6 +58,15 @@ class FilesListing(Listing):
     def is_lost_in(self, position: SourcePosition) -> bool:
         """Return whether a position has lost its list of files."""
         return position.files.is_lost
+
+    def corrected_in(self, position: SourcePosition) -> tuple[InputFile, ...]:
+        """Return the files that have changed since a position consumed them."""
+        return tuple(position.files.corrected(self.files))
+
+    def without(self, files: Sequence[InputFile]) -> Self:
+        """Return the listing without some files."""
+        left_out = set(files)
+        return replace(self, files=tuple(file for file in self.files if file not in left_out))
 
     def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:
         """Return the files that a position may have forgotten."""

@@ -50,7 +50,9 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
-    _refuse_to_count_again(spec, applied_state)
+    counts_rows = spec.counts_rows
+    if counts_rows:
+        _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
     earlier = listed.other_stream(applied_state.position)
     start = _start(spec, applied_state, listed, changed)
@@ -67,14 +69,15 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         position=listed.position_after(start, spec.keep_consumed_for),
         other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
-        warnings=_consumed_under_other_names(spec, applied_state, listed.beyond(start), others),
+        warnings=_consumed_under_other_names(
+            spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows
+        ),
     )
 
 
 def _refuse_to_count_again(spec: LoadSpec, applied_state: AppliedState) -> None:
     """Refuse to aggregate input that the rows may already have, as the table was replaced by one that has rows."""
-    is_asked = spec.on_repeat is OnRepeat.APPLY or not spec.counts_rows
-    if applied_state.is_replaced and applied_state.base is not None and not is_asked:
+    if applied_state.is_replaced and applied_state.base is not None and spec.on_repeat is not OnRepeat.APPLY:
         counter, count = spec.counted_by
         raise BadInputError(
             f"{spec.table}: the table was replaced since it applied source {spec.source_name}, and {counter} would "
@@ -136,7 +139,7 @@ def _refuse_uncertain(spec: LoadSpec, start: SourcePosition, listed: Listing) ->
 
 
 def _consumed_under_other_names(
-    spec: LoadSpec, applied_state: AppliedState, unknown: Listing, others: Positions
+    spec: LoadSpec, applied_state: AppliedState, unknown: Listing, others: Positions, *, counts_rows: bool
 ) -> tuple[str, ...]:
     """Return a warning for input that is new to this source name and was consumed under another.
 
@@ -145,7 +148,7 @@ def _consumed_under_other_names(
     """
     is_new = applied_state.position.generation == 0
     # A path of a day shows another day's files later; a source table shows its head at once.
-    is_asked = is_new or (spec.counts_rows and unknown.may_show_earlier)
+    is_asked = is_new or (counts_rows and unknown.may_show_earlier)
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
     asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}
@@ -159,7 +162,7 @@ def _consumed_under_other_names(
     )
     # A list that another source has lost stops no source that was there beside it.
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
-    if is_sure and spec.counts_rows and spec.on_repeat is not OnRepeat.APPLY:
+    if is_sure and counts_rows and spec.on_repeat is not OnRepeat.APPLY:
         counter, count = spec.counted_by
         raise BadInputError(
             f"{spec.table}: {sentence}, and {counter} would {count} them twice. Give the source name={names[0]!r} "

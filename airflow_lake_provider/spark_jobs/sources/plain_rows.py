@@ -39,8 +39,9 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
-from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
+from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, RowBatch, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
@@ -71,6 +72,25 @@ class PlainSource(BatchSource):
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:  # noqa: ARG002  # others ask it
         """Name the input in an error over one."""
         return nullcontext()
+
+    @contextmanager
+    def reading(self, listing: Listing) -> Iterator[None]:
+        """Name the input in an error over it, of its headers too."""
+        with self.refusing_unreadable(listing), refusing_other_headers(self.spark, self.name, listing.files):
+            yield
+
+    def rows(self, wanted: Wanted, deduplicate_by: Sequence[str] = (), *, takes_replacements: bool = False) -> RowBatch:
+        """Read the rows lazily."""
+        listing = wanted.listing
+        with self.reading(listing):
+            raw = self.raw(listing, wanted.target.schema())
+        return added_rows(
+            self.spec,
+            raw,
+            lambda: self.reading(listing),
+            deduplicate_by,
+            takes_replacements=takes_replacements,
+        )
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the rows and keep the last change of each key."""

@@ -69,7 +69,8 @@ def run_query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
     if batch.may_be_unparsable:
         batch.refuse_unparsable(batch.rows.filter(sf.col(UNPARSABLE).isNotNull()).count())
     hidden = [name for name in batch.rows.columns if name.startswith("_lake_")]
-    batch.rows.drop(*hidden).createOrReplaceTempView(_SOURCE)
+    in_order = batch.rows.drop(*hidden)
+    (in_order if batch.in_any_order is None else batch.in_any_order).createOrReplaceTempView(_SOURCE)
     try:
         rows = spark.sql(query)
         refuse_unfit_columns(rows.columns, "the result of the query")

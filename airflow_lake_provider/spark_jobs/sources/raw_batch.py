@@ -31,6 +31,7 @@ class RawBatch:
 
     :param rows: the columns of the batch, and ``_lake_arrival`` when ``has_arrival``. When ``may_be_unparsable`` they
         are cached, and ``_lake_unparsable`` is the text of a record that its schema does not fit, else NULL.
+    :param in_any_order: the same rows without ``_lake_arrival``, whose join they spare; None where nothing is spared.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
@@ -38,6 +39,7 @@ class RawBatch:
     """
 
     rows: DataFrame
+    in_any_order: DataFrame | None = None
     files: tuple[InputFile, ...] = ()
     has_arrival: bool = False
     may_be_unparsable: bool = False

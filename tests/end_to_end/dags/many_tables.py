@@ -1,4 +1,7 @@
-"""Tables in one application, by a list that a task makes: one has a bad file, to another one somebody commits."""
+"""Tables in one application, by a list that a task makes: one has a bad file, to another one somebody commits.
+
+All are upserted, but for one that is appended to.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from airflow_lake_provider.operators.lake_application import lake_application
 
 # The good ones, four unless told otherwise.
 GOOD = [f"good_{number}" for number in range(int(os.environ.get("LAKE_GOOD_TABLES", "4")))]
+# Each has one row, so that an append that was made twice shows.
+APPENDED = GOOD[-1:]
 TABLES = [*GOOD[:2], "bad", "busy", *GOOD[2:]]
 
 with DAG(dag_id="many_tables", schedule=None):
@@ -24,7 +29,7 @@ with DAG(dag_id="many_tables", schedule=None):
         inbox = Variable.get("shop_inbox")
         return [
             {
-                "action": "upsert",
+                **({"action": "append"} if table in APPENDED else {"action": "upsert", "keys": ["id"]}),
                 "table": f"many.{table}",
                 "source": {
                     "type": "files",
@@ -32,7 +37,6 @@ with DAG(dag_id="many_tables", schedule=None):
                     "format": "json",
                     "schema": "id BIGINT, name STRING",
                 },
-                "keys": ["id"],
                 "max_attempts": 1,
             }
             for table in TABLES

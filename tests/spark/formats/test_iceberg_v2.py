@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.spark.formats.base_appends import RowsOnceSuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -16,6 +17,10 @@ class _Version2(IcebergSuite):
 
 
 class TestUpserts(_Version2, UpsertSuite):
+    pass
+
+
+class TestAppends(_Version2, RowsOnceSuite):
     pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.spark.formats.base_appends import AppendSuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -16,6 +17,10 @@ class _Version3(IcebergSuite):
 
 
 class TestUpserts(_Version3, UpsertSuite):
+    pass
+
+
+class TestAppends(_Version3, AppendSuite):
     pass
 
 

@@ -32,6 +32,7 @@ from airflow_lake_provider.contracts.capabilities import (
 )
 from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -60,6 +61,7 @@ UPSERT = UpsertSpec(table="shop.orders", source="a.parquet", keys=("id",), creat
 KEYS = LakeTable("shop.keys")
 NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
     "upsert": (UPSERT, {"upsert", "merge-deduplicate"}),
+    "append": (AppendSpec(table="shop.orders", source="a.parquet", create=None), {"append"}),  # type: ignore[arg-type]
     "creation": (replace(UPSERT, create=True), {"upsert", "merge-deduplicate", "create-table"}),  # type: ignore[arg-type]
     "first row": (replace(UPSERT, merge_engine=FirstRow()), {"upsert", "merge-first-row", "kept-values"}),
     "aggregation": (

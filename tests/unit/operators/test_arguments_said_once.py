@@ -17,6 +17,7 @@ import pytest
 
 from airflow_lake_provider.contracts.specs.job import Argument, JobSpec
 from airflow_lake_provider.operators import lake_application
+from airflow_lake_provider.operators.append import LakeAppendOperator
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
@@ -37,6 +38,7 @@ from airflow_lake_provider.operators.worker_action import MetadataChangeAction, 
 MOST = 4
 OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeUpsertOperator,
+    LakeAppendOperator,
     LakeIncrementalOperator,
     LakeDeleteRowsOperator,
     LakeUpdateRowsOperator,
@@ -56,6 +58,7 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
 # list may only shrink. What gives an engine or a source an answer of its own has no place here.
 MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
     LakeUpsertOperator: {"source": 8, "schema_contract": 5, "merge_engine": 5},
+    LakeAppendOperator: {"source": 9, "schema_contract": 5, "deduplicate_against": 6},
     LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
     LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},
     LakeRemoveOrphanFilesOperator: {"mode": 5},

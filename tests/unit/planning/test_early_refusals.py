@@ -29,6 +29,7 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.operators.append import LakeAppendOperator
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
@@ -99,6 +100,11 @@ def upsert(**arguments: Any) -> LakeUpsertOperator:
     return LakeUpsertOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
 
 
+def append(**arguments: Any) -> LakeAppendOperator:
+    given: dict[str, Any] = {"table": "shop.target", "source": "in/*.parquet"}
+    return LakeAppendOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
+
+
 def incremental(**arguments: Any) -> LakeIncrementalOperator:
     given: dict[str, Any] = {"source": "shop.source", "target": "shop.target", "consumer": "c", "keys": ["id"]}
     return LakeIncrementalOperator(task_id="t", **{"query": "SELECT 1", **given, **NO_SPARK, **arguments})
@@ -147,9 +153,28 @@ def test_an_upsert_that_its_tables_rule_out_is_refused_without_spark(
     assert said in str(found)
 
 
+APPENDS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"source": LakeTable("shop.absent")}, MissingTableError, "shop.absent: the source table does not exist"),
+    ({"source": LakeTable("shop.source"), "deduplicate_by": ["code"]}, BadInputError, "deduplicate_by names"),
+    ({"deduplicate_by": ["code"], **FREEZE}, BadInputError, "table lacks: ['code']"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "said"), APPENDS)
+def test_an_append_that_its_tables_rule_out_is_refused_without_spark(
+    make: Make, context: Context, arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    make("shop.target")
+    make("shop.source")
+    refused = refusal(append(**arguments), context)
+    assert isinstance(refused, error)
+    assert said in str(refused)
+    assert starts_spark(append(source=LakeTable("shop.source"), deduplicate_by=["ID"]), context)
+
+
 def test_a_missing_target_that_may_not_be_created_is_refused_without_spark(make: Make, context: Context) -> None:
     make("shop.source", 3)
-    for job in (upsert(create=False), incremental(create=False)):
+    for job in (upsert(create=False), append(create=False), incremental(create=False)):
         found = refusal(job, context)
         assert isinstance(found, MissingTableError)
         assert "shop.target: the table does not exist and create=False" in str(found)

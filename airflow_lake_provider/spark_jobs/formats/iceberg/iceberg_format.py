@@ -32,6 +32,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import (
+    AppendCommit,
     AppliedCommit,
     ChangeFilter,
     KeyedCommit,
@@ -39,6 +40,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RetainedRows,
     RowMatch,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.appends.append_rows import append_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
@@ -118,6 +120,9 @@ class IcebergFormatTable(FormatTable):
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         return apply_upsert(self.table, commit, progress, self.strategy)
+
+    def append(self, commit: AppendCommit, progress: Progress) -> AppliedCommit | None:
+        return append_rows(self.table, commit, progress)
 
     def changeable_state(self) -> AppliedState:
         refuse_unchangeable(self.table.refresh_readable())

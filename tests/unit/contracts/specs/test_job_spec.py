@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.row_age import Clock
+from airflow_lake_provider.contracts.specs.append import AppendSpec, OnCorrectedFile
 from airflow_lake_provider.contracts.specs.compaction import (
     CompactionLevel,
     CompactionSpec,
@@ -29,7 +30,7 @@ from airflow_lake_provider.contracts.specs.compaction import (
 )
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
@@ -66,6 +67,18 @@ MAXIMAL: dict[str, JobSpec] = {
             partition_summary_limit=20,
             properties={"a": "b"},
         ),
+        schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
+        branch="audit",
+        on_repeat=OnRepeat.FAIL,
+        max_attempts=7,
+    ),
+    "append": AppendSpec(
+        **BASE,
+        source=FILES,
+        deduplicate_by=("id",),
+        deduplicate_against="P3D",
+        on_corrected_file=OnCorrectedFile.SKIP,
+        create=TableLayout(partition_by=("days(at)",)),
         schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
         branch="audit",
         on_repeat=OnRepeat.FAIL,
@@ -197,8 +210,10 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
     special: dict[str, Any] = {
         "from_snapshot": "2",
         "table": "shop.other",
-        "source": FILES if isinstance(spec, UpsertSpec) else "shop.others",
+        "source": replace(FILES, path="other.orc") if isinstance(spec, LoadSpec) else "shop.others",
         "create": TableLayout(file_format="orc"),
+        "deduplicate_against": "PT9H",
+        "on_corrected_file": OnCorrectedFile.APPEND,
         "merge_engine": FirstRow(),
         "level": CompactionLevel.FULL,
         "strategy": UpsertStrategy.MERGE if isinstance(spec, UpsertSpec) else CompactionStrategy.SORT,
@@ -250,6 +265,27 @@ def test_audits_cross_the_border_and_are_no_part_of_what_is_applied() -> None:
     assert audited.digest_text() == upsert().digest_text()
 
 
+def append(**changed: Any) -> AppendSpec:
+    return AppendSpec(**{**BASE, "source": FILES, **changed})
+
+
+@pytest.mark.parametrize(
+    ("given", "files", "time"),
+    [
+        (None, None, None),
+        (20, 20, None),
+        ("20", 20, None),
+        (timedelta(days=3), None, timedelta(days=3)),
+        ("PT90M", None, timedelta(minutes=90)),
+    ],
+)
+def test_recent_rows_of_a_table_are_a_number_of_files_or_a_time(
+    given: Any, files: int | None, time: timedelta | None
+) -> None:
+    spec = append(deduplicate_by=("id",), deduplicate_against=given)
+    assert (spec.recent_files, spec.recent_time) == (files, time)
+
+
 def upsert(**changed: Any) -> UpsertSpec:
     return UpsertSpec(**{**BASE, "source": FILES, "keys": ("id",), **changed})
 
@@ -279,6 +315,15 @@ def expiry(**changed: Any) -> SnapshotExpirySpec:
         (lambda: upsert(schema_contract=SchemaContract(exclude_columns=("id", "op"))), ["['id']"]),
         (lambda: upsert(source=EVENTS, order_by=("at",)), ["order_by"]),
         (lambda: upsert(source=EVENTS, delete_when="true"), ["delete_when"]),
+        (lambda: append(source=EVENTS), ["Debezium has change events", "LakeUpsertOperator", "raw events"]),
+        (lambda: append(source=replace(FILES, on_source_change="replay")), ["'replay' would add", "'continue'"]),
+        (lambda: append(deduplicate_by=("id", "ID")), ["deduplicate_by names a column twice"]),
+        (lambda: append(deduplicate_against="P1D"), ["deduplicate_against", "give these, too"]),
+        (lambda: append(deduplicate_by=("id",), deduplicate_against=0), ["one or more data files", "'P3D'"]),
+        (lambda: append(deduplicate_by=("id",), deduplicate_against="soon"), ["deduplicate_against", "'soon'"]),
+        (lambda: append(deduplicate_by=("OP",), schema_contract=SchemaContract(exclude_columns=("op",))), ["['op']"]),
+        (lambda: append(max_attempts=0), ["max_attempts", "0"]),
+        (lambda: append(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
         (lambda: upsert(branch="main"), ["'main'"]),
         (lambda: upsert(branch="lake_stage_1"), ["'lake_stage_1'"]),
         (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
@@ -333,7 +378,7 @@ def test_a_text_that_no_file_can_hold_is_refused_before_the_border(spec: JobSpec
 
 def test_an_unknown_action_is_refused_with_the_known_ones() -> None:
     for action in ("vacuum", None):
-        with pytest.raises(InvalidSpecError, match="upsert, compaction"):
+        with pytest.raises(InvalidSpecError, match="upsert, append, compaction"):
             spec_from_plain({**plain(), "action": action})
 
 

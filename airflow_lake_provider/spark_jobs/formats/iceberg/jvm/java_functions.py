@@ -41,6 +41,11 @@ class JavaFunctions:
         return self._of_task("recordCount", "long")
 
     @cached_property
+    def sequence_number_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the data sequence number of its data file."""
+        return self._of_task("dataSequenceNumber", "java.lang.Long")
+
+    @cached_property
     def metadata_location(self) -> Any:
         """Map a ``Table`` to the location of the metadata it has; null where that is not written yet."""
         operations, metadata = "org.apache.iceberg.TableOperations", "org.apache.iceberg.TableMetadata"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,10 +21,11 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 LAST_UPDATED = "_last_updated_sequence_number"
 
 
-def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
+def write_staged(table: IcebergTable, rows: DataFrame, options: Mapping[str, str] | None = None) -> list[Any]:
     """Write rows as data files of the table, without a commit.
 
     :param rows: columns of the table and, in format version 3, of its row lineage.
+    :param options: of Iceberg's Spark writer.
     :return: ``org.apache.iceberg.DataFile`` objects.
     :raises BadInputError: a required column, or a required field inside one, is NULL.
     """
@@ -35,7 +36,8 @@ def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
     try:
         # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
         with refusing_nulls(table, lambda: rows):
-            rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
+            writer = rows.write.format("iceberg").mode("append").options(**options or {})
+            writer.option("rewritten-file-scan-task-set-id", name).save(name)
         return list(JavaItems(table.spark, coordinator.fetchNewFiles(table.java, name)))
     finally:
         coordinator.clearRewrite(table.java, name)

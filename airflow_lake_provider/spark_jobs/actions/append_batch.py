@@ -1,0 +1,112 @@
+"""Append: the rows of a batch, in one atomic commit, once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
+from airflow_lake_provider.contracts.specs.append import AppendSpec, OnCorrectedFile
+from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_input
+from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
+from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
+from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, RecentRows
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sources.base import RowBatch, UndecidedTextError
+
+_New = NewInput[AppendSpec, AppendReport]
+
+
+def append_batch(spark: SparkSession, spec: AppendSpec, progress: Progress) -> AppendReport:
+    """Add the rows of a batch, or say why there is nothing to add.
+
+    :raises CommitConflictError: other writers won every attempt.
+    :raises InvalidSpecError: a query is not what it is called; nothing was run.
+    :raises BadInputError: the batch cannot be added as it is, or a file has changed since its rows were added.
+    :raises AuditFailedError: an audit of the spec found rows.
+    """
+    return load_batch(spark, spec, AppendReport, _apply, progress)
+
+
+def _apply(new: _New) -> AppendReport:
+    new = _without_corrected(new)
+    if new.decision.wanted.is_empty:
+        return new.unchanged(without_new_input(new.spec, new.decision))
+    try:
+        return _append(new, new.source.rows(new.wanted, new.spec.deduplicate_by))
+    except UndecidedTextError:
+        return _append(new, new.source.rows(new.wanted, new.spec.deduplicate_by, takes_replacements=True))
+
+
+def _without_corrected(new: _New) -> _New:
+    """Return the input without files that have changed since their rows were added, or refuse them.
+
+    :raises BadInputError: naming the first, where ``on_corrected_file`` does not take them.
+    """
+    spec, decision = new.spec, new.decision
+    # Who asks for it all again has it all.
+    corrected = () if spec.on_repeat is OnRepeat.APPLY else decision.wanted.corrected_in(decision.start)
+    if not corrected:
+        return new
+    sentence = f"{len(corrected)} files have changed since their rows were added, the first is {corrected[0].path}"
+    if spec.on_corrected_file is OnCorrectedFile.FAIL:
+        raise BadInputError(
+            f"{spec.table}: {sentence}. An append cannot take the earlier rows back. Delete them by "
+            "LakeDeleteRowsOperator and give on_corrected_file='append', which adds the rows of the files as they are "
+            "now; 'skip' leaves the files out; LakeUpsertOperator applies corrections by key"
+        )
+    is_left_out = spec.on_corrected_file is OnCorrectedFile.SKIP
+    done = "they are left out" if is_left_out else "all of their rows are added again"
+    wanted = decision.wanted.without(corrected) if is_left_out else decision.wanted
+    return replace(new, decision=replace(decision, wanted=wanted, warnings=(*decision.warnings, f"{sentence}; {done}")))
+
+
+def _append(new: _New, batch: RowBatch) -> AppendReport:
+    spec, target, files = new.spec, new.target, len(new.decision.wanted.files)
+
+    def counts(written: int) -> dict[str, Any]:
+        read = written if batch.rows_read is None else batch.rows_read()
+        kept = written if batch.rows_kept is None else batch.rows_kept()
+        return {
+            "batch_rows": read,
+            "rows_appended": written,
+            "duplicates_in_batch": read - kept,
+            "duplicates_in_table": kept - written,
+        }
+
+    def summary(written: int) -> dict[str, str] | None:
+        counted = counts(written)
+        # Duplicates alone are committed, too: once they are no recent rows any more, they would be added.
+        return counts_to_summary(batch_files=files, **counted) if counted["batch_rows"] else None
+
+    before = target.state(spec.branch) if target.exists() else None
+    changes = fit_target(spec, target, batch.rows, new.source.missing_columns)
+    recent = None
+    if spec.deduplicate_against is not None:
+        recent = RecentRows(columns=spec.deduplicate_by, within=spec.recent_time, files=spec.recent_files or 0)
+    commit = AppendCommit(
+        rows=batch.rows,
+        reads_table=batch.reads_table,
+        reading=batch.reading,
+        counts=summary,
+        unless_among=recent,
+        input_bytes=sum(file.size for file in new.decision.wanted.files) or None,
+        **new.of_commit(),
+    )
+    applied = target.append(commit, new.progress)
+    if applied is None:
+        why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
+        return new.unchanged(why, batch_files=files, schema_changes=changes)
+    return new.applied(
+        applied,
+        before,
+        schema_changes=changes,
+        source_position=positions_in_summary(commit.positions),
+        **counts(applied.rows_inserted),
+    )

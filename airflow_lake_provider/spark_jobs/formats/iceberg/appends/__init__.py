@@ -1,0 +1,1 @@
+"""Rows that are added, and those that are not as they were added lately."""

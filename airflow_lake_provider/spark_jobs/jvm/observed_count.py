@@ -1,0 +1,33 @@
+"""Count rows in the job that reads them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as sf
+
+# Spark 3.5 tells of a query behind its end.
+_LONGEST_WAIT = 2.0
+
+
+def observed_count(rows: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
+    """Return the rows, and their number for who asks once a job has read them all.
+
+    Spark leaves out what it has found to be empty, and with it the count: such rows are counted by a job of their own.
+    Spark's own way to ask would wait for ever then.
+    """
+    observation = Observation()
+
+    @cache
+    def count() -> int:
+        until = time.monotonic() + _LONGEST_WAIT
+        while (metrics := observation._jo.getRowOrEmpty()).isEmpty():  # type: ignore[union-attr]  # it is observed
+            if time.monotonic() > until:
+                return rows.count()
+            time.sleep(0.05)
+        return int(metrics.get().getLong(0))
+
+    return rows.observe(observation, sf.count(sf.lit(1)).alias("rows")), count
