@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType
 
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE, release_frames
@@ -20,13 +19,11 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch, UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
-from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # Stands in the error of a task that has met a row which cannot be added.
 _REFUSED_ROW = "lake_refused_row"
-# What a reader of text puts in the place of bytes that are none; a text may also have it itself.
-_REPLACEMENT = "\ufffd"
 
 
 def added_rows(
@@ -82,10 +79,7 @@ def added_rows(
 
 def _faults(raw: RawBatch, *, takes_replacements: bool) -> list[Column]:
     faults = [sf.col(UNPARSABLE).isNotNull()] if raw.may_be_unparsable else []
-    if raw.lines is None or takes_replacements:
-        return faults
-    texts = [f.name for f in raw.rows.schema if isinstance(f.dataType, StringType) and f.name != UNPARSABLE]
-    return [*faults, *(quoted(name).contains(_REPLACEMENT) for name in texts)]
+    return faults if takes_replacements else [*faults, *raw.replaced_texts()]
 
 
 def _refusing(rows: DataFrame, stored: Sequence[str], names: Sequence[str], faults: Sequence[Column]) -> DataFrame:

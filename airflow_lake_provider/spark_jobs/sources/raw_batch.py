@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, TimestampType
 
@@ -72,14 +72,13 @@ class RawBatch:
 
         :raises BadInputError: naming the file.
         """
-        if self.encoding:
-            self._refuse_other_letters()
+        flagged = self.replaced_texts()
+        if not flagged or (replaced := self.rows.filter(reduce(or_, flagged))).isEmpty():
             return
-        texts = [field.name for field in self.rows.schema if isinstance(field.dataType, StringType)]
-        flagged = [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+        if self.encoding or self.lines is None:
+            self._refuse_letters_in(replaced)
+            return
         # Only where there is such a character, which the source may have itself, is the text read once more.
-        if self.lines is None or not flagged or self.rows.filter(reduce(or_, flagged)).isEmpty():
-            return
         row = self.lines.filter(~is_utf8("value")).groupBy("file").count().orderBy("file").head()
         if row is not None:
             raise BadInputError(
@@ -87,11 +86,18 @@ class RawBatch:
                 "options={'encoding': 'windows-1252'}, for example"
             )
 
-    def _refuse_other_letters(self) -> None:
-        texts = (f.name for f in self.rows.schema if any(isinstance(t, StringType) for t in types_inside(f.dataType)))
-        conditions = [sf.expr(_has_no_letter(name, self.encoding)) for name in texts if name != UNPARSABLE]
-        flagged = self.rows.filter(reduce(or_, conditions)) if conditions else None
-        row = flagged.select(sf.col(f"{ARRIVAL}.file")).head() if flagged is not None else None
+    def replaced_texts(self) -> list[Column]:
+        """Return a condition for each column of text: a reader may have put a mark in the place of bytes in it."""
+        if self.encoding:
+            inside = (
+                f.name for f in self.rows.schema if any(isinstance(t, StringType) for t in types_inside(f.dataType))
+            )
+            return [sf.expr(_has_no_letter(name, self.encoding)) for name in inside if name != UNPARSABLE]
+        texts = () if self.lines is None else (f.name for f in self.rows.schema if isinstance(f.dataType, StringType))
+        return [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+
+    def _refuse_letters_in(self, rows: DataFrame) -> None:
+        row = rows.select(sf.col(f"{ARRIVAL}.file")).head()
         if row is not None:
             raise BadInputError(
                 f"{self.files[row['file']].path} has bytes that are no letters in {self.encoding}; say which encoding "

@@ -81,9 +81,7 @@ def read_files(
         return RawBatch(
             rows=with_times(arrived, times).persist(), files=files, has_arrival=True, may_be_unparsable=True
         )
-    return RawBatch(
-        rows=arrived, in_any_order=None if folders.texts else rows, files=files, has_arrival=True
-    )
+    return RawBatch(rows=arrived, in_any_order=None if folders.texts else rows, files=files, has_arrival=True)
 
 
 def _reader(spark: SparkSession, source: Files) -> DataFrameReader:
