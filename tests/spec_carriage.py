@@ -14,9 +14,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 PACKAGE = f"{Path(__file__).parents[1] / 'airflow_lake_provider'}/"
-# Files of one upsert, from the operator to the commit: 27 at most, the spec's own among those of the driver. On both
-# sides one is what all loads share.
-MOST_ON_DRIVER, MOST_ON_WORKER = 18, 9
+# Files of one upsert, from the operator to the commit: 25 at most, the spec's own among those of the driver.
+MOST_ON_DRIVER, MOST_ON_WORKER = 16, 9
 OF_BOTH = {f"contracts/{name}.py" for name in ("author_object", "specs/job", "specs/load", "specs/upsert")}
 MAKING = ("__init__", "__post_init__")
 

@@ -92,7 +92,7 @@ class LoadSpec(JobSpec):
 
     @property
     def keep_consumed_for(self) -> timedelta | None:
-        """Time for which a consumed file is remembered that is not in the source any more; None for ever."""
+        """Time for which a consumed file is remembered that left the source; None, for ever, where rows count."""
         if self.counts_rows:
             return None
         files = self.source.files

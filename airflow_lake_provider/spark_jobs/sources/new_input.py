@@ -50,8 +50,9 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
-    counts_rows = spec.counts_rows
-    if counts_rows:
+    kept_for = spec.keep_consumed_for
+    # Consumed input is remembered for ever where its rows count twice.
+    if counts_rows := kept_for is None:
         _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
     earlier = listed.other_stream(applied_state.position)
@@ -66,7 +67,7 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
-        position=listed.position_after(start, spec.keep_consumed_for),
+        position=listed.position_after(start, kept_for),
         other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
         warnings=_consumed_under_other_names(

@@ -32,5 +32,5 @@ def test_few_files_of_a_worker_receive_an_upserts_spec(
     with watched(UpsertSpec) as seen:
         job = LakeUpsertOperator(task_id="t", table="shop.orders", source="in/{{ ds }}.parquet", keys=["id"])
         job.execute(context)
-    assert len(seen.files - OF_BOTH) <= MOST_ON_WORKER, seen
-    assert sum(seen.calls.values()) <= 2 * len(seen.folders), seen
+    assert len(seen.files - OF_BOTH) <= MOST_ON_WORKER, str(seen)
+    assert sum(seen.calls.values()) <= 2 * len(seen.folders), str(seen)
