@@ -44,7 +44,8 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
     :param deduplicate_by: columns; of rows of a batch that have the same values in all of them, the first is added.
     :param deduplicate_against: leave out rows whose values of ``deduplicate_by`` the table has already. A timedelta or
         ISO-8601 text compares with rows committed within that time, a number with the data files added last.
-    :param on_corrected_file: ``"fail"``, ``"append"`` or ``"skip"`` when a file has changed since its rows were added.
+    :param on_changed_input: ``"fail"``, ``"append"`` or ``"skip"`` when a file or the source table has changed
+        since its rows were added.
     :param create: ``TableLayout`` of a missing table; True for the plain layout, False refuses a missing table.
     :param schema_contract: ``"evolve"``, ``"freeze"`` or a ``SchemaContract``: new, wider, missing, excluded columns.
         With ``missing_columns="keep"`` a column that the batch lacks gets its write default.
@@ -72,7 +73,7 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
         source: str | Source | Mapping[str, Any] | XComArg,
         deduplicate_by: Sequence[str] | XComArg = (),
         deduplicate_against: timedelta | int | str | XComArg | None = None,
-        on_corrected_file: str = "fail",
+        on_changed_input: str = "fail",
         create: bool | TableLayout | Mapping[str, Any] | XComArg = True,
         schema_contract: str | SchemaContract | Mapping[str, Any] | XComArg = "evolve",
         branch: str | None = None,

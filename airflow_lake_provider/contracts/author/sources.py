@@ -102,6 +102,8 @@ class Source(ArgumentObject):
     reader: ClassVar[str] = ""
     # Rows and nothing else: a query can be over them, and keys can be taken from them.
     has_plain_rows: ClassVar[bool] = False
+    # Changes of rows, which a key has to find.
+    is_change_stream: ClassVar[bool] = False
     # What a column that the batch lacks becomes where nobody says.
     missing_columns: ClassVar[MissingColumns | None] = None
     name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
@@ -274,6 +276,7 @@ class ChangeEvents(Source):
     """Base of the envelopes: files with the change events of one table; arguments as of :class:`Debezium`."""
 
     kind: ClassVar[str] = ""
+    is_change_stream: ClassVar[bool] = True
     missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
     format: ClassVar[str] = "json"
     path: str = field(metadata=reads(text, "events.json"))

@@ -15,10 +15,10 @@ from airflow_lake_provider.contracts.specs.job import argument
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 
 
-class OnCorrectedFile(str, Enum):
-    """Action to take with a file that has changed under its name since its rows were added.
+class OnChangedInput(str, Enum):
+    """Action to take with a file, or a source table, that has changed since its rows were added.
 
-    ``fail`` refuses the batch, ``append`` adds the rows of the file as it is now, ``skip`` leaves the file out.
+    ``fail`` refuses the batch, ``append`` adds all of its rows as they are now, ``skip`` leaves it out.
     """
 
     FAIL = "fail"
@@ -44,11 +44,11 @@ class AppendSpec(LoadSpec):
     capabilities: ClassVar[tuple[str, ...]] = ("append",)
     deduplicate_by: tuple[str, ...] = argument(names, default=(), names_columns=True)
     deduplicate_against: str | None = argument(optional(_recent), default=None)
-    on_corrected_file: OnCorrectedFile = argument(choice_of(OnCorrectedFile), default=OnCorrectedFile.FAIL)
+    on_changed_input: OnChangedInput = argument(choice_of(OnChangedInput), default=OnChangedInput.FAIL)
 
     def complete(self) -> None:
         """Refuse what does not go together."""
-        if not self.source.has_plain_rows:
+        if self.source.is_change_stream:
             raise InvalidSpecError(
                 f"{self.table}: an append takes rows, and {type(self.source).__name__} has change events of rows. "
                 "LakeUpsertOperator applies them; to keep the raw events, read their files by Files"

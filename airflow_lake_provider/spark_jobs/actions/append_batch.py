@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.applied.source_position import positions_in
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
-from airflow_lake_provider.contracts.specs.append import AppendSpec, OnCorrectedFile
+from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_input
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
@@ -35,7 +35,7 @@ def append_batch(spark: SparkSession, spec: AppendSpec, progress: Progress) -> A
 
 
 def _apply(new: _New) -> AppendReport:
-    new = _without_corrected(new)
+    new = _without_changed(new)
     if new.decision.wanted.is_empty:
         return new.unchanged(without_new_input(new.spec, new.decision))
     try:
@@ -44,27 +44,26 @@ def _apply(new: _New) -> AppendReport:
         return _append(new, new.source.rows(new.wanted, new.spec.deduplicate_by, takes_replacements=True))
 
 
-def _without_corrected(new: _New) -> _New:
-    """Return the input without files that have changed since their rows were added, or refuse them.
+def _without_changed(new: _New) -> _New:
+    """Return the input without what has changed since its rows were added, or refuse it.
 
-    :raises BadInputError: naming the first, where ``on_corrected_file`` does not take them.
+    :raises BadInputError: naming it, where ``on_changed_input`` does not take it.
     """
     spec, decision = new.spec, new.decision
     # Who asks for it all again has it all.
-    corrected = () if spec.on_repeat is OnRepeat.APPLY else decision.wanted.corrected_in(decision.start)
-    if not corrected:
+    changed = "" if spec.on_repeat is OnRepeat.APPLY else decision.wanted.changed_since(decision.start)
+    if not changed:
         return new
-    sentence = f"{len(corrected)} files have changed since their rows were added, the first is {corrected[0].path}"
-    if spec.on_corrected_file is OnCorrectedFile.FAIL:
+    if spec.on_changed_input is OnChangedInput.FAIL:
         raise BadInputError(
-            f"{spec.table}: {sentence}. An append cannot take the earlier rows back. Delete them by "
-            "LakeDeleteRowsOperator and give on_corrected_file='append', which adds the rows of the files as they are "
-            "now; 'skip' leaves the files out; LakeUpsertOperator applies corrections by key"
+            f"{spec.table}: {changed}. An append cannot take the earlier rows back. Delete them by "
+            "LakeDeleteRowsOperator and give on_changed_input='append', which adds all rows as they are now; 'skip' "
+            "leaves them out; LakeUpsertOperator applies corrections by key"
         )
-    is_left_out = spec.on_corrected_file is OnCorrectedFile.SKIP
-    done = "they are left out" if is_left_out else "all of their rows are added again"
-    wanted = decision.wanted.without(corrected) if is_left_out else decision.wanted
-    return replace(new, decision=replace(decision, wanted=wanted, warnings=(*decision.warnings, f"{sentence}; {done}")))
+    is_left_out = spec.on_changed_input is OnChangedInput.SKIP
+    done = "this is left out" if is_left_out else "all of these rows are added again"
+    wanted = decision.wanted.without_changed(decision.start) if is_left_out else decision.wanted
+    return replace(new, decision=replace(decision, wanted=wanted, warnings=(*decision.warnings, f"{changed}; {done}")))
 
 
 def _append(new: _New, batch: RowBatch) -> AppendReport:

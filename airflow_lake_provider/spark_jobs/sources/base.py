@@ -72,12 +72,12 @@ class Listing(ABC):
         """The files among it."""
         return ()
 
-    def corrected_in(self, position: SourcePosition) -> tuple[InputFile, ...]:  # noqa: ARG002  # others ask it
-        """Return the inputs that a position has consumed as they were before they changed."""
-        return ()
+    def changed_since(self, position: SourcePosition) -> str:  # noqa: ARG002  # others ask it
+        """Return a sentence on what has changed since a position consumed it; empty where nothing has."""
+        return ""
 
-    def without(self, files: Sequence[InputFile]) -> Self:  # noqa: ARG002  # others ask it
-        """Return the listing without some of its files."""
+    def without_changed(self, position: SourcePosition) -> Self:  # noqa: ARG002  # others ask it
+        """Return the listing without what has changed since a position consumed it."""
         return self
 
     def consumed_by(self, position: SourcePosition) -> int:

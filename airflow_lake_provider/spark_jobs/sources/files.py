@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -59,13 +59,16 @@ class FilesListing(Listing):
         """Return whether a position has lost its list of files."""
         return position.files.is_lost
 
-    def corrected_in(self, position: SourcePosition) -> tuple[InputFile, ...]:
-        """Return the files that have changed since a position consumed them."""
-        return tuple(position.files.corrected(self.files))
+    def changed_since(self, position: SourcePosition) -> str:
+        """Return how many files have changed since a position consumed them."""
+        corrected = position.files.corrected(self.files)
+        if not corrected:
+            return ""
+        return f"{len(corrected)} files have changed since their rows were added, the first is {corrected[0].path}"
 
-    def without(self, files: Sequence[InputFile]) -> Self:
-        """Return the listing without some files."""
-        left_out = set(files)
+    def without_changed(self, position: SourcePosition) -> Self:
+        """Return the listing without these files."""
+        left_out = set(position.files.corrected(self.files))
         return replace(self, files=tuple(file for file in self.files if file not in left_out))
 
     def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:

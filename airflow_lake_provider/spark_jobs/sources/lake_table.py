@@ -51,6 +51,16 @@ class TableListing(Listing):
         """Return False: a position knows the last snapshot only."""
         return False
 
+    def changed_since(self, position: SourcePosition) -> str:
+        """Return which snapshot a position has consumed, where that is another one."""
+        if position.snapshot in (None, self.snapshot):
+            return ""
+        return f"the source table has changed since its rows were added, from snapshot {position.snapshot}"
+
+    def without_changed(self, position: SourcePosition) -> Self:
+        """Return the listing without a table that has changed."""
+        return replace(self, snapshot=None) if self.changed_since(position) else self
+
     def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return which snapshot it is."""
         return f"applied snapshot {self.snapshot} of the source table"

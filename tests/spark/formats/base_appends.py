@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
 from airflow_lake_provider.contracts.errors import AuditFailedError, BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from tests.spark.append_flow import append, event, events_of
+from tests.spark.append_flow import COLUMNS, append, event, events_of
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
 
@@ -123,12 +124,33 @@ class AppendSuite(RowsOnceSuite):
         refused(r"deduplicate_by \['nr'\] name columns that the batch lacks", deduplicate_by=("nr",))
         flow.arrive("2.jsonl", event(2))
         flow.arrive("1.jsonl", event(1, "corrected"))
-        refused(r"1 files have changed .*1\.jsonl\. .*LakeDeleteRowsOperator .*on_corrected_file='append'")
-        report = append(flow, "run 2", on_corrected_file="skip")
+        refused(r"1 files have changed .*1\.jsonl\. .*LakeDeleteRowsOperator .*on_changed_input='append'")
+        report = append(flow, "run 2", on_changed_input="skip")
         assert (report.rows_appended, len(report.warnings)) == (1, 1)
         flow.arrive("1.jsonl", event(1, "corrected again"), at=1_800_000_000)
-        assert append(flow, "run 3", on_corrected_file="append").rows_appended == 1
+        assert append(flow, "run 3", on_changed_input="append").rows_appended == 1
         assert events_of(flow) == [(1, "a"), (1, "corrected again"), (2, "a")]
+
+    @needs("append", "lake-table-source")
+    def test_rows_of_a_query_and_of_a_table_are_added_once_and_a_changed_table_is_refused(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", event(1), event(2))
+        files = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=COLUMNS)
+        query: dict[str, Any] = {"source": Query("SELECT id, upper(name) AS name FROM source WHERE id > 1", over=files)}
+        assert append(flow, "run 1", **query).rows_appended == 1
+        flow.arrive("2.jsonl", event(3))
+        assert append(flow, "run 2", **query).rows_appended == 1
+        assert append(flow, "run 3", **query).outcome is Outcome.NOTHING_NEW
+        assert events_of(flow) == [(2, "A"), (3, "A")]
+
+        copy: dict[str, Any] = {"source": LakeTable(flow.table), "table": f"{flow.table}_copy"}
+        assert append(flow, "run 4", **copy).rows_appended == 2
+        assert append(flow, "run 5", **copy).outcome is Outcome.NOTHING_NEW
+        flow.spark.sql(f"INSERT INTO {flow.table} (id, name) VALUES (4, 'A')")
+        with pytest.raises(BadInputError, match=r"the source table has changed .* on_changed_input='append'"):
+            append(flow, "run 6", **copy)
+        assert append(flow, "run 6", **copy, on_changed_input="skip").outcome is Outcome.NOTHING_NEW
+        assert append(flow, "run 6", **copy, on_changed_input="append").rows_appended == 3
+        assert flow.spark.table(copy["table"]).count() == 5
 
     @needs("append", "audits")
     def test_rows_wait_on_a_branch_until_audits_pass(self, flow: Flow) -> None:

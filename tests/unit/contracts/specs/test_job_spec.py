@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.row_age import Clock
-from airflow_lake_provider.contracts.specs.append import AppendSpec, OnCorrectedFile
+from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
 from airflow_lake_provider.contracts.specs.compaction import (
     CompactionLevel,
     CompactionSpec,
@@ -77,7 +77,7 @@ MAXIMAL: dict[str, JobSpec] = {
         source=FILES,
         deduplicate_by=("id",),
         deduplicate_against="P3D",
-        on_corrected_file=OnCorrectedFile.SKIP,
+        on_changed_input=OnChangedInput.SKIP,
         create=TableLayout(partition_by=("days(at)",)),
         schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
         branch="audit",
@@ -213,7 +213,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "source": replace(FILES, path="other.orc") if isinstance(spec, LoadSpec) else "shop.others",
         "create": TableLayout(file_format="orc"),
         "deduplicate_against": "PT9H",
-        "on_corrected_file": OnCorrectedFile.APPEND,
+        "on_changed_input": OnChangedInput.APPEND,
         "merge_engine": FirstRow(),
         "level": CompactionLevel.FULL,
         "strategy": UpsertStrategy.MERGE if isinstance(spec, UpsertSpec) else CompactionStrategy.SORT,
