@@ -229,8 +229,8 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     if any("/metadata/" in path for path in failed):
         # Iceberg forgets the manifests before the one that it could not write.
         kept.append(r"/metadata/[0-9a-f-]{36}-m\d+\.avro$")
-    elif any("/data/" in path for path in failed):
-        # Of tasks that ran beside the one that failed.
+    elif any("/data/" in path or (spec.action == "append" and "/inbox/" in path) for path in failed):
+        # Of tasks that ran beside the one that failed; an append reads its input while it writes.
         kept.append(r"/data/.*\d{5}-\d+-[^/]*\.parquet$")
     return sorted(file for file in new - failed if not any(re.search(pattern, file) for pattern in kept))
 
