@@ -43,9 +43,14 @@ def test_java_takes_a_megabyte_in_a_time_that_grows_as_it_does(spark: SparkSessi
     for before in BEFORE:
         for pumped in PUMPED:
             text = before + pumped * (MEGABYTE // 4) + "!"
-            started = time.monotonic()
-            compiled.matcher(text).find()
-            assert time.monotonic() - started < SECONDS, (before, pumped)
+            # Other processes may have taken the core meanwhile.
+            assert any(seconds_of(compiled, text) < SECONDS for _ in range(3)), (before, pumped)
+
+
+def seconds_of(compiled: Any, text: str) -> float:
+    started = time.monotonic()
+    compiled.matcher(text).find()
+    return time.monotonic() - started
 
 
 def is_plain_number(text: str, scale: int) -> bool:
