@@ -1,4 +1,4 @@
-"""Rewrite data files once: Iceberg's planner and action, its failures, and the files that are its own.
+"""Rewrite data files once: Iceberg's planner and action, its failures, and the waves of its groups.
 
 Iceberg's result leaves out groups that were written and whose commit was then refused. With partial progress the commit
 service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here first, by
@@ -8,8 +8,8 @@ the same planner with the same options at the same snapshot. What is not in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -31,12 +31,16 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import (
+    files_of_run,
+    groups_without,
+    rewrite_chosen,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
-from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, java_context, jvm_of, load_class
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, items_of, list_of, value_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_context, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, items_of, value_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_names
-from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,36 @@ class RewriteAttempt:
     bytes: int = 0
     messages: tuple[str, ...] = ()
     refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wave:
+    """Some of the planned groups, before the head is looked at again.
+
+    :param commits: at most, of partial progress; None for a single one without it.
+    :param is_whole: these are all groups.
+    """
+
+    groups: int
+    commits: int | None = None
+    is_whole: bool = True
+
+
+# Iceberg rewrites five at once: a smaller wave would leave cores idle.
+_AT_ONCE = 5
+# Each plans anew, which reads all manifests.
+_MOST_WAVES = 10
+
+
+def waves_of(groups: int, spec: CompactionSpec) -> list[Wave]:
+    """Divide groups into waves of whole commits, no more of these than the spec allows."""
+    if not spec.partial_progress:
+        return [Wave(groups=groups)]
+    of_a_commit = math.ceil(groups / spec.max_commits)
+    commits = math.ceil(max(_AT_ONCE, groups / _MOST_WAVES) / of_a_commit)
+    size = commits * of_a_commit
+    sizes = [min(size, groups - begun) for begun in range(0, groups, size)]
+    return [Wave(groups=each, commits=math.ceil(each / of_a_commit), is_whole=len(sizes) == 1) for each in sizes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,18 +162,53 @@ class DataFileRewrite:
             if attempt is not None:
                 return attempt
         last_job = newest_job(self.table.spark)
-        try:
-            result = self._execute(planned, one_by_one, partial_progress=self.spec.partial_progress)
-        except JavaError as error:
-            return self._failed(error, planned)
+        attempt = self._in_waves(planned, one_by_one)
+        return replace(attempt, messages=failed_jobs(self.table.spark, last_job)) if attempt.failed else attempt
+
+    def _in_waves(self, planned: PlannedGroups, one_by_one: bool) -> RewriteAttempt:
+        """Rewrite a few groups at a time, each wave as it is planned at the head of its time.
+
+        So only the groups of one wave are rewritten in vain, where a writer comes first. What a wave has begun and lost
+        waits for the next attempt.
+        """
+        attempt, begun = RewriteAttempt(lost=planned.groups), self.table.iceberg.util.DataFileSet.create()
+        for number, wave in enumerate(waves_of(planned.groups, self.spec)):
+            if number:
+                planned = replace(planned, written=files_of_run(self.table.refresh(), self.run_key))
+            action = self._action(one_by_one, wave.commits)
+            try:
+                result = self._execute(action, planned, wave, begun)
+            except JavaError as error:
+                return self._failed(error, attempt)
+            if result is None:
+                # Writers have removed or rewritten all that was left.
+                break
+            attempt = self._added(attempt, result)
+        return attempt
+
+    def _execute(self, action: Any, planned: PlannedGroups, wave: Wave, begun: Any) -> Any | None:
+        if wave.is_whole and planned.written is None and not self.spec.skip_partitions:
+            return action.execute()
+        spark, disjoint = self.table.spark, jvm_of(self.table.spark).java.util.Collections.disjoint
+
+        def choose(plan: Any) -> list[Any]:
+            groups = self._chosen(plan, planned.written)
+            chosen = list(islice((each for each in groups if disjoint(each.rewrittenFiles(), begun)), wave.groups))
+            for group in chosen:
+                guava(spark).collect.Iterables.addAll(begun, group.rewrittenFiles())
+            return chosen
+
+        return rewrite_chosen(action, self.table, choose, partial_progress=wave.commits is not None)
+
+    def _added(self, attempt: RewriteAttempt, result: Any) -> RewriteAttempt:
         spark = self.table.spark
         done, failed = JavaItems(spark, result.rewriteResults()), len(JavaItems(spark, result.rewriteFailures()))
-        return RewriteAttempt(
-            done=len(done),
-            failed=failed,
-            lost=max(0, planned.groups - len(done) - failed),
-            bytes=sum(group.rewrittenBytesCount() for group in done),
-            messages=failed_jobs(spark, last_job) if failed else (),
+        return replace(
+            attempt,
+            done=attempt.done + len(done),
+            failed=attempt.failed + failed,
+            lost=max(0, attempt.lost - len(done) - failed),
+            bytes=attempt.bytes + sum(group.rewrittenBytesCount() for group in done),
         )
 
     def _in_one_commit(self, planned: PlannedGroups) -> RewriteAttempt | None:
@@ -147,8 +216,9 @@ class DataFileRewrite:
 
         :return: None where Spark could not rewrite a group, so that nothing was committed.
         """
+        whole, begun = Wave(groups=planned.groups), self.table.iceberg.util.DataFileSet.create()
         try:
-            result = self._execute(planned, one_by_one=False, partial_progress=False)
+            result = self._execute(self._action(one_by_one=False), planned, whole, begun)
         except JavaError as error:
             refusal = conflict_message(error)
             if refusal is None and not is_unknown(error):
@@ -156,21 +226,9 @@ class DataFileRewrite:
             # Whether a commit without an answer was made is seen when the next attempt is planned.
             messages = (refusal or root_message(error),)
             return RewriteAttempt(lost=planned.groups, messages=messages, refused=refusal is not None)
-        done = JavaItems(self.table.spark, result.rewriteResults())
-        return RewriteAttempt(done=len(done), bytes=sum(group.rewrittenBytesCount() for group in done))
+        return self._added(RewriteAttempt(), result)
 
-    def _execute(self, planned: PlannedGroups, one_by_one: bool, *, partial_progress: bool) -> Any:
-        action = self._action(one_by_one, partial_progress)
-        if planned.written is None and not self.spec.skip_partitions:
-            return action.execute()
-        return rewrite_chosen(
-            action,
-            self.table,
-            lambda plan: self._chosen(plan, planned.written),
-            partial_progress=partial_progress,
-        )
-
-    def _failed(self, error: JavaError, planned: PlannedGroups) -> RewriteAttempt:
+    def _failed(self, error: JavaError, attempt: RewriteAttempt) -> RewriteAttempt:
         if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have been made; no "
@@ -180,12 +238,12 @@ class DataFileRewrite:
         refusal = conflict_message(error)
         if refusal is None:
             raise JobFailedError(f"{self.table.name}: compaction failed: {root_message(error)}") from error
-        return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
+        return replace(attempt, messages=(refusal,), refused=True)
 
-    def _action(self, one_by_one: bool, partial_progress: bool) -> Any:
+    def _action(self, one_by_one: bool, commits: int | None = None) -> Any:
         checked = with_commit_status_check(self.table, keeping_newer_deletes(self.table))
         action = self.table.java_actions.rewriteDataFiles(checked)
-        action = action.filter(self.expression).options(self._options(partial_progress))
+        action = action.filter(self.expression).options(self._options(commits))
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")
         for name, value in self.summary.items():
@@ -223,12 +281,10 @@ class DataFileRewrite:
                 f"{root_message(error)}"
             ) from error
 
-    def _options(self, partial_progress: bool) -> dict[str, str]:
-        options = {
-            **planner_options(self.rules),
-            "partial-progress.enabled": str(partial_progress).lower(),
-            "partial-progress.max-commits": str(self.spec.max_commits),
-        }
+    def _options(self, commits: int | None) -> dict[str, str]:
+        options = planner_options(self.rules)
+        if commits is not None:
+            options |= {"partial-progress.enabled": "true", "partial-progress.max-commits": str(commits)}
         summary = next(self.table.summaries())
         if self.table.format_version == 2 and not count_of(summary, "total-equality-deletes"):
             # With the sequence number of the start, position deletes of the last commit stay although nothing is left
@@ -278,102 +334,3 @@ def _reason(spark: SparkSession, job: Any) -> str:
 
 def _jobs(spark: SparkSession) -> list[Any]:
     return items_of(java_context(spark).statusStore().jobsList(None))
-
-
-_ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
-_PLAN = "org.apache.iceberg.actions.FileRewritePlan"
-_COMMITS = "org.apache.iceberg.actions.RewriteDataFilesCommitManager"
-_ITERABLE = "org.apache.iceberg.io.CloseableIterable"
-
-
-def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
-    """Return the data files that snapshots of main with a run key have added, a ``DataFileSet``; None without any."""
-    ours = [int(each.id) for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
-    if not ours:
-        return None
-    files = table.iceberg.util.DataFileSet.create()
-    for snapshot_id in ours:
-        added = table.java.snapshot(snapshot_id).addedDataFiles(table.java.io())
-        guava(table.spark).collect.Iterables.addAll(files, added)
-    return files
-
-
-def groups_without(spark: SparkSession, plan: Any, files: Any | None) -> list[Any]:
-    """Return the file groups of a plan without some files, unless a delete has come to lie on them.
-
-    :param plan: ``org.apache.iceberg.actions.FileRewritePlan``.
-    :param files: of :func:`files_of_run`.
-    """
-    groups = list(JavaItems(spark, guava(spark).collect.Lists.newArrayList(plan.groups())))
-    if files is None:
-        return groups
-    cut = (_without(spark, group, files) for group in groups)
-    return [group for group in cut if group is not None]
-
-
-def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
-    jvm = jvm_of(spark)
-    if jvm.java.util.Collections.disjoint(group.rewrittenFiles(), files):
-        return group
-    tasks = JavaItems(spark, group.fileScanTasks())
-    left = [task for task in tasks if not (files.contains(task.file()) and task.deletes().isEmpty())]
-    if not left:
-        return None
-    share = sum(task.length() for task in left) / group.inputFilesSizeInBytes()
-    return jvm.org.apache.iceberg.actions.RewriteFileGroup(
-        group.info(),
-        list_of(spark, left),
-        group.outputSpecId(),
-        group.maxOutputFileSize(),
-        group.inputSplitSize(),
-        math.ceil(group.expectedOutputFiles() * share),
-    )
-
-
-def rewrite_chosen(
-    action: Any, table: IcebergTable, choose: Callable[[Any], list[Any]], *, partial_progress: bool
-) -> Any:
-    """Carry out some groups of a rewrite, and return its result.
-
-    :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
-    :param choose: returns the groups of a plan, an ``org.apache.iceberg.actions.FileRewritePlan``.
-    """
-    private = _PrivateMethods(table.spark, action)
-    head = table.java.currentSnapshot().snapshotId()
-    private.call("init", ["long"], head)
-    whole = private.value("planner").plan()
-    plan = private.plan_of(choose(whole), whole)
-    execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
-    return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
-
-
-class _PrivateMethods:
-    """Methods of an action that are not public."""
-
-    def __init__(self, spark: SparkSession, action: Any) -> None:
-        self._spark, self._action = spark, action
-        self._classes = method_handles(spark).classes
-
-    def call(self, name: str, types: list[str], *arguments: Any) -> Any:
-        method = load_class(self._spark, _ACTION).getDeclaredMethod(name, self._classes(*types))
-        method.setAccessible(True)
-        return method.invoke(self._action, self._objects(arguments))
-
-    def value(self, name: str) -> Any:
-        field = load_class(self._spark, _ACTION).getDeclaredField(name)
-        field.setAccessible(True)
-        return field.get(self._action)
-
-    def plan_of(self, groups: list[Any], whole: Any) -> Any:
-        """Return a plan of some groups of another one."""
-        kind = load_class(self._spark, _PLAN)
-        counts = kind.getDeclaredField("groupsInPartition")
-        counts.setAccessible(True)
-        made = kind.getDeclaredConstructor(self._classes(_ITERABLE, "int", "java.util.Map"))
-        made.setAccessible(True)
-        # ``withNoopClose`` would take the list for its one item.
-        closeable = class_named(self._spark, _ITERABLE).combine(list_of(self._spark, groups), whole.groups())
-        return made.newInstance(self._objects((closeable, len(groups), counts.get(whole))))
-
-    def _objects(self, items: Sequence[Any]) -> Any:
-        return java_array(self._spark, "java.lang.Object", items)

@@ -1,0 +1,116 @@
+"""Groups of a rewrite that are carried out: a choice from the plan of Iceberg's action, which takes all or none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, jvm_of, load_class
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
+
+_ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
+_PLAN = "org.apache.iceberg.actions.FileRewritePlan"
+_COMMITS = "org.apache.iceberg.actions.RewriteDataFilesCommitManager"
+_ITERABLE = "org.apache.iceberg.io.CloseableIterable"
+
+
+def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
+    """Return the data files that snapshots of main with a run key have added, a ``DataFileSet``; None without any."""
+    ours = [int(each.id) for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
+    if not ours:
+        return None
+    files = table.iceberg.util.DataFileSet.create()
+    for snapshot_id in ours:
+        added = table.java.snapshot(snapshot_id).addedDataFiles(table.java.io())
+        guava(table.spark).collect.Iterables.addAll(files, added)
+    return files
+
+
+def groups_without(spark: SparkSession, plan: Any, files: Any | None) -> list[Any]:
+    """Return the file groups of a plan without some files, unless a delete has come to lie on them.
+
+    :param plan: ``org.apache.iceberg.actions.FileRewritePlan``.
+    :param files: of :func:`files_of_run`.
+    """
+    groups = list(JavaItems(spark, guava(spark).collect.Lists.newArrayList(plan.groups())))
+    if files is None:
+        return groups
+    cut = (_without(spark, group, files) for group in groups)
+    return [group for group in cut if group is not None]
+
+
+def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
+    jvm = jvm_of(spark)
+    if jvm.java.util.Collections.disjoint(group.rewrittenFiles(), files):
+        return group
+    tasks = JavaItems(spark, group.fileScanTasks())
+    left = [task for task in tasks if not (files.contains(task.file()) and task.deletes().isEmpty())]
+    if not left:
+        return None
+    share = sum(task.length() for task in left) / group.inputFilesSizeInBytes()
+    return jvm.org.apache.iceberg.actions.RewriteFileGroup(
+        group.info(),
+        list_of(spark, left),
+        group.outputSpecId(),
+        group.maxOutputFileSize(),
+        group.inputSplitSize(),
+        math.ceil(group.expectedOutputFiles() * share),
+    )
+
+
+def rewrite_chosen(
+    action: Any, table: IcebergTable, choose: Callable[[Any], list[Any]], *, partial_progress: bool
+) -> Any:
+    """Carry out some groups of a rewrite, and return its result; None where none is chosen.
+
+    :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
+    :param choose: returns the groups of a plan, an ``org.apache.iceberg.actions.FileRewritePlan``.
+    """
+    private = _PrivateMethods(table.spark, action)
+    head = table.java.currentSnapshot().snapshotId()
+    private.call("init", ["long"], head)
+    whole = private.value("planner").plan()
+    groups = choose(whole)
+    if not groups:
+        return None
+    plan = private.plan_of(groups, whole)
+    execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
+    return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
+
+
+class _PrivateMethods:
+    """Methods of an action that are not public."""
+
+    def __init__(self, spark: SparkSession, action: Any) -> None:
+        self._spark, self._action = spark, action
+        self._classes = method_handles(spark).classes
+
+    def call(self, name: str, types: list[str], *arguments: Any) -> Any:
+        method = load_class(self._spark, _ACTION).getDeclaredMethod(name, self._classes(*types))
+        method.setAccessible(True)
+        return method.invoke(self._action, self._objects(arguments))
+
+    def value(self, name: str) -> Any:
+        field = load_class(self._spark, _ACTION).getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(self._action)
+
+    def plan_of(self, groups: list[Any], whole: Any) -> Any:
+        """Return a plan of some groups of another one."""
+        kind = load_class(self._spark, _PLAN)
+        counts = kind.getDeclaredField("groupsInPartition")
+        counts.setAccessible(True)
+        made = kind.getDeclaredConstructor(self._classes(_ITERABLE, "int", "java.util.Map"))
+        made.setAccessible(True)
+        # ``withNoopClose`` would take the list for its one item.
+        closeable = class_named(self._spark, _ITERABLE).combine(list_of(self._spark, groups), whole.groups())
+        return made.newInstance(self._objects((closeable, len(groups), counts.get(whole))))
+
+    def _objects(self, items: Sequence[Any]) -> Any:
+        return java_array(self._spark, "java.lang.Object", items)
