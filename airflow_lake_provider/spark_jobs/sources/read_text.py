@@ -67,28 +67,10 @@ def read_text(
 
     :param folders: columns that are names of folders.
     """
-    paths = literal_paths(files)
-    # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
-    options = {
-        **source.options,
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": UNPARSABLE,
-        "enforceSchema": "false",
-    }
-    kind, lower = str(source.format), {name.lower(): value for name, value in source.options.items()}
-    is_whole = lower.get("multiline", "").strip().lower() == "true"
-    if not is_utf8(lower) and not is_whole and "linesep" not in lower:
-        options = {**options, **_line_options(kind, lower)}
+    paths, kind, lower = literal_paths(files), str(source.format), _by_lower_name(source)
+    options, hint = _reader_options(source, lower)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
-    if kind == "csv":
-        options = {"escape": lower.get("quote") or '"', **_QUOTES, **options}
-    hint = _ABOUT_COUNTS if kind == "csv" else f"{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
-    if kind == "json" and not source.schema:
-        options, hint = {**options, "maxNestingDepth": str(MOST_LEVELS)}, f"{hint}{_ABOUT_LEVELS}"
-    if kind == "xml":
-        # Blanks at the ends of a value are of the value.
-        options, hint = {"ignoreSurroundingSpaces": "false", **options}, ""
     given = (spark, source, paths, options, table_schema)
     of_json = partial(json_schema, *given, keeps_absent=keeps_absent)
     schema = of_json() if kind == "json" else xml_schema(*given) if kind == "xml" else csv_schema(*given)
@@ -104,13 +86,7 @@ def read_text(
     # A value of XML is a text, as one of CSV is.
     values = "json" if kind == "json" else "csv"
     plain = StructType([StructField(field.name, read_as(field.dataType, values, lower)) for field in schema])
-    names = XmlNames.of(lower)
-    flagged = StructType([*(names.read_with(plain) if kind == "xml" else plain), StructField(UNPARSABLE, StringType())])
-    rows = spark.read.format(kind).options(**options).schema(flagged).load(paths)
-    if kind == "xml":
-        scans = [names.scan(rows, plain), faulty_documents(spark, paths, options)]
-    else:
-        scans = [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged)]
+    scans = _scans(spark, source, paths, options, plain)
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     declared = declared_types(source.schema, table_schema)
@@ -122,6 +98,51 @@ def read_text(
     return RawBatch(
         rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines, hint=hint, encoding=encoding
     )
+
+
+def _by_lower_name(source: Files) -> dict[str, str]:
+    return {name.lower(): value for name, value in source.options.items()}
+
+
+def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Return options of Spark's reader, and what is said beside a record that it cannot read."""
+    # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
+    options = {
+        **source.options,
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": UNPARSABLE,
+        "enforceSchema": "false",
+    }
+    kind, is_whole = str(source.format), lower.get("multiline", "").strip().lower() == "true"
+    if not is_utf8(lower) and not is_whole and "linesep" not in lower:
+        options = {**options, **_line_options(kind, lower)}
+    if kind == "csv":
+        return {"escape": lower.get("quote") or '"', **_QUOTES, **options}, _ABOUT_COUNTS
+    if kind == "xml":
+        # Blanks at the ends of a value are of the value.
+        return {"ignoreSurroundingSpaces": "false", **options}, ""
+    hint = f"{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
+    if source.schema:
+        return options, hint
+    return {**options, "maxNestingDepth": str(MOST_LEVELS)}, f"{hint}{_ABOUT_LEVELS}"
+
+
+def _scans(
+    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], plain: StructType
+) -> list[Scan]:
+    """Return the records, and beside them those that Spark's parser takes for right.
+
+    :param plain: columns as they are read.
+    """
+    flag = StructField(UNPARSABLE, StringType())
+    if source.format != "xml":
+        flagged = StructType([*plain, flag])
+        rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
+        return [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged)]
+    names = XmlNames.of(_by_lower_name(source))
+    flagged = StructType([*names.read_with(plain), flag])
+    rows = spark.read.format("xml").options(**options).schema(flagged).load(paths)
+    return [names.scan(rows, plain), faulty_documents(spark, paths, options)]
 
 
 def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
