@@ -65,14 +65,17 @@ def has_sql_file(value: object) -> bool:
     return is_sql_file(value)
 
 
-def reads(reader: Reader, stand_in: Any = _DEFAULT, *, is_sql: bool = False) -> Mapping[str, Any]:
+def reads(
+    reader: Reader, stand_in: Any = _DEFAULT, *, is_sql: bool = False, is_later: bool = False
+) -> Mapping[str, Any]:
     """Return the metadata of a field.
 
     :param reader: reads what an author gives.
     :param stand_in: stands for an open value while the other fields are checked; left out, the field's default does.
     :param is_sql: the field is a text of SQL, or maps names to such texts; a text may be the path of a file.
+    :param is_later: the field was added to a class that tables know by its digest: its default is left out of JSON.
     """
-    return {"reader": reader, "stand_in": stand_in, "is_sql": is_sql}
+    return {"reader": reader, "stand_in": stand_in, "is_sql": is_sql, "is_later": is_later}
 
 
 @dataclass(frozen=True)
@@ -197,8 +200,8 @@ class AuthorObject:
     def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
         for field in fields_of:
             value = field.metadata["reader"](getattr(self, field.name), self._label(field))
-            if is_rendered and isinstance(value, AuthorObject):
-                value = value.checked()
+            if is_rendered:
+                value = _checked(value)
             object.__setattr__(self, field.name, value)
 
 
@@ -249,7 +252,20 @@ def with_stand_in(value: Any, stand_in: Any) -> Any:
     """Return a value with stand-ins for its templates, so that the rest is checked while a DAG is parsed."""
     if isinstance(value, AuthorObject):
         return value.with_stand_ins()
+    if _maps_objects(value):
+        return {name: each.with_stand_ins() for name, each in value.items()}
     return stand_in if is_open(value) else value
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, AuthorObject):
+        return value.checked()
+    return {name: each.checked() for name, each in value.items()} if _maps_objects(value) else value
+
+
+def _maps_objects(value: Any) -> bool:
+    is_mapping = isinstance(value, Mapping) and bool(value)
+    return is_mapping and all(isinstance(each, AuthorObject) for each in value.values())
 
 
 def _stood_in(value: Any, field: Field[Any]) -> Any:
@@ -265,6 +281,11 @@ def _is_sql(field: Field[Any]) -> bool:
 
 def _is_open_in(value: Any, field: Field[Any]) -> bool:
     return is_open(value) or (_is_sql(field) and has_sql_file(value))
+
+
+def is_left_out(value: Any, field: Field[Any]) -> bool:
+    """Return whether JSON is without a field that has its default, as it was before the class had the field."""
+    return bool(field.metadata.get("is_later")) and value == _default(field)
 
 
 def _default(field: Field[Any]) -> Any:

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from airflow_lake_provider.contracts.author_object import AuthorObject
+from airflow_lake_provider.contracts.author_object import AuthorObject, is_left_out
 from airflow_lake_provider.contracts.durations import from_iso, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -25,7 +25,9 @@ def to_plain(value: Any) -> Any:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = {"type": value.kind} if isinstance(value, AuthorObject) and value.kind else {}
-        return {**kind, **{field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
+        given = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        kept = {field.name: to_plain(item) for field, item in given.items() if not is_left_out(item, field)}
+        return {**kind, **kept}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
