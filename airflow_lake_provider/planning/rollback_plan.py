@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
+from airflow_lake_provider.contracts.as_of import head_at
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, RefMove, RollbackSpec
@@ -118,14 +119,13 @@ def _target(facts: TableFacts, spec: RollbackSpec) -> Snapshot:
 
 
 def _at(facts: TableFacts, spec: RollbackSpec) -> str:
-    """Return where main was at a moment, by its log: a snapshot may be made long before main gets it."""
-    moment = int(spec.timestamp.timestamp() * 1000) if spec.timestamp is not None else 0
-    entries = [snapshot for at, snapshot in facts.main_log if at <= moment]
-    if not entries:
+    """Return where main was at a moment, by its log."""
+    snapshot = head_at(facts, spec.timestamp) if spec.timestamp is not None else None
+    if snapshot is None:
         raise UnsupportedError(
             f"{spec.table}: main has no known snapshot of {spec.timestamp}: there was none, or it was expired"
         )
-    return entries[-1]
+    return snapshot
 
 
 def _refuse_other_head(spec: RollbackSpec, head: str, target: str) -> None:
@@ -146,8 +146,9 @@ def _moved_positions(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
 def _warnings(table: LoadedTable, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
     warnings = []
     for name in sorted(name.removeprefix(POSITION_PREFIX) for name in wanted if name.startswith(POSITION_PREFIX)):
-        side_file = SourcePosition.read(wanted, name).files.side_file
-        if side_file is not None and not table.has_file(side_file.path):
+        lists = SourcePosition.read(wanted, name).lists.values()
+        side_files = [each.side_file for each in lists if each.side_file is not None]
+        if not all(table.has_file(side_file.path) for side_file in side_files):
             warnings.append(
                 f"the list of files that source {name} had consumed is gone, so its next upsert is refused until it "
                 "runs with on_repeat='apply'"

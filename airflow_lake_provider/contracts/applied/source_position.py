@@ -38,6 +38,8 @@ _REMEDY = (
     "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then all input of the source is applied "
     "again"
 )
+# Between the kind of a position and the named input that it is of.
+_OF_INPUT = ":"
 # Fields of a position that were not below a tag yet.
 _UNTAGGED = ("files", "side_file", "superseded", "forgotten_until")
 
@@ -47,7 +49,8 @@ class SourcePosition:
     """Record of what a table has consumed of one source.
 
     :param generation: how many commits moved this position; 0 for a source never consumed.
-    :param positions: by their kinds; a source that was files and is a table now has both.
+    :param positions: by their kinds; a source that was files and is a table now has both. Those of named inputs have
+        ``kind:input`` for a kind.
     :param shape: part of the source that shapes its rows, to a digest of it; empty where it is not known.
     :param events: what was applied of a change stream, kept in a property of its own.
     """
@@ -99,14 +102,39 @@ class SourcePosition:
         position = self.of(SnapshotPosition)
         return position.id if position else None
 
+    @property
+    def lists(self) -> dict[str, FilesPosition]:
+        """Every list of files, by its tag."""
+        return {tag: each for tag, each in self.positions.items() if isinstance(each, FilesPosition)}
+
+    def shares_files(self, other: SourcePosition) -> bool:
+        """Tell whether both positions know a file; False where a list is lost."""
+        return any(mine.shares_files(others) for mine in self.lists.values() for others in other.lists.values())
+
+    def of_input(self, name: str) -> SourcePosition:
+        """Return the position of one named input, as if it were a source; of the empty name the whole."""
+        if not name:
+            return self
+        of = f"{_OF_INPUT}{name}"
+        positions = {tag.removesuffix(of): each for tag, each in self.positions.items() if tag.endswith(of)}
+        return replace(self, positions=positions, shape={}, events=None)
+
+    def moved_inputs(self, inputs: Mapping[str, SourcePosition], shape: Mapping[str, str]) -> SourcePosition:
+        """Return the position after a commit that has moved named inputs together."""
+        moved = {f"{kind}{_OF_INPUT}{name}": each for name, of in inputs.items() for kind, each in of.positions.items()}
+        return replace(self, generation=self.generation + 1, positions={**self.positions, **moved}, shape=shape)
+
     def moved(self, position: Position, shape: Mapping[str, str] | None = None) -> SourcePosition:
         """Return the position after a commit that has moved one of its kinds."""
         positions = {**self.positions, position.kind: position}
         return replace(self, generation=self.generation + 1, positions=positions, shape=shape or {})
 
-    def with_position(self, position: Position) -> SourcePosition:
-        """Return the same with another position of one kind."""
-        return replace(self, positions={**self.positions, position.kind: position})
+    def with_position(self, position: Position, tag: str | None = None) -> SourcePosition:
+        """Return the same with another position of one kind.
+
+        :param tag: of a named input; None for the kind.
+        """
+        return replace(self, positions={**self.positions, tag or position.kind: position})
 
     def restarted(self) -> SourcePosition:
         """Return a position that has consumed nothing, with this one's generation count."""
@@ -121,10 +149,10 @@ class SourcePosition:
         return replace(self, positions={kind: position.without_lost(at) for kind, position in self.positions.items()})
 
     @property
-    def needs_side_file(self) -> bool:
-        """True where the files do not fit into a property and are in no side file yet."""
-        is_listed = bool(self.files.files) and self.files.side_file is None
-        return is_listed and len(self._text()) > MAX_VALUE_CHARACTERS
+    def list_for_side_file(self) -> str | None:
+        """Tag of the longest list that is in no side file yet, where the positions do not fit into a property."""
+        lengths = {tag: len(each.files) for tag, each in self.lists.items() if each.files and each.side_file is None}
+        return max(lengths, key=lengths.__getitem__) if lengths and len(self._text()) > MAX_VALUE_CHARACTERS else None
 
     def to_properties(self, source_name: str) -> dict[str, str]:
         """Return all table properties that keep this position."""
@@ -202,12 +230,13 @@ def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _position(kind: str, plain: Any) -> Position:
-    position_type = POSITIONS.get(kind)
+    position_type = POSITIONS.get(kind.partition(_OF_INPUT)[0])
     return position_type.from_plain(plain) if position_type else UnreadPosition(plain)
 
 
 MAX_CHARACTERS = 64
 _DIGEST_DIGITS = 16
+_CONSUMER_CHARACTERS = 27
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # A name is part of a property's name and of ``name=generation``; a metastore may keep either in Latin-1.
 _ALLOWED = re.compile(r"[A-Za-z0-9_.-]+")
@@ -243,6 +272,15 @@ def consumer_source_name(table_uuid: str, consumer: str) -> str:
     :param consumer: name of the cursor.
     """
     return source_name(f"{table_uuid}.{consumer}")
+
+
+def consumer_of_source(target: str, source_name: str, table: str) -> str:
+    """Return the consumer by which a source keeps what it has not read of a table: at most 27 letters and digits.
+
+    :param target: table that the source is loaded into.
+    """
+    digest = hashlib.sha256(f"{target}\x1f{source_name}\x1f{table}".encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{source_name.replace('.', '_')[: _CONSUMER_CHARACTERS - _DIGEST_DIGITS - 1]}-{digest}"
 
 
 def table_of_position(name: str, consumer: str) -> str | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.positions import (
     FilesPosition,
+    Position,
     SideFile,
     SnapshotPosition,
     UnreadPosition,
@@ -123,13 +124,13 @@ def test_a_list_that_is_too_long_for_a_property_goes_to_a_side_file_and_the_prop
     position = SourcePosition()
     for number in (1, 100, 240, 250, 260, 399):
         position = consume(position, listing(number))
-        assert position.needs_side_file == any(
+        assert (position.list_for_side_file is not None) == any(
             len(value) > MAX_VALUE_CHARACTERS for value in position.to_properties("src").values()
         )
-    assert position.needs_side_file
-    assert not consume(SourcePosition(generation=10**9), listing(240)).needs_side_file
+    assert position.list_for_side_file
+    assert not consume(SourcePosition(generation=10**9), listing(240)).list_for_side_file
     position = position.with_position(replace(position.files, side_file=SideFile("s3://lake/1.bin", 399)))
-    assert not position.needs_side_file
+    assert not position.list_for_side_file
     read = SourcePosition.read(position.to_properties("src"), "src")
     assert (read.files.side_file, read.files.files, read.files.is_lost) == (
         SideFile("s3://lake/1.bin", 399),
@@ -260,3 +261,55 @@ def test_a_position_without_tags_is_read_and_written_again_with_them(written: st
     again = json.loads(position.to_properties("src")[POSITION_PREFIX + "src"])
     assert again.get("positions", {}).keys() == positions.keys()
     assert again.keys() <= {"generation", "positions", "shape"}
+
+
+OF_INPUT: st.SearchStrategy[Position] = st.one_of(
+    st.integers(1, 9).map(lambda number: SnapshotPosition(str(number))),
+    st.lists(FILES, min_size=1, max_size=3).map(lambda files: FilesPosition().next(files, NOW, YEAR)),
+)
+INPUTS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.sampled_from(["orders", "ers", "o", "Orders_2"]), OF_INPUT, min_size=1
+)
+
+
+@settings(deadline=None)
+@given(st.lists(INPUTS, min_size=1, max_size=4))
+def test_each_named_input_has_a_position_of_its_own_and_all_of_a_commit_move_together(
+    commits: list[dict[str, Any]],
+) -> None:
+    position = consume(SourcePosition(), listing(1, "before"))
+    expected: dict[tuple[str, str], Position] = {}
+    for inputs in commits:
+        moved = {name: position.of_input(name).moved(each) for name, each in inputs.items()}
+        position = position.moved_inputs(moved, {"orders.where": "ab"})
+        expected |= {(name, each.kind): each for name, each in inputs.items()}
+        position = SourcePosition.read(position.to_properties("s"), "s")
+    assert position.generation == 1 + len(commits)
+    assert {
+        (name, kind): each for name, kind in expected for each in [position.of_input(name).positions[kind]]
+    } == expected
+    # The source's own, from before it had named inputs.
+    assert position.files.unconsumed(listing(1, "before")) == ()
+    assert position.of_input("") == position
+    assert position.of_input("new").positions == {}
+    assert position.restarted().of_input("orders").snapshot is None
+
+
+def test_the_longest_list_of_named_inputs_goes_to_a_side_file_until_the_property_is_short_enough() -> None:
+    long, short = (FilesPosition().next(listing(count, f"f{count}"), NOW, YEAR) for count in (230, 120))
+    inputs = {"a": SourcePosition().moved(short), "b": SourcePosition().moved(long)}
+    position = SourcePosition().moved_inputs(inputs, {})
+    assert position.list_for_side_file == "files:b"
+    position = position.with_position(replace(long, side_file=SideFile("s3://lake/1.bin", 230)), "files:b")
+    assert position.list_for_side_file is None
+    longer = FilesPosition().next(listing(300, "longer"), NOW, YEAR)
+    both = SourcePosition().moved_inputs({name: SourcePosition().moved(longer) for name in ("a", "b")}, {})
+    written = []
+    while (tag := both.list_for_side_file) is not None:
+        written.append(tag)
+        both = both.with_position(replace(longer, side_file=SideFile(f"s3://lake/{tag}.bin", 300)), tag)
+    assert written == ["files:a", "files:b"]
+    read = SourcePosition.read(position.to_properties("s"), "s")
+    assert {tag: each.is_lost for tag, each in read.lists.items()} == {"files:a": False, "files:b": True}
+    assert read.shares_files(consume(SourcePosition(), listing(1, "f120")))
+    assert not read.shares_files(consume(SourcePosition(), listing(1, "f230")))

@@ -101,7 +101,7 @@ def _is_counted_elsewhere(
     names = {name for summary in committed for name in moved_sources(summary)} - commit.positions.keys()
     if position.generation == 1:
         return bool(names)
-    return any(position.files.shares_files(read_position(table, name).files) for name in names)
+    return any(position.shares_files(read_position(table, name)) for name in names)
 
 
 def _summaries_since(table: IcebergTable, commit: LoadCommit, branch: str) -> list[Mapping[str, str]]:

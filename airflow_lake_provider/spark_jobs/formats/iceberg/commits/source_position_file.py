@@ -32,7 +32,7 @@ def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
     the first has superseded.
     """
     position = _with_files(table, SourcePosition.read(table.properties(), source_name, str(table.name)))
-    if not position.files.is_lost:
+    if not any(each.is_lost for each in position.lists.values()):
         return position
     return _with_files(table, SourcePosition.read(table.refresh().properties(), source_name, str(table.name)))
 
@@ -49,42 +49,55 @@ def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dic
         yield {}
         return
     stored = {name: _stored(table, position, name) for name, position in commit.positions.items()}
-    lists = {name: position.files.side_file for name, position in stored.items() if position != commit.positions[name]}
+    written = [
+        each.side_file.path
+        for name, position in stored.items()
+        for tag, each in position.lists.items()
+        if each.side_file is not None and each != commit.positions[name].lists[tag]
+    ]
     try:
         yield {key: text for name, position in stored.items() for key, text in position.to_properties(name).items()}
     except UnknownOutcomeError:
         raise
     except Exception:
         with suppress(Exception):
-            _remove(table, [side_file.path for side_file in lists.values() if side_file is not None])
+            _remove(table, written)
         raise
     # The commit was made: a failure here would be taken for one of its own.
     with suppress(Exception):
-        _remove(table, [path for position in stored.values() for path in position.files.outdated])
+        lists = [each for position in stored.values() for each in position.lists.values()]
+        _remove(table, [path for each in lists for path in each.outdated])
 
 
 def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:
-    files = position.files
-    if files.files is None or not position.needs_side_file:
-        return position
-    name = f"{_PREFIX}{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
-    path = _location(table, name)
-    with closing(table.java.io().newOutputFile(path).create()) as stream:
-        stream.write(bytearray(files.files.pack()))
-    return position.with_position(replace(files, side_file=SideFile(path, len(files.files))))
+    while (tag := position.list_for_side_file) is not None:
+        files = position.lists[tag]
+        consumed = files.files or ConsumedFiles()
+        name = f"{_PREFIX}{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
+        path = _location(table, name)
+        with closing(table.java.io().newOutputFile(path).create()) as stream:
+            stream.write(bytearray(consumed.pack()))
+        position = position.with_position(replace(files, side_file=SideFile(path, len(consumed))), tag)
+    return position
 
 
 def _with_files(table: IcebergTable, position: SourcePosition) -> SourcePosition:
-    side_file = position.files.side_file
-    if side_file is None or not _is_list(table, side_file.path):
-        return position
+    for tag, files in position.lists.items():
+        consumed = _listed(table, files.side_file) if files.side_file is not None else None
+        if consumed is not None:
+            position = position.with_position(replace(files, files=consumed), tag)
+    return position
+
+
+def _listed(table: IcebergTable, side_file: SideFile) -> ConsumedFiles | None:
+    """Return the files of a list; None where it is gone, or is no list of this table."""
+    if not _is_list(table, side_file.path):
+        return None
     try:
         files = ConsumedFiles.unpack(_read(table, side_file))
     except (FileNotFoundError, ValueError):
-        return position
-    if len(files) != side_file.entries:
-        return position
-    return position.with_position(replace(position.files, files=files))
+        return None
+    return files if len(files) == side_file.entries else None
 
 
 def _is_list(table: IcebergTable, path: str) -> bool:
