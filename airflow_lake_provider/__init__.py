@@ -8,15 +8,18 @@ from __future__ import annotations
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 
 __version__ = "0.1.0"
 __all__ = [
     "Aggregation",
     "Audits",
+    "Changes",
     "Debezium",
     "Deduplicate",
     "Files",

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
-from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic
 
 # A mount of Hadoop's viewfs, so that no path in the metadata depends on where the lake lies.

@@ -1,4 +1,4 @@
-"""The tables that a task may work on, where a form names the table: patterns of whole names."""
+"""The tables that a task may write and read, where a form names one: patterns of whole names."""
 
 from __future__ import annotations
 

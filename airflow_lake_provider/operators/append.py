@@ -26,7 +26,8 @@ class AppendAction(LoadAction[AppendSpec]):
 
     def refuse_from_metadata(self, spec: AppendSpec) -> None:
         """Refuse a source table that is missing, and a target that cannot take the batch."""
-        refuse_append(spec, self.tables.find_table(spec.table), self.source_table(spec))
+        target = self.tables.find_table(spec.table)
+        refuse_append(spec, target, self.source_table(spec, target))
 
 
 class LakeAppendOperator(LakeJobOperator[AppendSpec]):

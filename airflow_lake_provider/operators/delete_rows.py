@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_row_change
+from airflow_lake_provider.planning.table_reads import refuse_read
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
@@ -23,8 +24,10 @@ class DeleteRowsAction(WorkerAction[DeleteRowsSpec]):
 
     def refuse_from_metadata(self, spec: DeleteRowsSpec) -> None:
         """Refuse a table that is missing, or whose rows cannot be deleted as asked."""
-        name = spec.keys_from.lake_table if spec.keys_from is not None else None
-        keys = None if name is None else self.tables.load_source(name, "the table of keys")
+        keys = None
+        for read in (spec.keys_from.lake_tables if spec.keys_from is not None else {}).values():
+            keys = self.tables.load_source(read.table, "the table of keys")
+            refuse_read(spec, read, keys)
         refuse_row_change(spec, self.tables.load_existing(spec.table), keys)
 
 

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.planning.table_reads import refuse_gone_start, refuse_read
 from airflow_lake_provider.submission.source_modules import refuse_left_behind
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -33,11 +34,15 @@ class LoadAction(WorkerAction[LoadT]):
         batch = ("batch", spec.batch_id, spec.source_name) if spec.batch_id else ()
         return run.identity(batch, cleared_is_new=spec.on_repeat is OnRepeat.APPLY)
 
-    def source_table(self, spec: LoadT) -> LoadedTable | None:
-        """Return the lake table that is read as it is; None for files and queries.
+    def source_table(self, spec: LoadT, target: LoadedTable | None) -> LoadedTable | None:
+        """Refuse a table that cannot be read; return the one that is read as it is, None for files and queries.
 
         :raises MissingTableError: it does not exist.
         """
-        name = spec.source.lake_table
-        source = None if name is None else self.tables.load_source(name, "the source table")
+        source = None
+        for name, read in spec.source.lake_tables.items():
+            source = self.tables.load_source(read.table, f"the table of input {name!r}" if name else "the source table")
+            refuse_read(spec, read, source)
+            if target is not None:
+                refuse_gone_start(spec, name, read, source, target.facts)
         return None if spec.source.query else source

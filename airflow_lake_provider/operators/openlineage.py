@@ -59,7 +59,7 @@ class _Lineage:
         return [OutputDataset(name.namespace, name.name, facets=facets, outputFacets=more)] if name else []
 
     def inputs(self) -> list[Any]:
-        """Return what is read: files, a table, or the written table where it is rewritten."""
+        """Return what is read: files, tables, or the written table where it is rewritten."""
         spec, report = self.spec, self.report
         if isinstance(spec, IncrementalSpec):
             read = _sum(report, "upserts_read", "deletes_read") if isinstance(report, IncrementalReport) else None
@@ -75,21 +75,21 @@ class _Lineage:
 
     def _batch(self, spec: LoadSpec) -> list[Any]:
         report = self.report if isinstance(self.report, LoadReport) else None
-        consumed = None
-        if spec.source.lake_table is not None and spec.branch is None and report is not None:
-            target = self._load(spec.table)
-            properties = target.properties if target is not None else {}
-            consumed = SourcePosition.read(properties, spec.source_name).snapshot
-        return self._source(
-            spec.source,
-            consumed,
-            report.batch_rows if report is not None and report.committed else None,
-            report.batch_files if report is not None and report.committed else None,
-        )
+        target = self._load(spec.table) if spec.source.lake_tables and spec.branch is None and report else None
+        consumed = SourcePosition.read(target.properties if target is not None else {}, spec.source_name)
+        # Rows of several inputs are not told apart.
+        is_told = report is not None and report.committed and len(spec.source.inputs) == 1
+        rows, files = (report.batch_rows, report.batch_files) if report is not None and is_told else (None, None)
+        return [
+            dataset
+            for name, read in spec.source.inputs.items()
+            for dataset in self._source(read, consumed.of_input(name).snapshot, rows, files)
+        ]
 
     def _source(self, source: Source, version: str | None, rows: int | None, files: int | None) -> list[Any]:
-        if source.lake_table is not None:
-            return self._table_input(source.lake_table, version, rows)
+        tables = [table.table for table in source.lake_tables.values()]
+        if tables:
+            return self._table_input(tables[0], version, rows)
         path = getattr(self.report, "source_location", None) or (source.files.path if source.files else "")
         name = name_of_files(path)
         return [_input(name, {}, rows, files)] if name else []

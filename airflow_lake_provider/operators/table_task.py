@@ -98,6 +98,8 @@ class TableTask:
             checked = written().checked_for(connection.table_format)
             if self.action.is_answered_here(checked):
                 lake.table_format.refuse_without_worker(f"{self.table}: {checked.action}")
+            for table in _tables_of(checked):
+                refuse_other_tables(table, allowed_tables)
             spec = self.action.completed(checked, self.run)
             frame = SpecFrame(
                 catalog=connection.catalog_name,
@@ -213,12 +215,12 @@ def answer_without_spark(tasks: Iterable[TableTask]) -> None:
 
 
 def _tables_of(spec: JobSpec) -> Iterator[str]:
-    """Yield the lake tables that a job names: the one it writes, and one it reads."""
+    """Yield the lake tables that a job names: the one it writes, and those it reads."""
     yield spec.table
     if isinstance(spec, IncrementalSpec):
         yield spec.source
     source = spec.source if isinstance(spec, LoadSpec) else None
     keys = spec.keys_from if isinstance(spec, DeleteRowsSpec) else None
     for read in (source, keys):
-        if read is not None and read.lake_table is not None:
-            yield read.lake_table
+        if read is not None:
+            yield from dict.fromkeys(table.table for table in read.lake_tables.values())

@@ -26,7 +26,8 @@ class UpsertAction(LoadAction[UpsertSpec]):
 
     def refuse_from_metadata(self, spec: UpsertSpec) -> None:
         """Refuse a source table that is missing, and a target that cannot take the batch."""
-        refuse_upsert(spec, self.tables.find_table(spec.table), self.source_table(spec))
+        target = self.tables.find_table(spec.table)
+        refuse_upsert(spec, target, self.source_table(spec, target))
 
 
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
@@ -39,11 +40,12 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms can give it.
 
     :param table: ``namespace.table`` to write.
-    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``Query``, ``Debezium`` of
+    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``Changes``, ``Query``, ``Debezium`` of
         ``airflow_lake_provider``; a mapping says which by ``type``.
     :param keys: key columns; they become the identifier fields of a created table.
     :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
-    :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
+    :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted. Left out, deletes of
+        ``Changes`` delete.
     :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``, or
         an engine of ``airflow_lake_provider``; a mapping says which by ``type``.
     :param create: ``TableLayout`` of a missing table; True for the plain layout, False refuses a missing table.
@@ -65,6 +67,7 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :raises BadInputError: the batch cannot be applied as it is; nothing of it was.
     :raises AuditFailedError: an assertion of ``audits`` found rows; main is as it was.
     :raises RolledBackError: the table was rolled back behind its position of the source.
+    :raises RangeUnavailableError: the snapshot that ``Changes`` go on from was expired.
     :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
 

@@ -48,7 +48,7 @@ def refuse_append(spec: AppendSpec, target: LoadedTable | None, source: LoadedTa
 
 def _refuse_unknown_in_batch(what: str, names: Iterable[str], source: LoadedTable) -> None:
     columns = source.facts.shape.names_ever
-    if unknown := _unknown(names, columns):
+    if unknown := unknown_names(names, columns):
         raise BadInputError(f"{what} names columns that the batch lacks: {unknown}; it has {sorted(columns)}")
 
 
@@ -56,7 +56,7 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     """Refuse an upsert that cannot be applied to its target.
 
     :param target: None where it does not exist.
-    :param source: a lake table that is read as it is; None for files and queries.
+    :param source: a lake table whose rows are the batch; None for files and queries.
     :raises MissingTableError: the target does not exist and may not be created.
     :raises UnsupportedError: the target's format version or properties rule the strategy out, or Spark cannot read one
         of the two tables.
@@ -64,7 +64,6 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     """
     _refuse_missing_target(spec.table, target, spec.create)
     refuse_unfit("upsert", target)
-    refuse_unfit("lake-table-source", source)
     if source is not None:
         _refuse_unknown_in_batch("keys", spec.keys, source)
         _refuse_unknown_in_batch("order_by", spec.order_by, source)
@@ -102,21 +101,20 @@ def refuse_row_change(
 ) -> None:
     """Refuse a deletion or an update that the table cannot take.
 
-    :param keys: a lake table of keys; None for files and predicates.
+    :param keys: a lake table of keys, fit to be read; None for files and predicates.
     :raises UnsupportedError: the table has format version 1, is encrypted, or Spark cannot read it.
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
-    refuse_unfit("lake-table-source", keys)
     if (why := table.unfit_for(spec.action)) is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed: {why}")
     if isinstance(spec, UpdateRowsSpec):
-        _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
+        refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
         _refuse_assignments(spec, table.facts.shape)
         return
-    _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table, is_secret=True)
+    refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table, is_secret=True)
     shapes = [each.facts.shape for each in (table, keys) if each is not None]
-    missing = [name for shape in shapes for name in _unknown(spec.keys, shape.names_ever)]
+    missing = [name for shape in shapes for name in unknown_names(spec.keys, shape.names_ever)]
     if missing:
         raise BadInputError(f"{spec.table}: key columns {sorted(set(missing))} are not in both the table and the keys")
 
@@ -129,7 +127,7 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     """
     refuse_unfit("compaction", table)
     shape = table.facts.shape
-    if spec.strategy.is_by_curve and (unknown := _unknown(spec.sort_by, shape.columns)):
+    if spec.strategy.is_by_curve and (unknown := unknown_names(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
         )
@@ -165,7 +163,7 @@ def _refuse_missing_target(name: str, target: LoadedTable | None, create: TableL
 
 
 def _refuse_frozen(name: str, target: TableShape, what: str, columns: Sequence[str], contract: SchemaContract) -> None:
-    unknown = _unknown(columns, target.names)
+    unknown = unknown_names(columns, target.names)
     if unknown and contract.new_columns is Evolution.FREEZE:
         raise BadInputError(
             f"{name}: {what} names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
@@ -208,7 +206,7 @@ def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: Load
 
 
 def _refuse_assignments(spec: UpdateRowsSpec, table: TableShape) -> None:
-    if unknown := _unknown(spec.assignments, table.names):
+    if unknown := unknown_names(spec.assignments, table.names):
         raise InvalidSpecError(
             f"{spec.table}: assignments name columns that the table lacks: {unknown}; it has {table.names}"
         )
@@ -221,7 +219,7 @@ def _refuse_assignments(spec: UpdateRowsSpec, table: TableShape) -> None:
         )
 
 
-def _refuse_predicate(name: str, where: str | None, table: LoadedTable, *, is_secret: bool = False) -> None:
+def refuse_predicate(name: str, where: str | None, table: LoadedTable, *, is_secret: bool = False) -> None:
     """Refuse columns that the table lacks, where the worker reads the predicate as Spark would.
 
     :param is_secret: keep all of the text out of the message.
@@ -233,11 +231,12 @@ def _refuse_predicate(name: str, where: str | None, table: LoadedTable, *, is_se
         named = table.columns_in(where)
     except InvalidSpecError:
         return
-    if unknown := _unknown(named, table.facts.shape.columns):
+    if unknown := unknown_names(named, table.facts.shape.columns):
         shown = "a column, its name is withheld," if is_secret else f"columns {unknown}"
         raise InvalidSpecError(f"{name}: where names {shown} that the table lacks; it has {table.facts.shape.names}")
 
 
-def _unknown(names: Iterable[str], known: Iterable[str]) -> list[str]:
+def unknown_names(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the names, sorted, that a table has in no spelling."""
     present = {name.lower() for name in known}
     return sorted(name for name in names if name.lower() not in present)

@@ -57,6 +57,7 @@ OTHERS = (
     "contracts.author.sources.OnSourceChange",
     "contracts.applied.event_marks.EventOrdering",
     "contracts.author.sources.BinaryHandling",
+    "contracts.author.lake_tables.ChangeMode",
     "contracts.author.merge_engines.MergeEngine",
     "contracts.author.merge_engines.Deletes",
     "contracts.author.schema_contract.Evolution",

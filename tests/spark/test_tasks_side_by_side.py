@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     JobReport,

@@ -16,6 +16,8 @@ DRIVER = PACKAGE / "spark_jobs"
 HOMES = (
     PACKAGE / "contracts" / "author" / "sources.py",
     PACKAGE / "contracts" / "author" / "custom_source.py",
+    PACKAGE / "contracts" / "author" / "lake_tables.py",
+    PACKAGE / "contracts" / "author" / "query.py",
     DRIVER / "sources",
 )
 KINDS = {found.__name__: found for found in Source.kinds().values() if found.__module__.startswith(PACKAGE.name)}
@@ -47,7 +49,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if node.module.endswith("contracts.author.sources"):
+        if node.module.endswith(("author.lake_tables", "author.query", "author.sources")):
             yield from (alias.name for alias in node.names if alias.name in KINDS)
         _, is_driver, module = node.module.partition(".spark_jobs.sources.")
         if is_driver and module not in NEUTRAL:
@@ -98,7 +100,7 @@ def test_the_seam_is_all_that_a_driver_asks_of_a_source() -> None:
     }
     of_author = {name for owner, name in asked if owner == "spec.source"}
     of_reader = {name for owner, name in asked if owner != "spec.source"}
-    assert of_reader == {"list", "location", "missing_columns", "read", "rows"}
+    assert of_reader == {"after_commit", "list", "location", "missing_columns", "read", "rows"}
     # The text of a query is refused whatever it reads from.
     assert of_author == {"query"}
     assert not of_reader - vars(BatchSource).keys()

@@ -1,4 +1,4 @@
-"""Sources of a batch: files, a lake table, a query over either, or Debezium's change events."""
+"""Sources of a batch: files, Debezium's change events, and the base of lake tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
-from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, names, optional, options, text
 from airflow_lake_provider.contracts.author.file_arguments import column_list, file_age, file_format, partition_names
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import check_reader_options, format_of_path
@@ -20,14 +20,14 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.sql_limits import check_query_start
+from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 from airflow_lake_provider.contracts.table_name import TableName
 
 _RENDERED_LATER = "rendered-later.parquet"
 ONE_YEAR = timedelta(days=365)
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 _HEX = "hex:"
-_DRIVERS_SIDE = "airflow_lake_provider.spark_jobs.sources"
+DRIVERS_SIDE = "airflow_lake_provider.spark_jobs.sources"
 
 
 class OnSourceChange(str, Enum):
@@ -58,10 +58,11 @@ def _table(value: object, name: str) -> str:
     return str(TableName.parse(text(value, name)))
 
 
-def _query(value: object, name: str) -> str:
-    query = value if isinstance(value, str) else text(value, name)
-    check_query_start(query, name)
-    return query
+def _chosen(value: object, name: str) -> tuple[str, ...]:
+    columns = names(value, name)
+    if not columns or len({each.lower() for each in columns}) != len(columns):
+        raise InvalidSpecError(f"{name} must be one or more different columns, got {value!r}")
+    return columns
 
 
 def _ordering(value: object, name: str) -> EventOrdering:
@@ -79,13 +80,6 @@ def _placeholder(value: object, name: str) -> str:
     return placeholder
 
 
-def _below(value: object, name: str) -> Source:
-    below = source(value, name)
-    if not below.has_plain_rows:
-        raise InvalidSpecError(f"{name} must be Files or a LakeTable, got {below!r}")
-    return below
-
-
 @dataclass(frozen=True)
 class Source(ArgumentObject):
     """Base of all sources. A new one is a subclass with its ``reader``, see docs/explanation/sources.md.
@@ -100,10 +94,12 @@ class Source(ArgumentObject):
 
     # ``package.module:Class`` of the driver's side, a ``spark_jobs.sources.base.BatchSource``: the one registration.
     reader: ClassVar[str] = ""
-    # Rows and nothing else: a query can be over them, and keys can be taken from them.
+    # Rows and nothing else: keys of rows to delete can be taken from them.
     has_plain_rows: ClassVar[bool] = False
     # Changes of rows, which a key has to find.
     is_change_stream: ClassVar[bool] = False
+    # A query can be over it.
+    is_queryable: ClassVar[bool] = False
     # What a column that the batch lacks becomes where nobody says.
     missing_columns: ClassVar[MissingColumns | None] = None
     name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
@@ -123,9 +119,14 @@ class Source(ArgumentObject):
         return None
 
     @property
-    def lake_table(self) -> str | None:
-        """Name of the table that is read; None for files."""
-        return None
+    def inputs(self) -> Mapping[str, Source]:
+        """Sources that are read, by the name of their view; a single one under the empty name."""
+        return {"": self}
+
+    @property
+    def lake_tables(self) -> Mapping[str, TableSource]:
+        """The tables among it."""
+        return {}
 
     @property
     def query(self) -> str | None:
@@ -135,7 +136,7 @@ class Source(ArgumentObject):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format of the lake's tables has to have for it."""
-        return (*(("lake-table-source",) if self.lake_table else ()), *(("kept-values",) if self.looks_at_rows else ()))
+        return ("kept-values",) if self.looks_at_rows else ()
 
     @property
     def code(self) -> Mapping[str, str | None]:
@@ -167,8 +168,9 @@ class Files(Source):
     """
 
     kind: ClassVar[str] = "files"
-    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.files:FilesSource"
+    reader: ClassVar[str] = f"{DRIVERS_SIDE}.files:FilesSource"
     has_plain_rows: ClassVar[bool] = True
+    is_queryable: ClassVar[bool] = True
     path: str = field(metadata=reads(text, _RENDERED_LATER))
     format: str | None = field(default=None, metadata=reads(optional(file_format)))
     schema: str | None = field(default=None, metadata=reads(optional(column_list)))
@@ -203,72 +205,64 @@ class Files(Source):
 
 
 @dataclass(frozen=True)
-class LakeTable(Source):
-    """A lake table, read at its head.
+class TableSource(Source):
+    """Base of the lake tables.
 
-    :param table: ``namespace.table``.
+    :param where: only rows that satisfy a predicate, by the rules of ``where`` of ``read_changes``.
+    :param columns: only these columns; None for all.
     """
 
-    kind: ClassVar[str] = "lake-table"
-    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.lake_table:LakeTableSource"
-    has_plain_rows: ClassVar[bool] = True
+    kind: ClassVar[str] = ""
+    is_queryable: ClassVar[bool] = True
+    # Capability that the table has to have.
+    capability: ClassVar[str] = ""
+    # Whether it goes on from the snapshot that was applied last.
+    tells_changes: ClassVar[bool] = False
     table: str = field(metadata=reads(_table, "namespace.table"))
+    where: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
+    columns: Sequence[str] | None = field(default=None, kw_only=True, metadata=reads(optional(_chosen), is_later=True))
 
     @property
-    def lake_table(self) -> str:
-        """The table's name."""
-        return self.table
+    def lake_tables(self) -> Mapping[str, TableSource]:
+        """This one."""
+        return {"": self}
 
+    @property
+    def moment(self) -> str | None:
+        """Moment at which it is read; None for now."""
+        return None
 
-@dataclass(frozen=True)
-class Query(Source):
-    """A query over files or a lake table. It is code: never interpolate user input.
+    @property
+    def key_columns(self) -> tuple[str, ...] | None:
+        """Columns by which rows that are gone are told; None where nothing is told, empty for the identifier fields."""
+        return None
 
-    :param sql: SQL over the view ``source``, or the path of a file with it.
-    :param over: ``Files``, ``LakeTable``, or a path; ``name`` and ``on_source_change`` are those of the query.
-    """
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capability that the format has to have."""
+        return (self.capability, *super().needs)
 
-    kind: ClassVar[str] = "query"
-    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.query:QuerySource"
-    sql: str = field(metadata=reads(_query, "SELECT * FROM source", is_sql=True))
-    over: Source | Mapping[str, Any] | str = field(metadata=reads(_below, "file.parquet"))
-
-    def complete(self) -> None:
-        """Refuse a second name or policy below the query."""
-        below = self.below
-        if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse columns without those that the job names, and what cannot be read at all."""
+        arguments = ("keys", "order_by", "deduplicate_by")
+        given = {name: columns for name in arguments if (columns := getattr(spec, name, ()))}
+        needed = [column for columns in given.values() for column in columns]
+        chosen = {name.lower() for name in self.columns or needed}
+        if left := [name for name in needed if name.lower() not in chosen]:
             raise InvalidSpecError(
-                "name and on_source_change belong to the Query, not to what it reads, got "
-                f"name={below.name!r}, on_source_change={OnSourceChange(below.on_source_change).value!r} below it"
+                f"{spec.table}: columns of {type(self).__name__} must have those of {' and '.join(given)}, and lack "
+                f"{left}"
             )
+        self.refuse_reading(spec)
 
-    @property
-    def below(self) -> Source:
-        """The source that it reads."""
-        return source(self.over)
-
-    @property
-    def files(self) -> Files | ChangeEvents | None:
-        """The files that it reads."""
-        return self.below.files
-
-    @property
-    def lake_table(self) -> str | None:
-        """Table that it reads in place of files."""
-        return self.below.lake_table
-
-    @property
-    def query(self) -> str:
-        """The SQL."""
-        return self.sql
-
-    def refuse_spark(self, version: str) -> None:
-        """Refuse what it reads."""
-        self.below.refuse_spark(version)
-
-    def without_policy(self) -> Self:
-        """Return the query over files that are remembered as by default."""
-        return replace(self, on_source_change=OnSourceChange.CONTINUE, over=self.below.without_policy())
+    def refuse_reading(self, spec: Any) -> None:
+        """Refuse a predicate that needs ``allow_sql``."""
+        fault = None if self.where is None or spec.allow_sql else unfit_for_predicate(self.where)
+        if fault is not None:
+            raise InvalidSpecError(
+                f"{spec.table}: where of {self.table} was refused for {fault}, got where={shown(str(self.where))}. "
+                f"{PREDICATE}"
+            )
 
 
 @dataclass(frozen=True)
@@ -356,7 +350,7 @@ class Debezium(ChangeEvents):
     """
 
     kind: ClassVar[str] = "debezium"
-    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.envelopes.debezium.source:DebeziumSource"
+    reader: ClassVar[str] = f"{DRIVERS_SIDE}.envelopes.debezium.source:DebeziumSource"
     binary_handling_mode: BinaryHandling | str | None = field(
         default=None, metadata=reads(optional(choice_of(BinaryHandling)))
     )

@@ -55,6 +55,8 @@ class DeleteRowsSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: keys are plain rows of Files or a LakeTable, not of a {type(self.keys_from).__name__}"
             )
+        if self.keys_from is not None:
+            self.keys_from.refuse_arguments(self)
 
     def digest_text(self) -> str:
         """Return what is applied, without which rows: a run key has no salt, so whoever reads it could guess them."""

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised, without_new_input
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, state_after_commit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, Wanted, open_source
@@ -78,6 +78,10 @@ class NewInput(Generic[SpecT, ReportT]):
         """
         decision, warnings = self.decision, fields.pop("warnings", ())
         after, unseen = state_after_commit(lambda: self.target.state(self.spec.branch))
+        # What is read already is kept for longer than needed; the next run moves on.
+        _, unmoved = seen_after_commit(
+            "what the source keeps for its readers", lambda: self.source.after_commit(decision.wanted)
+        )
         applied = decision.noted(decision.wanted.applied(self.listed, decision.start))
         return self.report(
             table=self.spec.table,
@@ -87,7 +91,7 @@ class NewInput(Generic[SpecT, ReportT]):
             before=before,
             after=after,
             committed=(commit.snapshot,),
-            warnings=(*decision.warnings, *commit.warnings, *warnings, *unseen),
+            warnings=(*decision.warnings, *commit.warnings, *warnings, *unseen, *unmoved),
             seconds=dict(self.progress.seconds),
             batch_files=len(decision.wanted.files),
             audits_passed=commit.audits_passed,

@@ -219,10 +219,18 @@ class FormatTable(ABC):
         """Something that a table dropped and made again under the same name does not share."""
         raise self._lacking("read-changes")
 
-    def rows_at(self, snapshot: str | None) -> DataFrame:
+    def snapshot_as_of(self, moment: str) -> str:
+        """Snapshot of a moment: an id, a tag or branch, or a time, as ``contracts.as_of`` reads it.
+
+        :raises BadInputError: the table does not have it.
+        """
+        raise self._lacking("lake-table-source")
+
+    def rows_at(self, snapshot: str | None, where: str | None = None) -> DataFrame:
         """Live rows at a snapshot, in the columns of its time, of which a query finds what its predicates ask for.
 
         :param snapshot: None for the head of main.
+        :param where: SQL predicate that rows have to satisfy, judged before.
         :raises UnsupportedError: Spark cannot read the table's columns.
         """
         raise self._lacking("read-changes")

@@ -71,7 +71,7 @@ def added_rows(
     return RowBatch(
         rows=rows.select(*map(quoted, stored)),
         reading=reading,
-        reads_table=raw.reads_more or (spec.source.lake_table or "").lower() == spec.table.lower(),
+        reads_table=raw.reads_more or spec.table.lower() in (t.table.lower() for t in spec.source.lake_tables.values()),
         rows_read=read,
         rows_kept=kept,
     )

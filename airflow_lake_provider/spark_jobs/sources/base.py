@@ -42,6 +42,8 @@ class Listing(ABC):
 
     # Whether a later listing may show what an earlier one did not, such as the folder of another day.
     may_show_earlier: ClassVar[bool] = True
+    # Whether a run reads only what is new of it. A table is read as a whole when it is another one than before.
+    is_incremental: ClassVar[bool] = True
     source_name: str
     shape: Mapping[str, str] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -79,6 +81,15 @@ class Listing(ABC):
     def without_changed(self, position: SourcePosition) -> Self:  # noqa: ARG002  # others ask it
         """Return the listing without what has changed since a position consumed it."""
         return self
+
+    @property
+    def bytes_of_files(self) -> int | None:
+        """Bytes of the files; None where more is read than files."""
+        return sum(file.size for file in self.files) if self.files else None
+
+    def new_inputs(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
+        """Return the named inputs of which a position knows nothing, and of which only what is new is read."""
+        return ()
 
     def consumed_by(self, position: SourcePosition) -> int:
         """Return how many inputs a position has surely consumed."""
@@ -289,6 +300,9 @@ class BatchSource(ABC):
 
         :raises BadInputError: it cannot be applied as it is.
         """
+
+    def after_commit(self, listing: Any) -> None:  # noqa: B027  # others have something to keep
+        """Tell the source that a listing is consumed, where it keeps something for its readers."""
 
     def rows(
         self,

@@ -27,18 +27,16 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.author.sources import Files, Source
-from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
-from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
+from airflow_lake_provider.spark_jobs.sources.lake_table import pinned_snapshot, read_table
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -66,12 +64,14 @@ def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target:
     :raises MissingTableError: the table of keys does not exist.
     """
     names = _spelled(spec, target)
-    head = _head(spark, spec, source.lake_table) if source.lake_table is not None else None
+    table = next(iter(source.lake_tables.values()), None)
+    head = pinned_snapshot(spark, spec, table, "the table of keys") if table is not None else None
     files = list_input_files(spark, source.files.path) if source.files else ()
-    identity = (
-        "\x1f".join(file.identity for file in files) if source.lake_table is None else f"{source.lake_table}@{head}"
-    )
-    if source.lake_table is None and not files:
+    identity = "\x1f".join(file.identity for file in files)
+    if table is not None:
+        chosen = f" where {table.where}" if table.where else ""
+        identity = f"{table.table}@{head}{chosen}"
+    elif not files:
         return ListedKeys(keys=None, identity=identity)
     with _withholding(spark, spec, files, source):
         batch = _read(spark, spec, source, files, names, head)
@@ -137,7 +137,7 @@ def _read(
     try:
         if isinstance(source, Files):
             return read_files(spark, _with_texts(source, names), files, types)
-        return read_table(spark, spec, str(source.lake_table), head)
+        return read_table(spark, spec, next(iter(source.lake_tables.values())), head)
     except BadInputError as error:
         if source.files is None or source.files.format not in TEXT_FORMATS:
             raise
@@ -158,13 +158,6 @@ def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
         if field.name.lower() in lower and isinstance(field.dataType, changed):
             field.dataType = StringType()
     return replace(source, options=options, schema=columns_text(declared))
-
-
-def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:
-    table = table_of(spark, spec, TableName.parse(name))
-    if not table.exists():
-        raise MissingTableError(f"{name}: the table of keys does not exist")
-    return table.state().snapshot
 
 
 def _of_batch(spec: DeleteRowsSpec, batch: RawBatch, names: dict[str, DataType]) -> DataFrame | None:

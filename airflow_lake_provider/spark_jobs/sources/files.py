@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.sources import ChangeEvents, Files
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
@@ -134,6 +135,20 @@ class FilesSource(FileBatchSource, PlainSource):
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
         """Read them as they are, with the folders that are columns."""
         return read_files(self.spark, self.source, listing.files, types, keeps_absent=self.keeps_absent)
+
+    def without_rows(self, listing: Listing) -> RawBatch:
+        """Return the columns of the files, or of their schema, and no row.
+
+        :raises BadInputError: there is neither.
+        """
+        if listing.files:
+            return super().without_rows(listing)
+        if self.source.schema is None:
+            raise BadInputError(
+                f"{self.source.path} has no files, so that nothing tells the columns of this input of the query; give "
+                "Files(..., schema='id BIGINT, ...')"
+            )
+        return RawBatch(rows=self.spark.createDataFrame([], parse_ddl(self.source.schema)))
 
 
 def digests(**parts: str | None) -> dict[str, str]:

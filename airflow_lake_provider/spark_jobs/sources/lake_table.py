@@ -1,37 +1,45 @@
-"""A lake table that is read at its head."""
+"""A lake table that is read at its head, or at another moment."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pyspark.errors import AnalysisException, UnsupportedOperationException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.sources import LakeTable
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.sources import TableSource
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import resolve_columns
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
+from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableListing(Listing):
-    """The head of a table.
+    """The snapshot at which a table is read.
 
     :param snapshot: as text; None for a table without snapshots.
     """
 
     may_show_earlier: ClassVar[bool] = False
+    is_incremental: ClassVar[bool] = False
     snapshot: str | None = None
 
     @property
@@ -40,11 +48,11 @@ class TableListing(Listing):
         return (self.snapshot,) if self.snapshot else ()
 
     def beyond(self, position: SourcePosition) -> Self:
-        """Return the head unless a position has consumed it."""
+        """Return the snapshot unless it is the one that a position has consumed last, older or newer."""
         return replace(self, snapshot=None) if position.snapshot == self.snapshot else self
 
     def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
-        """Return the position at the head."""
+        """Return the position at the snapshot."""
         return position.moved(SnapshotPosition(self.snapshot), self.shape) if self.snapshot else position
 
     def is_covered_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
@@ -63,7 +71,9 @@ class TableListing(Listing):
 
     def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return which snapshot it is."""
-        return f"applied snapshot {self.snapshot} of the source table"
+        before = start.snapshot
+        passed = f"; snapshot {before} was applied before" if before not in (None, self.snapshot) else ""
+        return f"applied snapshot {self.snapshot} of the source table{passed}"
 
 
 class LakeTableSource(PlainSource):
@@ -71,31 +81,69 @@ class LakeTableSource(PlainSource):
 
     source: LakeTable
 
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Predicate and columns."""
+        return shape_of(self.source)
+
     def list(self) -> TableListing:
-        """Read the head.
+        """Look for the snapshot, and read that one whatever is committed meanwhile.
 
         :raises MissingTableError: the source table does not exist.
+        :raises BadInputError: it has no such snapshot, tag or branch.
         """
-        table = table_of(self.spark, self.spec, TableName.parse(self.source.table))
-        if not table.exists():
-            raise MissingTableError(f"{self.source.table}: the source table does not exist")
         listing = TableListing(source_name=self.name, shape=self.shape)
-        return replace(listing, snapshot=table.state().snapshot)
+        return replace(listing, snapshot=pinned_snapshot(self.spark, self.spec, self.source))
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the table as it was listed."""
-        return read_table(self.spark, self.spec, self.source.table, *listing.identities)
+        return read_table(self.spark, self.spec, self.source, *listing.identities)
 
 
-def read_table(spark: SparkSession, spec: JobSpec, table: str, snapshot: str | None = None) -> RawBatch:
+def open_table(spark: SparkSession, spec: JobSpec, source: TableSource, what: str = "the source table") -> FormatTable:
+    """Return the table of a source.
+
+    :param what: it is, for the message.
+    :raises MissingTableError: it does not exist.
+    """
+    table = table_of(spark, spec, TableName.parse(source.table))
+    if not table.exists():
+        raise MissingTableError(f"{source.table}: {what} does not exist")
+    return table
+
+
+def pinned_snapshot(
+    spark: SparkSession, spec: JobSpec, source: TableSource, what: str = "the source table"
+) -> str | None:
+    """Return the snapshot, as text, at which a table is to be read; None for a table without snapshots.
+
+    :raises MissingTableError: it does not exist.
+    :raises BadInputError: it has no such snapshot, tag or branch.
+    """
+    table = open_table(spark, spec, source, what)
+    return table.state().snapshot if source.moment is None else table.snapshot_as_of(source.moment)
+
+
+def shape_of(source: TableSource, **more: str) -> Mapping[str, str]:
+    """Return what shapes the rows of a table beside its snapshot."""
+    return digests(where=source.where, columns=",".join(source.columns or ()), **more)
+
+
+def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot: str | None = None) -> RawBatch:
     """Read a table of the spec's catalog lazily.
 
     :param snapshot: as text; None for its head.
-    :raises BadInputError: it cannot be resolved.
+    :raises BadInputError: it cannot be resolved, or lacks a column.
+    :raises InvalidSpecError: its ``where`` is refused.
     :raises UnsupportedError: Spark cannot read its columns.
     """
+    table, where = source.table, source.where
     try:
-        rows = table_of(spark, spec, TableName.parse(table)).rows_at(snapshot)
+        opened = table_of(spark, spec, TableName.parse(table))
+        rows = opened.rows_at(snapshot)
+        if where is not None:
+            _check_where(spark, spec, source, rows)
+            rows = opened.rows_at(snapshot, where)
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
     except MissingTableError as error:
@@ -103,4 +151,15 @@ def read_table(spark: SparkSession, spec: JobSpec, table: str, snapshot: str | N
     except UnsupportedOperationException as error:
         raise UnsupportedError(f"source table {table} cannot be read by Spark: {error}") from error
     refuse_unfit_columns(rows.columns, f"source table {table}")
+    if source.columns is not None:
+        rows = rows.select(*map(quoted, resolve_columns(rows, source.columns, f"columns of {table}")))
     return RawBatch(rows=rows)
+
+
+def _check_where(spark: SparkSession, spec: Any, source: TableSource, rows: DataFrame) -> None:
+    where = str(source.where)
+    if spec.allow_sql:
+        check_expression(spark, where, source.table)
+    else:
+        otherwise = "; allow_sql=True takes any SQL expression"
+        check_predicate(spark, where, rows.schema, source.table, otherwise=otherwise)

@@ -63,6 +63,8 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
     applies_all = spec.on_repeat is OnRepeat.APPLY
     if not applies_all:
         _refuse_uncertain(spec, start, listed)
+    if not applies_all and not applied_state.is_replaced:
+        _refuse_new_inputs(spec, start, listed)
     return InputDecision(
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
@@ -116,7 +118,7 @@ def _start(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed
 
 
 def _lost(spec: LoadSpec, position: SourcePosition) -> BadInputError:
-    path = position.files.side_file.path if position.files.side_file else ""
+    path = ", ".join(each.side_file.path for each in position.lists.values() if each.is_lost and each.side_file)
     counter, count = spec.counted_by
     counted = f" With {counter} they are {count}ed again: roll the table back, or rebuild it, before that."
     return BadInputError(
@@ -129,14 +131,26 @@ def _lost(spec: LoadSpec, position: SourcePosition) -> BadInputError:
 
 def _refuse_uncertain(spec: LoadSpec, start: SourcePosition, listed: Listing) -> None:
     unsure = listed.uncertain(start)
-    if not unsure or start.files.forgotten_until is None:
+    until = max((each.forgotten_until or 0 for each in start.lists.values()), default=0)
+    if not unsure or not until:
         return
-    mark = datetime.fromtimestamp(start.files.forgotten_until, UTC).isoformat()
+    mark = datetime.fromtimestamp(until, UTC).isoformat()
     raise BadInputError(
         f"{spec.table}: {len(unsure)} of {len(listed.files)} files of source {spec.source_name} may have been applied "
         f"before, the first is {unsure[0].path}: files modified until {mark} were forgotten, and these are not newer. "
         "on_repeat='apply' applies all files that are there now, once; a longer max_file_age remembers them for longer"
     )
+
+
+def _refuse_new_inputs(spec: LoadSpec, start: SourcePosition, listed: Listing) -> None:
+    """Refuse to aggregate all of an input whose rows may be counted already, under another name of it."""
+    new = listed.new_inputs(start)
+    if new and start.positions and spec.counts_rows:
+        raise BadInputError(
+            f"{spec.table}: {', '.join(new)} is new among the inputs of source {spec.source_name}, and an Aggregation "
+            "would count all of it. Where it is a new name of an input, give it the old one; on_repeat='apply' counts "
+            "all inputs once more"
+        )
 
 
 def _consumed_under_other_names(
@@ -175,7 +189,7 @@ def _consumed_under_other_names(
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
     """Return whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
     queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
-    return len(set(queries)) > 1 and position.files.shares_files(other.files)
+    return len(set(queries)) > 1 and position.shares_files(other)
 
 
 def _note(spec: LoadSpec, changed: list[str], earlier: str | None) -> str:

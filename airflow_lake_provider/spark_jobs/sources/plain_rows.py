@@ -37,6 +37,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     with_ambiguous_order,
 )
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
@@ -63,6 +64,13 @@ class PlainSource(BatchSource):
 
         :param types: columns whose types are known, for inputs that do not tell theirs; None without any.
         """
+
+    def without_rows(self, listing: Listing) -> RawBatch:
+        """Return the columns of a listing, and no row.
+
+        :raises BadInputError: nothing tells the columns.
+        """
+        return RawBatch(rows=self.raw(listing, None).rows.drop(ARRIVAL, UNPARSABLE).limit(0))
 
     @property
     def keeps_absent(self) -> bool:
@@ -117,13 +125,15 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
-        is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
-        has_subqueries = spec.delete_when and has_subquery(spark, parse_expression(spark, spec.delete_when))
+        is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
+        delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)
+        has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
         may_shuffle = bool(spec.source.query or has_subqueries)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.
-        reduced = _reduced(source, rows, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
+        reduced = _reduced(source, rows, keys, order_by, batch.has_arrival, kept, delete_when)
+        reduced = reduced.drop(ARRIVAL, UNPARSABLE, NUMBER, *((CHANGE_TYPE,) if batch.has_change_type else ()))
         # One task shuffles nothing. A query may, and so may one in delete_when.
         with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()
@@ -132,6 +142,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         batch.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
         refuse_unordered(counts, keys, order_by)
+    tables = {table.table.lower() for table in spec.source.lake_tables.values()}
     return ChangeBatch(
         changes=latest.drop(*COUNTERS, *_excluded(latest, spec)),
         rows=counts.rows,
@@ -139,7 +150,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         upserts=counts.keys - counts.deletes,
         deletes=counts.deletes,
         key_ranges=counts.key_ranges,
-        reads_table=batch.reads_more or (spec.source.lake_table or "").lower() == spec.table.lower(),
+        reads_table=batch.reads_more or spec.table.lower() in tables,
         cached=tuple(cached),
     )
 
@@ -158,19 +169,20 @@ def _reduced(
     order_by: Sequence[str],
     arrival: bool,
     kept: Sequence[str],
+    delete_when: str | None,
 ) -> DataFrame:
     spec, merge_engine = source.upsert, source.upsert.merge_engine
     if merge_engine.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
-        rows = _with_deleted(rows, spec.delete_when)
+        rows = _with_deleted(rows, delete_when)
         rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
-    if not merge_engine.combines_rows and spec.delete_when is not None and source.keeps_absent:
+    if not merge_engine.combines_rows and delete_when is not None and source.keeps_absent:
         numbered = numbered_changes(rows, keys, order_by, arrival)
         compared = order_by if merge_engine.ignore_stale else ()
-        return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
+        return _latest_with_reset(_with_deleted(numbered, delete_when), keys, compared)
     if not merge_engine.combines_rows:
-        return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
-    numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
+        return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), delete_when)
+    numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), delete_when)
     if not arrival:
         numbered = with_ambiguous_order(numbered, keys, order_by, merge_engine, spec.schema_contract.exclude_columns)
     return aggregate_changes(numbered, keys, order_by, merge_engine, kept)

@@ -33,6 +33,7 @@ class RawBatch:
         are cached, and ``_lake_unparsable`` is the text of a record that its schema does not fit, else NULL.
     :param in_any_order: the same rows without ``_lake_arrival``, whose join they spare; None where nothing is spared.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
+    :param has_change_type: whether ``_change_type`` says of a row that it is a delete; it is not stored.
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
     :param encoding: of text that is not UTF-8, where the reader puts the mark in the place of other bytes; else empty.
@@ -44,6 +45,7 @@ class RawBatch:
     has_arrival: bool = False
     may_be_unparsable: bool = False
     reads_more: bool = False
+    has_change_type: bool = False
     lines: DataFrame | None = None
     hint: str = ""
     encoding: str = ""

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import AuditFailedError, BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.append_flow import COLUMNS, append, event, events_of

@@ -13,9 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Deletes, PartialUpdate
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, schema_contract
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.formats.suite import ALL, COUNTING, FormatSuite, needs

@@ -16,9 +16,11 @@ from airflow_lake_provider.contracts.applied import source_position
 from airflow_lake_provider.contracts.applied.positions import FilesPosition
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, OnSourceChange, Query, Source
+from airflow_lake_provider.contracts.author.sources import Files, OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.reports.job import Outcome

@@ -16,9 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query, Source
+from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -297,7 +299,7 @@ def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_pat
 def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"source table batches\.none cannot be read"):
         # As where it is dropped once it was listed.
-        read_table(spark, JobSpec(catalog="lake_default", table="shop.target"), "batches.none")
+        read_table(spark, JobSpec(catalog="lake_default", table="shop.target"), LakeTable("batches.none"))
     with pytest.raises(MissingTableError, match=r"batches\.none: the source table does not exist"):
         changes(spark, LakeTable("batches.none"))
     path = files_in(tmp_path, a_json='{"id": 1}\n')

@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberFormatException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.sources import Query
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import source as as_source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.specs.job import SpecFrame
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress

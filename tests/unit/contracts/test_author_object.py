@@ -103,7 +103,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
     [
         (
             lambda: source({"path": "in/*.csv"}),
-            "needs a type, one of 'files', 'lake-table', 'query', 'debezium'",
+            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', 'query'",
         ),
         (lambda: source({"type": "kafka"}), "got 'kafka'"),
         (lambda: source({"type": "files"}), "source needs path"),
@@ -111,7 +111,10 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
             lambda: source({"type": "files", "path": "a.csv", "schemas": ""}),
             r"has no \['schemas'\]; it takes name",
         ),
-        (lambda: source(5), "must be a path, a mapping with type, or one of Files, LakeTable"),
+        (
+            lambda: source(5),
+            "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, Query",
+        ),
         (lambda: Files("in/*"), r"'in/\*' does not tell a format"),
         (
             lambda: Files("a.csv", format="xlsx"),
@@ -122,7 +125,10 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (lambda: Files("a.csv", options={"header": None}), r"Files\.options\['header'\] must be a text, a number"),
         (lambda: LakeTable("orders"), "'orders' is not of the form namespace.table"),
         (lambda: Query("DROP TABLE x", over="a.csv"), r"Query\.sql must be one query"),
-        (lambda: Query("SELECT 1", over=Debezium("a", table="t")), r"Query\.over must be Files or a LakeTable"),
+        (
+            lambda: Query("SELECT 1", over=Debezium("a", table="t")),
+            r"over must be Files, a LakeTable or Changes",
+        ),
         (lambda: Query("SELECT 1", over=Files("a.csv", name="n")), "belong to the Query, not to what it reads"),
         (lambda: Debezium("a", table="t", ordering="unknown"), r"Debezium\.ordering must be one of 'partition'"),
         (

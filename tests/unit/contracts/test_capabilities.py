@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
@@ -18,8 +19,9 @@ from airflow_lake_provider.contracts.author.merge_engines import (
     FirstRow,
     PartialUpdate,
 )
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.author.sources import Debezium, LakeTable, Query
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import (
     FORMATS,

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.author.sources import LakeTable
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator

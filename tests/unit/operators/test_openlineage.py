@@ -13,7 +13,9 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
@@ -106,6 +108,24 @@ def test_an_upsert_of_a_table_names_the_snapshot_it_consumed(
     assert read.name.endswith("/shop/lines")
     assert read.facets["version"].datasetVersion == consumed
     assert read.inputFacets["inputStatistics"].rowCount == 1
+
+
+def test_an_upsert_of_named_inputs_names_each_of_them_with_what_it_consumed(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    consumed = {name: str(append(lake_catalog.create_table(f"shop.{name}", orders.schema()), 1)) for name in ("a", "b")}
+    inputs = {"a": Changes("shop.a"), "f": Files("s3://bucket/in/*.csv"), "b": LakeTable("shop.b")}
+    job = upsert(source=Query("SELECT 1", over=inputs, name="s"))
+    moved = {name: SourcePosition().moved(SnapshotPosition(snapshot)) for name, snapshot in consumed.items()}
+    with orders.transaction() as changed:
+        changed.set_properties(SourcePosition().moved_inputs(moved, {}).to_properties("s"))
+    done = report(UpsertReport, committed=(str(append(orders, 1)),), batch_rows=1)
+    read, _ = extracted(ended(job, context, done))
+    assert [each.name.rpartition("/")[2] for each in read] == ["a", "in", "b"]
+    versions = [each.facets["version"].datasetVersion for each in read if "version" in each.facets]
+    assert versions == list(consumed.values())
+    # Nobody counts the rows of each input.
+    assert [each.inputFacets for each in read] == [{}, {}, {}]
 
 
 def test_an_incremental_run_names_the_end_of_its_range(

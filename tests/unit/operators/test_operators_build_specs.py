@@ -15,9 +15,11 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query, Source
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
@@ -420,3 +422,16 @@ def test_xml_is_refused_before_a_spark_starts_that_does_not_read_it(
     with pytest.raises(kind, match=said):
         LakeUpsertOperator(task_id="t", table="shop.orders", source=source, keys=["id"]).execute(context)
     assert bool(started) is not is_refused
+
+
+def test_named_inputs_render_in_objects_and_mappings_to_one_spec(lake_connection: str, context: Context) -> None:
+    over = {"orders": Changes("{{ 'shop' }}.orders"), "names": LakeTable("shop.names", as_of="{{ ti.dag_id }}")}
+    query = Query("SELECT '{{ ti.task_id }}' AS id FROM orders", over=over, name="s")
+    jobs = [upsert(source=each) for each in (query, query.to_mapping())]
+    for job in jobs:
+        job.render_template_fields(context)
+    first, second = (job.build_spec(context) for job in jobs)
+    assert first == second
+    source = first.source
+    assert (source.query, source.lake_tables["orders"].table) == ("SELECT 'task' AS id FROM orders", "shop.orders")
+    assert source.lake_tables["names"].moment == "dag"

@@ -10,7 +10,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author_object import has_sql_file, is_open, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator

@@ -19,7 +19,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidConnectionError,
@@ -122,11 +124,42 @@ def delete(**arguments: Any) -> LakeDeleteRowsOperator:
 FREEZE = {"schema_contract": "freeze"}
 COPY_ON_WRITE = {"write_merge_mode": "copy-on-write"}
 ENCRYPTED: dict[str, str] = {"encryption_key-id": "k"}
+
+
+def over(**inputs: Source) -> Query:
+    return Query("SELECT 1 AS id", over=inputs)
+
+
 UPSERTS: list[tuple[int, dict[str, str], dict[str, Any], type[Exception], str]] = [
     (2, {}, {"source": LakeTable("shop.absent")}, MissingTableError, "shop.absent: the source table does not exist"),
     (2, {}, {"source": Query("SELECT 1", over=LakeTable("shop.absent"))}, MissingTableError, "shop.absent"),
     (2, {}, {"source": LakeTable("shop.source"), "keys": ["code"]}, BadInputError, "batch lacks: ['code']"),
     (2, {}, {"source": LakeTable("shop.source"), "order_by": ["at"]}, BadInputError, "batch lacks: ['at']"),
+    (
+        2,
+        {},
+        {"source": LakeTable("shop.source", as_of="7")},
+        BadInputError,
+        "snapshot 7 is not in the table's metadata",
+    ),
+    (
+        2,
+        {},
+        {"source": LakeTable("shop.source", as_of="eod")},
+        BadInputError,
+        "no tag or branch of the table",
+    ),
+    (2, {}, {"source": LakeTable("shop.source", as_of="2001-01-01T00:00:00Z")}, BadInputError, "its log goes back to"),
+    (
+        2,
+        {},
+        {"source": over(o=LakeTable("shop.source"), p=LakeTable("shop.absent"))},
+        MissingTableError,
+        "of input 'p'",
+    ),
+    (2, {}, {"source": over(o=LakeTable("shop.source", columns=["code"]))}, BadInputError, "columns names columns"),
+    (2, {}, {"source": over(o=LakeTable("shop.source", where="code = 1"))}, InvalidSpecError, "where names columns"),
+    (2, {}, {"source": over(o=Changes("shop.source"))}, UnsupportedError, "upgrade it to 3"),
     (2, {}, {"keys": ["code"], **FREEZE}, BadInputError, "table lacks: ['code']"),
     (1, {}, {"strategy": "positions"}, UnsupportedError, "format version 1 has no deletes"),
     (1, {}, {"strategy": "equality"}, UnsupportedError, "format version 1 has no deletes"),
@@ -187,6 +220,7 @@ def test_a_missing_target_that_may_not_be_created_is_refused_without_spark(make:
         (2, {"keys": ["code"]}),
         (2, {"source": LakeTable("shop.source"), "order_by": ["NAME"]}),
         (2, {"source": Query("SELECT id AS code FROM source", over=LakeTable("shop.source")), "keys": ["code"]}),
+        (2, {"source": LakeTable("shop.source", as_of="main", columns=["ID"], where="NAME = 'a'")}),
         (2, {"strategy": "equality"}),
         (1, {}),
         (1, {"strategy": "copy-on-write"}),
@@ -208,6 +242,25 @@ def test_a_column_that_only_an_older_schema_has_is_left_to_the_driver(make: Make
         changed.rename_column("Name", "title")
     # The head was written with the older schema.
     assert starts_spark(upsert(source=LakeTable("shop.source"), order_by=["name"]), context)
+
+
+@pytest.mark.parametrize("name", ["", "orders"])
+def test_changes_whose_start_was_expired_are_refused_without_spark(make: Make, context: Context, name: str) -> None:
+    target, source = make("shop.target"), make("shop.source", 3)
+    changes = Changes("shop.source", where="id > 0")
+    read = Query("SELECT 1 AS id", over={name: changes} if name else changes, name="s")
+    for consumed, is_gone in (("7", True), (str(source.metadata.current_snapshot_id), False)):
+        position, at = SourcePosition(), SourcePosition().moved(SnapshotPosition(consumed))
+        position = position.moved_inputs({name: at}, {}) if name else at
+        with target.transaction() as changed:
+            changed.set_properties(position.to_properties("s"))
+        if is_gone:
+            found = refusal(upsert(source=read), context)
+            assert isinstance(found, RangeUnavailableError)
+            assert "snapshot 7 is not in the table's metadata" in str(found)
+        assert starts_spark(upsert(source=read, on_repeat="apply" if is_gone else "skip"), context)
+    unknown = refusal(upsert(source=Changes("shop.source", keys=["code"])), context)
+    assert "keys names columns that the table lacks: ['code']" in str(unknown)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -294,6 +347,7 @@ ROW_CHANGES: list[tuple[int, dict[str, str], LakeJobOperator[Any], type[Exceptio
     (2, {}, update(where="code = 1 AND (id > 2 OR NOT place IS NULL)"), InvalidSpecError, "['code', 'place']"),
     (2, {}, delete(where="name = 'x' or smith = 'x'"), InvalidSpecError, "a column, its name is withheld,"),
     (2, {}, delete(keys_from="k.parquet", keys=["code"]), BadInputError, "['code'] are not in both"),
+    (2, {}, delete(keys_from=LakeTable("shop.target", as_of="9"), keys=["id"]), BadInputError, "snapshot 9 is not in"),
     (2, {}, delete(keys_from=LakeTable("shop.absent"), keys=["id"]), MissingTableError, "shop.absent: the table of"),
 ]
 

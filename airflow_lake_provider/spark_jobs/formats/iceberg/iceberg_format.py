@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.argument_validation import choice
+from airflow_lake_provider.contracts.as_of import snapshot_as_of
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
@@ -52,7 +53,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expir
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import applied_state
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
@@ -134,11 +135,17 @@ class IcebergFormatTable(FormatTable):
     def retained(self, match: RowMatch, without: str | None) -> RetainedRows:
         return retained_rows(self.table, match, without)
 
-    def rows_at(self, snapshot: str | None) -> DataFrame:
+    def snapshot_as_of(self, moment: str) -> str:
+        return snapshot_as_of(self.table.refresh().facts, moment)
+
+    def rows_at(self, snapshot: str | None, where: str | None = None) -> DataFrame:
         self.table.refresh_readable()
         if snapshot is None:
             return self.table.spark.table(self.table.sql_name)
-        return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
+        rows = self.table.rows_at(int(snapshot))
+        if where is not None:
+            rows = rows_where(self.table, rows, where, int(snapshot))
+        return rows_for_queries(self.table, rows, int(snapshot))
 
     def has_passed(self, position: str, snapshot: str) -> bool:
         lineage = [ancestor.id for ancestor in self.table.refresh().ancestors()]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.reader_options import FORMATS
-from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query, Source, source
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 
 # Option, a value that loses something, and a word of what to do instead.
@@ -174,7 +175,9 @@ def test_xml_without_the_element_that_is_a_record_is_refused() -> None:
 
 @pytest.mark.parametrize(("version", "is_refused"), [("3.5", True), ("3.5.9", True), ("4.1", False), ("4.1.3", False)])
 def test_xml_is_refused_on_a_spark_that_does_not_read_it_also_below_a_query(version: str, is_refused: bool) -> None:
-    for given in (xml := Files("in/*.xml", options={"rowTag": "order"}), Query("SELECT * FROM source", over=xml)):
+    xml = Files("in/*.xml", options={"rowTag": "order"})
+    named = {"days": Files("in/*.csv"), "orders": xml}
+    for given in (xml, Query("SELECT * FROM source", over=xml), Query("SELECT * FROM orders", over=named)):
         if not is_refused:
             given.refuse_spark(version)
             continue

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, FirstRow
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import AuditFailedError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.sources import LakeTable
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec

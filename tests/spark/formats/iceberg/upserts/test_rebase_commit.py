@@ -11,7 +11,8 @@ import pytest
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, MergeEngine
-from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy

@@ -1,0 +1,172 @@
+"""Named inputs of one source, listed and read together: each has a position of its own, and one commit moves all.
+
+An input that tells what is new of it, such as files or changes, gives that part only. A table is read as a whole. There
+is something to do when an input of the first kind has something new; without any such input, when a table has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Source
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
+from airflow_lake_provider.spark_jobs.sources.files import FilesListing
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputsListing(Listing):
+    """Listings of several inputs, by name.
+
+    :param whole: all that each input has.
+    :param wanted: what of it is read.
+    :param ages: how long an input remembers what no listing shows any more.
+    :param is_due: whether there is something to do.
+    """
+
+    whole: Mapping[str, Any]
+    wanted: Mapping[str, Any]
+    ages: Mapping[str, timedelta] = field(default_factory=dict)
+    is_due: bool = True
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Those of each input, with its name."""
+        listed = sorted(self.wanted.items()) if self.is_due else ()
+        return tuple(f"{name}={identity}" for name, each in listed for identity in each.identities)
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no input that decides whether there is something to do has anything."""
+        return not self.is_due or all(each.is_empty for each in _deciding(self.wanted).values())
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        """The files of all inputs."""
+        return tuple(file for each in self.wanted.values() for file in each.files) if self.is_due else ()
+
+    @property
+    def bytes_of_files(self) -> int | None:
+        """Bytes of the files; None where an input has none."""
+        sizes = [each.bytes_of_files for each in self.wanted.values()]
+        return None if None in sizes else sum(sizes)
+
+    def beyond(self, position: SourcePosition) -> Self:
+        """Return what is new, beside tables as a whole; nothing where nothing is due."""
+        new = {name: each.beyond(_of(position, name, each)) for name, each in self.wanted.items()}
+        is_due = self.is_due and any(not each.is_empty for each in _deciding(new).values())
+        wanted = {name: each if each.is_incremental else self.wanted[name] for name, each in new.items()}
+        return replace(self, wanted=wanted, is_due=is_due)
+
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
+        """Return the position once all of each input is consumed."""
+        ages = {name: None if max_age is None else self.ages.get(name, max_age) for name in self.whole}
+        moved = {name: each.position_after(_of(position, name, each), ages[name]) for name, each in self.whole.items()}
+        return position.moved_inputs(moved, self.shape)
+
+    def changed_since(self, position: SourcePosition) -> str:
+        """Return what of the inputs that decide has changed since a position consumed it."""
+        changed = (each.changed_since(_of(position, name, each)) for name, each in _deciding(self.wanted).items())
+        return next(filter(None, changed), "")
+
+    def without_changed(self, position: SourcePosition) -> Self:
+        """Return the listing without what has changed of them."""
+        kept = {name: each.without_changed(_of(position, name, each)) for name, each in _deciding(self.wanted).items()}
+        is_due = self.is_due and any(not each.is_empty for each in kept.values())
+        return replace(self, wanted={**self.wanted, **kept}, is_due=is_due)
+
+    def new_inputs(self, position: SourcePosition) -> tuple[str, ...]:
+        """Return the inputs that a position has nothing of, and that tell what is new of them."""
+        names = {name for name, each in self.whole.items() if each.is_incremental}
+        return tuple(sorted(name for name in names if not _of(position, name, self.whole[name]).positions))
+
+    def consumed_by(self, position: SourcePosition) -> int:
+        """Return how many inputs of those that decide a position has surely consumed."""
+        return sum(each.consumed_by(_of(position, name, each)) for name, each in _deciding(self.wanted).items())
+
+    def possibly_consumed_by(self, position: SourcePosition) -> int:
+        """Return how many of them a position has consumed, or may have."""
+        deciding = _deciding(self.wanted)
+        return sum(each.possibly_consumed_by(_of(position, name, each)) for name, each in deciding.items())
+
+    def is_covered_by(self, position: SourcePosition) -> bool:
+        """Tell whether the position of each input that decides knows all that was applied."""
+        return all(each.is_covered_by(_of(position, name, each)) for name, each in _deciding(self.whole).items())
+
+    def is_lost_in(self, position: SourcePosition) -> bool:
+        """Tell whether a position has lost what it knew of an input."""
+        return any(each.is_lost_in(_of(position, name, each)) for name, each in self.whole.items())
+
+    def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:
+        """Return the files that a position may have forgotten."""
+        unsure = (each.uncertain(_of(position, name, each)) for name, each in self.whole.items())
+        return tuple(file for files in unsure for file in files)
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:
+        """Return a sentence on each input."""
+        sentences = {
+            name: "nothing new" if each.is_empty else each.applied(listed.whole[name], _of(start, name, each))
+            for name, each in self.wanted.items()
+        }
+        return "; ".join(f"{name}: {sentence}" for name, sentence in sentences.items())
+
+
+def _deciding(listings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: each for name, each in listings.items() if each.is_incremental} or listings
+
+
+def _of(position: SourcePosition, name: str, listing: Listing) -> SourcePosition:
+    of_input = position.of_input(name)
+    # Files that the source consumed before it had named inputs are not new to one of them.
+    is_first = isinstance(listing, FilesListing) and not of_input.positions and position.files != type(position.files)()
+    return of_input.with_position(position.files) if is_first else of_input
+
+
+def open_inputs(spark: SparkSession, spec: LoadSpec, source: Source) -> dict[str, PlainSource]:
+    """Return the driver's side of each input of a source, by name; of a single one under the empty name."""
+    opened = {name: open_source(spark, spec, each) for name, each in source.inputs.items()}
+    plain = {name: each for name, each in opened.items() if isinstance(each, PlainSource)}
+    assert plain.keys() == opened.keys(), "what a query can be over has a reader of plain rows"
+    return plain
+
+
+def list_inputs(inputs: Mapping[str, PlainSource], source_name: str, shape: Mapping[str, str]) -> InputsListing:
+    """Look at all inputs."""
+    at = datetime.now(UTC)
+    listed = {name: each.list() for name, each in inputs.items()}
+    files = {name: each.source.files for name, each in inputs.items()}
+    ages = {name: duration(of.max_file_age, "max_file_age") for name, of in files.items() if of is not None}
+    return InputsListing(source_name=source_name, shape=shape, at=at, whole=listed, wanted=listed, ages=ages)
+
+
+def read_inputs(inputs: Mapping[str, PlainSource], listing: InputsListing) -> dict[str, RawBatch]:
+    """Read what is wanted of each input; one without anything new has no rows, and its columns.
+
+    Columns that their files do not type are not those of the target, whatever their names are.
+    """
+    return {
+        name: each.without_rows(listing.whole[name])
+        if listing.wanted[name].is_empty
+        else each.raw(listing.wanted[name], None)
+        for name, each in inputs.items()
+    }
+
+
+@contextmanager
+def refusing_unreadable_inputs(inputs: Mapping[str, PlainSource], listing: InputsListing) -> Iterator[None]:
+    """Name what of an input cannot be read in an error over it."""
+    with ExitStack() as stack:
+        for name, each in inputs.items():
+            stack.enter_context(each.refusing_unreadable(listing.wanted[name]))
+        yield

@@ -1,0 +1,235 @@
+"""Queries over several inputs, changes of a table, and tables as of a moment; each against a model in plain Python."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, RangeUnavailableError
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.load import OnRepeat
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
+
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+JOINED = """
+    SELECT o.id, c.name, o.n, o._change_type FROM orders o LEFT JOIN customers c ON o.customer = c.id
+"""
+
+
+@dataclass
+class Shop:
+    """Orders and customers, what they hold, and the target as it has to be.
+
+    :param orders: customer and number by id.
+    :param customers: name by id.
+    """
+
+    flow: Flow
+    orders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    customers: dict[int, str] = field(default_factory=dict)
+    applied: dict[int, tuple[int, int]] = field(default_factory=dict)
+    expected: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        spark, plain = self.flow.spark, "USING iceberg TBLPROPERTIES ('format-version' = '3')"
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+        spark.sql(f"CREATE TABLE {self.flow.table}_orders (id BIGINT NOT NULL, customer BIGINT, n INT) {plain}")
+        spark.sql(f"ALTER TABLE {self.flow.table}_orders SET IDENTIFIER FIELDS id")
+        spark.sql(f"CREATE TABLE {self.flow.table}_customers (id BIGINT, name STRING) {plain}")
+
+    @property
+    def source(self) -> Query:
+        orders, customers = (f"{self.flow.table}_{name}" for name in ("orders", "customers"))
+        return Query(JOINED, over={"orders": Changes(orders), "customers": LakeTable(customers)}, name="shop")
+
+    def put_orders(self, changed: dict[int, tuple[int, int] | None]) -> str:
+        self.orders = put(self.flow, "orders", self.orders, changed)
+        return self.head("orders")
+
+    def put_customers(self, changed: dict[int, tuple[str] | None]) -> str:
+        names = put(self.flow, "customers", {id_: (name,) for id_, name in self.customers.items()}, changed)
+        self.customers = {id_: name for id_, (name,) in names.items()}
+        return self.head("customers")
+
+    def head(self, table: str) -> str:
+        return str(self.on(table).loaded().metadata.current_snapshot_id)
+
+    def on(self, table: str) -> Flow:
+        return replace(self.flow, table=f"{self.flow.table}_{table}")
+
+    def apply(self, run: str, **changes: Any) -> Any:
+        report = self.flow.apply(run, **{"source": self.source, **PLAIN, **changes})
+        if report.outcome is Outcome.APPLIED:
+            # Rows that did not change keep the name that they were joined with.
+            changed = {id_ for id_ in self.orders if self.orders[id_] != self.applied.get(id_)}
+            gone = self.applied.keys() - self.orders.keys()
+            joined = {id_: (self.customers.get(self.orders[id_][0]), self.orders[id_][1]) for id_ in changed}
+            self.expected = {id_: each for id_, each in {**self.expected, **joined}.items() if id_ not in gone}
+            self.applied = dict(self.orders)
+        return report
+
+
+def put(flow: Flow, table: str, held: dict[int, Any], changed: dict[int, Any]) -> dict[int, Any]:
+    """Put rows into a table, None for a delete, in one commit; return what it holds then."""
+    remaining = {id_: values for id_, values in {**held, **changed}.items() if values is not None}
+    if not any(changed.values()):
+        flow.spark.sql(f"DELETE FROM {flow.table}_{table} WHERE id IN ({', '.join(map(str, changed))})")
+        return remaining
+    if not changed.keys() & held.keys():
+        rows = ", ".join(str((id_, *values)) for id_, values in changed.items())
+        flow.spark.sql(f"INSERT INTO {flow.table}_{table} VALUES {rows}")
+        return remaining
+    names = {"orders": ("customer", "n"), "customers": ("name",)}[table]
+    changes = [(id_, *(values or (None,) * len(names)), values is None) for id_, values in changed.items()]
+    kinds = {"orders": "customer BIGINT, n INT", "customers": "name STRING"}[table]
+    flow.spark.createDataFrame(changes, f"id BIGINT, {kinds}, gone BOOLEAN").createOrReplaceTempView("changed_rows")
+    flow.spark.sql(
+        f"MERGE INTO {flow.table}_{table} t USING changed_rows s ON t.id = s.id WHEN MATCHED AND s.gone THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = s.{name}' for name in names)} "
+        f"WHEN NOT MATCHED THEN INSERT (id, {', '.join(names)}) VALUES (s.id, {', '.join(f's.{n}' for n in names)})"
+    )
+    flow.spark.catalog.dropTempView("changed_rows")
+    return remaining
+
+
+def test_changes_joined_with_a_table_are_applied_once_through_retries_kills_roll_backs_and_expiry(flow: Flow) -> None:
+    shop = Shop(flow)
+    shop.put_customers({1: ("ann",), 2: ("bob",)})
+    shop.put_orders({10: (1, 5), 11: (2, 6), 12: (3, 7)})
+    first = shop.apply("run 1")
+    assert (first.outcome, first.batch_rows, flow.rows()) == (Outcome.APPLIED, 3, shop.expected)
+    assert flow.loaded().schema().column_names == ["id", "name", "n"]
+    positions = json.loads(flow.properties()["lake.position.shop"])["positions"]
+    assert positions == {f"snapshot:{name}": shop.head(name) for name in ("orders", "customers")}
+    for run, outcome in (("run 1", Outcome.ALREADY_APPLIED), ("run 2", Outcome.NOTHING_NEW)):
+        assert shop.apply(run).outcome is outcome
+    # Customers alone are no work: orders decide.
+    shop.put_customers({1: ("anna",), 3: ("cyd",)})
+    assert shop.apply("run 3").outcome is Outcome.NOTHING_NEW
+    base = shop.put_orders({10: (1, 50), 11: None, 13: (3, 8)})
+
+    def kill() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        flow.apply("run 4", progress=InterruptedProgress(at="commit", then=kill), source=shop.source, **PLAIN)
+    retried = shop.apply("run 4")
+    assert (retried.outcome, retried.batch_rows) == (Outcome.APPLIED, 3)
+    assert flow.rows() == shop.expected == {10: ("anna", 50), 12: (None, 7), 13: ("cyd", 8)}
+    # What is not read yet is kept from an expiry by the tag of what is.
+    shop.put_orders({14: (2, 9)})
+    newest = shop.put_orders({12: None})
+    orders = shop.on("orders")
+    flow.spark.sql(f"CALL system.expire_snapshots('{orders.table}', TIMESTAMP '2100-01-01 00:00:00', 1)")
+    assert {str(each.snapshot_id) for each in orders.loaded().metadata.snapshots} == {base, newest}
+    assert shop.apply("run 5").outcome is Outcome.APPLIED
+    assert flow.rows() == shop.expected
+    tags = {name: ref.snapshot_id for name, ref in orders.loaded().metadata.refs.items() if name != "main"}
+    assert list(tags.values()) == [int(newest)]
+    # Rolled back, the orders are what they were.
+    shop.put_orders({15: (1, 1)})
+    assert shop.apply("run 6").outcome is Outcome.APPLIED
+    flow.spark.sql(f"CALL system.rollback_to_snapshot('{orders.table}', {newest})")
+    shop.orders = {10: (1, 50), 13: (3, 8), 14: (2, 9)}
+    assert shop.apply("run 7").outcome is Outcome.APPLIED
+    assert flow.rows() == shop.expected
+    # Without the tag the start is gone, and nothing is guessed.
+    shop.put_orders({10: None})
+    for name in tags:
+        flow.spark.sql(f"ALTER TABLE {orders.table} DROP TAG `{name}`")
+    flow.spark.sql(f"CALL system.expire_snapshots('{orders.table}', TIMESTAMP '2100-01-01 00:00:00', 1)")
+    with pytest.raises(RangeUnavailableError, match="on_repeat='apply' applies every row that is there now"):
+        shop.apply("run 8")
+    assert shop.apply("run 8", on_repeat=OnRepeat.APPLY).outcome is Outcome.APPLIED
+    assert flow.rows() == {10: ("anna", 50), 13: ("cyd", 8), 14: ("bob", 9)}
+    assert shop.apply("run 9").outcome is Outcome.NOTHING_NEW
+
+
+def test_a_table_is_read_as_of_an_id_a_tag_and_a_time_with_its_rows_and_columns_chosen(flow: Flow) -> None:
+    shop = Shop(flow)
+    table = f"{flow.table}_customers"
+    first = shop.put_customers({1: ("a",), 2: ("b",)})
+    flow.spark.sql(f"ALTER TABLE {table} CREATE TAG month_end")
+    between = datetime.now(UTC)
+    second = shop.put_customers({1: ("a2",), 3: ("c",)})
+    then, now = {1: ("a",), 2: ("b",)}, {1: ("a2",), 2: ("b",), 3: ("c",)}
+    moments = (first, "month_end", between, between.isoformat(), second, "main", None, datetime(2100, 1, 1, tzinfo=UTC))
+    for number, moment in enumerate(moments):
+        source = LakeTable(table, as_of=moment, name="customers")
+        report = flow.apply(f"run {number}", source=source, **PLAIN)
+        # The same snapshot by another name is none to apply again; an older one than before is, as it was asked for.
+        assert (report.outcome is Outcome.APPLIED) == (number in (0, 4)), moment
+        rows = {id_: each for id_, each in flow.rows().items() if number >= 4 or id_ != 3}
+        assert rows == (then if number < 4 else now)
+    assert (
+        "applied before" in flow.apply("run 9", source=LakeTable(table, as_of=first, name="customers"), **PLAIN).reason
+    )
+    assert flow.rows() == {**now, **then}
+    for wrong, said in (("1", "expired"), ("no_tag", "month_end"), ("2001-01-01T00:00:00Z", "its log goes back to")):
+        with pytest.raises(BadInputError, match=said):
+            flow.apply("run 10", source=LakeTable(table, as_of=wrong), **PLAIN)
+    chosen = LakeTable(table, where="name LIKE 'a%'", columns=["ID"], as_of="main", name="chosen")
+    other = replace(flow, table=f"{flow.table}_chosen")
+    other.apply("run 1", source=chosen, **PLAIN)
+    assert other.rows() == {1: ()}
+    with pytest.raises(InvalidSpecError, match="a function"):
+        other.apply("run 2", source=replace(chosen, where="upper(name) = 'A2'", name="other"), **PLAIN)
+    taken = replace(chosen, where="upper(name) <> 'A2'", on_source_change="replay")
+    assert "where of the source changed" in other.apply("run 2", source=taken, allow_sql=True, **PLAIN).reason
+    assert other.rows() == {1: (), 2: (), 3: ()}
+
+
+def test_inputs_of_files_and_changes_give_each_what_is_new_of_them(flow: Flow) -> None:
+    shop = Shop(flow)
+    files = Files(f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA, name="sums")
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    sums: dict[str, Any] = {
+        "merge_engine": Aggregation(aggregates={"n": "sum"}),
+        "delete_when": None,
+        "exclude_columns": ("op", "name"),
+    }
+    both = "SELECT id, n FROM events UNION ALL SELECT id, n FROM orders"
+    orders = Changes(f"{flow.table}_orders", mode="upserts")
+    source = Query(both, over={"events": replace(files, name=None), "orders": orders}, name="sums")
+    shop.put_orders({1: (1, 5)})
+    expected = 0
+    for number, (of_file, of_order) in enumerate([(10, 5), (None, 7), (3, None), (None, None)]):
+        if of_file is not None and number:
+            flow.arrive(f"{number + 1}.jsonl", row(1, "a", of_file))
+        if of_order is not None and number:
+            shop.put_orders({1: (1, of_order)})
+        report = flow.apply(f"run {number}", source=source, **sums)
+        expected += (of_file or 0) + (of_order or 0)
+        assert report.outcome is (Outcome.APPLIED if of_file or of_order else Outcome.NOTHING_NEW)
+        assert (report.batch_files or 0, flow.rows()) == (int(of_file is not None), {1: (expected,)})
+    empty = Files(f"{flow.inbox}/none-*.csv", options={"header": True})
+    without = replace(source, over={"events": empty, "orders": orders})
+    with pytest.raises(BadInputError, match="nothing tells the columns"):
+        flow.apply("run 9", source=without, on_repeat=OnRepeat.APPLY, **sums)
+
+
+def test_changes_alone_delete_what_was_deleted_and_store_no_type_of_change(flow: Flow) -> None:
+    shop = Shop(flow)
+    shop.put_orders({1: (1, 1), 2: (1, 2), 3: (2, 3)})
+    source = Changes(f"{flow.table}_orders", where="n < 9", protect_source=False, name="orders")
+    flow.apply("run 1", source=source, **PLAIN)
+    shop.put_orders({1: None, 2: (1, 20), 3: (2, 4), 4: (3, 4)})
+    report = flow.apply("run 2", source=source, **PLAIN)
+    # 2 is no more below 9.
+    assert flow.rows() == {3: (2, 4), 4: (3, 4)}
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 1, 2)
+    assert [name for name in shop.on("orders").loaded().metadata.refs if name != "main"] == []
+    shop.put_orders({3: None, 4: None})
+    kept: dict[str, Any] = {"delete_when": "_change_type = 'delete' AND id = 3", "exclude_columns": ()}
+    flow.apply("run 3", source=source, **kept)
+    assert flow.rows() == {4: (3, 4)}
+    flow.spark.sql(f"DELETE FROM {flow.table}_orders")
+    assert flow.apply("run 4", source=source, **PLAIN).outcome in (Outcome.EMPTY_BATCH, Outcome.APPLIED)
