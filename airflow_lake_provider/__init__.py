@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
@@ -27,6 +28,7 @@ __all__ = [
     "LakeTable",
     "PartialUpdate",
     "PositionSource",
+    "PySparkFunction",
     "Query",
     "SchemaContract",
     "TableLayout",

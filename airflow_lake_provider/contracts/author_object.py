@@ -84,6 +84,8 @@ class AuthorObject:
 
     # Value of ``type`` in a mapping, where one argument takes several classes.
     kind: ClassVar[str] = ""
+    # It names code of the author's: no mapping may, as it could come from a form.
+    runs_code: ClassVar[bool] = False
     # Whether the readers take what JSON has; otherwise values are made by the types of the fields first.
     reads_json: ClassVar[bool] = True
 
@@ -184,7 +186,12 @@ class AuthorObject:
             return cls
         asked = given.pop("type", cls.kind or None)
         if not isinstance(asked, str) or asked not in kinds:
-            raise InvalidSpecError(f"{name} needs a type, one of {', '.join(map(repr, kinds))}, got {asked!r}")
+            shown = ", ".join(repr(kind) for kind, concrete in kinds.items() if not concrete.runs_code)
+            raise InvalidSpecError(f"{name} needs a type, one of {shown}, got {asked!r}")
+        if kinds[asked].runs_code:
+            raise InvalidSpecError(
+                f"{name}: {kinds[asked].__name__} runs code, which no mapping may name; make the object in the DAG"
+            )
         return kinds[asked]
 
     @classmethod

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
@@ -18,6 +16,7 @@ from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
+from airflow_lake_provider.submission.function_code import code_of
 
 
 class IncrementalAction(WorkerAction[IncrementalSpec]):
@@ -30,7 +29,7 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
 
         :raises MissingTableError: the source does not exist or has no snapshot yet.
         """
-        return replace(spec, to_snapshot=self._head(spec.source), transform_code=_code_of(spec.transform))
+        return replace(spec, to_snapshot=self._head(spec.source), transform_code=code_of(spec.transform))
 
     def report_without_spark(self, spec: IncrementalSpec) -> JobReport | None:
         """Compare positions: where nothing is new there is nothing to start."""
@@ -124,16 +123,3 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     ) -> None:
         super().__init__(table=target, **job)
         self.keep(locals())
-
-
-def _code_of(transform: str | None) -> str | None:
-    """Return the text of the transform's module when this worker has it; None leaves it to the cluster."""
-    if transform is None or ":" not in transform:
-        return None
-    try:
-        module = importlib.util.find_spec(transform.partition(":")[0])
-    except ModuleNotFoundError:
-        return None
-    if module is None or module.origin is None or not module.origin.endswith(".py"):
-        return None
-    return Path(module.origin).read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.table_reads import refuse_gone_start, refuse_read
+from airflow_lake_provider.submission.function_code import code_of
 from airflow_lake_provider.submission.source_modules import refuse_left_behind
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -20,13 +21,13 @@ class LoadAction(WorkerAction[LoadT]):
     """The worker's part of a load."""
 
     def completed(self, spec: LoadT, run: TaskRun) -> LoadT:
-        """Name the source.
+        """Name the source, and add its code.
 
         :raises InvalidSpecError: a driver would not find its code.
         """
-        source = spec.source
+        source = spec.source.with_code(code_of)
         refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
-        return spec if source.name else replace(spec, source=replace(source, name=run.source_name(spec.table)))
+        return replace(spec, source=source if source.name else replace(source, name=run.source_name(spec.table)))
 
     def identity(self, spec: LoadT, run: TaskRun) -> RunIdentity:
         """Return who asks, or the author's batch."""
@@ -45,4 +46,4 @@ class LoadAction(WorkerAction[LoadT]):
             refuse_read(spec, read, source)
             if target is not None:
                 refuse_gone_start(spec, name, read, source, target.facts)
-        return None if spec.source.query else source
+        return None if spec.source.is_made else source

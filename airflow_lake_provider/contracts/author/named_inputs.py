@@ -1,14 +1,22 @@
-"""Named inputs of a query: several sources, each under the name of its view."""
+"""Named inputs of a query or a function: several sources, each under the name of its view."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeGuard
 
 from airflow_lake_provider.contracts.argument_validation import mapping
-from airflow_lake_provider.contracts.author.sources import Source
+from airflow_lake_provider.contracts.author.sources import (
+    ChangeEvents,
+    Files,
+    OnSourceChange,
+    Source,
+    TableSource,
+    source,
+)
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # Their positions share one table property of 3,500 characters, where a list of files takes the paths of four.
@@ -23,11 +31,27 @@ def is_named(value: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping) and "type" not in value
 
 
-def named_inputs(value: Mapping[str, Any], name: str, read: Callable[[Any, str], Source]) -> dict[str, Source]:
+def queryable(value: object, name: str) -> Source:
+    """Return a source that a query or a function can be over.
+
+    :param name: of the argument, for messages.
+    :raises InvalidSpecError: it is none, or has a name of its own.
+    """
+    below = source(value, name)
+    if not below.is_queryable:
+        raise InvalidSpecError(f"{name} must be Files, a LakeTable or Changes, got {below!r}")
+    if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
+        raise InvalidSpecError(
+            f"{name}: name and on_source_change belong to the {name.partition('.')[0]}, not to what it reads, got "
+            f"name={below.name!r}, on_source_change={OnSourceChange(below.on_source_change).value!r} below it"
+        )
+    return below
+
+
+def named_inputs(value: Mapping[str, Any], name: str) -> dict[str, Source]:
     """Return sources by the name of their view.
 
     :param name: of the argument, for messages.
-    :param read: reads one source.
     :raises InvalidSpecError: a name is none, two are the same, or an input is no source that a query can be over.
     """
     given = mapping(value, name, "the name of a view to its source")
@@ -40,10 +64,49 @@ def named_inputs(value: Mapping[str, Any], name: str, read: Callable[[Any, str],
         raise InvalidSpecError(f"{name} names an input twice: SQL takes no notice of case, got {twice[0]!r}")
     if not 1 <= len(given) <= MOST_INPUTS:
         raise InvalidSpecError(f"{name} must name 1 to {MOST_INPUTS} inputs, got {len(given)}")
-    inputs = {each: read(item, f"{name}[{each!r}]") for each, item in given.items()}
+    inputs = {each: queryable(item, f"{name}[{each!r}]") for each, item in given.items()}
     if len(listed := [each for each, source in inputs.items() if source.files is not None]) > MOST_FILES:
         raise InvalidSpecError(
             f"{name} may have {MOST_FILES} inputs of files at most, got {', '.join(listed)}; put files of one kind "
             "under one path, or load them into a table first"
         )
     return inputs
+
+
+@dataclass(frozen=True)
+class MadeOfInputs(Source):
+    """Base of what is made of other sources, whose ``name`` and ``on_source_change`` are those of this one."""
+
+    kind: ClassVar[str] = ""
+    is_made: ClassVar[bool] = True
+
+    @property
+    def files(self) -> Files | ChangeEvents | None:
+        """The files that it reads, and nothing else."""
+        single = self.inputs.get("")
+        return single.files if single else None
+
+    @property
+    def lake_tables(self) -> Mapping[str, TableSource]:
+        """The tables that it reads."""
+        return {name: table for name, each in self.inputs.items() for table in each.lake_tables.values()}
+
+    @property
+    def is_change_stream(self) -> bool:  # type: ignore[override]  # of what it reads
+        """True where one of its inputs has changes of rows."""
+        return any(each.is_change_stream for each in self.inputs.values())
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that its inputs need."""
+        return tuple(dict.fromkeys(need for each in self.inputs.values() for need in each.needs))
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse inputs that cannot be read."""
+        for table in self.lake_tables.values():
+            table.refuse_reading(spec)
+
+    def refuse_spark(self, version: str) -> None:
+        """Refuse inputs that a release of Spark does not read."""
+        for each in self.inputs.values():
+            each.refuse_spark(version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
@@ -100,6 +100,8 @@ class Source(ArgumentObject):
     is_change_stream: ClassVar[bool] = False
     # A query can be over it.
     is_queryable: ClassVar[bool] = False
+    # Rows are made of what is read, and are not those that are there.
+    is_made: ClassVar[bool] = False
     # What a column that the batch lacks becomes where nobody says.
     missing_columns: ClassVar[MissingColumns | None] = None
     name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
@@ -147,6 +149,13 @@ class Source(ArgumentObject):
     def looks_at_rows(self) -> bool:
         """Tell whether what is read is compared with the table's rows of its keys."""
         return False
+
+    def with_code(self, code_of: Callable[[str], str | None]) -> Self:  # noqa: ARG002  # others run code
+        """Return the source with the text of the module whose code it runs.
+
+        :param code_of: finds it on this worker, by ``package.module:function``.
+        """
+        return self
 
     def without_policy(self) -> Self:
         """Return what is read, without what may be done about it when it has changed."""

@@ -44,7 +44,7 @@ class LoadSpec(JobSpec):
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
     schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
     branch: str | None = argument(optional(_branch), default=None, needs=("branches",))
-    batch_id: str | None = argument(optional(text), default=None)
+    batch_id: str | None = argument(optional(text), "batch", default=None)
     on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.SKIP)
     audits: Audits | None = argument(audits, default=None, is_object=True)
     allow_sql: bool = argument(flag, default=False, templated=False)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import inspect
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from pyspark import SparkFiles, StorageLevel
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
@@ -20,6 +15,7 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
+from airflow_lake_provider.spark_jobs.session.author_function import errors_of, frame_of, load_function
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
@@ -64,46 +60,12 @@ def _views(spark: SparkSession, **views: DataFrame) -> Iterator[None]:
 
 
 def _run_function(spark: SparkSession, spec: IncrementalSpec, changes: DataFrame, source: DataFrame) -> DataFrame:
-    transform = _load(spark, spec)
+    name = str(spec.transform)
+    transform = load_function(spark, name, spec.transform_code)
     arguments = (changes, source)[: _argument_count(transform, spec)]
-    result = transform(*arguments)
-    if not isinstance(result, DataFrame):
-        raise InvalidSpecError(f"{spec.transform} must return a DataFrame, got {type(result).__name__}")
-    return result
-
-
-def _load(spark: SparkSession, spec: IncrementalSpec) -> Callable[..., object]:
-    module_name, function_name = str(spec.transform).split(":")
-    if spec.transform_code is not None:
-        module_name = _ship(spark, spec.transform_code, module_name)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise InvalidSpecError(
-            f"transform {spec.transform}: {error}; ship its code with the operator, or put the module on the driver's "
-            "path with py_files"
-        ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise InvalidSpecError(f"transform {spec.transform}: the module has no function {function_name!r}")
-    return function
-
-
-def _ship(spark: SparkSession, code: str, module_name: str) -> str:
-    """Write the code as a module that driver and executors can import, and return its name.
-
-    The name has the code's digest: a session that runs two versions keeps them apart.
-    """
-    digest = hashlib.sha256(code.encode()).hexdigest()[:16]
-    shipped_name = f"lake_transform_{module_name.rpartition('.')[2]}_{digest}"
-    if shipped_name not in sys.modules:
-        # Spark removes this folder when the application ends, however many executors have fetched the file by then.
-        root = SparkFiles.getRootDirectory()
-        path = Path(tempfile.mkdtemp(prefix="lake_transform_", dir=root)) / f"{shipped_name}.py"
-        path.write_text(code, encoding="utf-8")
-        spark.sparkContext.addPyFile(str(path))
-        importlib.invalidate_caches()
-    return shipped_name
+    with errors_of(name):
+        result = transform(*arguments)
+    return frame_of(name, result)
 
 
 def _argument_count(transform: Callable[..., object], spec: IncrementalSpec) -> int:

@@ -6,20 +6,24 @@ is something to do when an input of the first kind has something new; without an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Self
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.sources import Source
+from airflow_lake_provider.contracts.author.named_inputs import MadeOfInputs
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.specs.load import LoadSpec
-from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
+from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -133,14 +137,6 @@ def _of(position: SourcePosition, name: str, listing: Listing) -> SourcePosition
     return of_input.with_position(position.files) if is_first else of_input
 
 
-def open_inputs(spark: SparkSession, spec: LoadSpec, source: Source) -> dict[str, PlainSource]:
-    """Return the driver's side of each input of a source, by name; of a single one under the empty name."""
-    opened = {name: open_source(spark, spec, each) for name, each in source.inputs.items()}
-    plain = {name: each for name, each in opened.items() if isinstance(each, PlainSource)}
-    assert plain.keys() == opened.keys(), "what a query can be over has a reader of plain rows"
-    return plain
-
-
 def list_inputs(inputs: Mapping[str, PlainSource], source_name: str, shape: Mapping[str, str]) -> InputsListing:
     """Look at all inputs."""
     at = datetime.now(UTC)
@@ -163,10 +159,77 @@ def read_inputs(inputs: Mapping[str, PlainSource], listing: InputsListing) -> di
     }
 
 
-@contextmanager
-def refusing_unreadable_inputs(inputs: Mapping[str, PlainSource], listing: InputsListing) -> Iterator[None]:
-    """Name what of an input cannot be read in an error over it."""
-    with ExitStack() as stack:
-        for name, each in inputs.items():
-            stack.enter_context(each.refusing_unreadable(listing.wanted[name]))
-        yield
+def readable_rows(batches: Mapping[str, RawBatch]) -> dict[str, DataFrame]:
+    """Return the columns of each input, once no record of it is refused.
+
+    :raises BadInputError: records cannot be read.
+    """
+    for batch in batches.values():
+        if batch.may_be_unparsable:
+            batch.refuse_unparsable(batch.rows.filter(sf.col(UNPARSABLE).isNotNull()).count())
+    return {
+        name: batch.rows.drop(*(column for column in batch.rows.columns if column.startswith("_lake_")))
+        if batch.in_any_order is None
+        else batch.in_any_order
+        for name, batch in batches.items()
+    }
+
+
+def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch]) -> bool:
+    """Return whether rows that are made of inputs say of each whether it is a delete."""
+    return any(each.has_change_type for each in batches.values()) and CHANGE_TYPE in rows.columns
+
+
+class InputsSource(PlainSource):
+    """Base of what is made of the rows of other sources."""
+
+    source: MadeOfInputs
+
+    @cached_property
+    def inputs(self) -> Mapping[str, PlainSource]:
+        """The sources that it reads, by the name of their view; a single one under the empty name."""
+        opened = {name: open_source(self.spark, self.spec, each) for name, each in self.source.inputs.items()}
+        plain = {name: each for name, each in opened.items() if isinstance(each, PlainSource)}
+        assert plain.keys() == opened.keys(), "what a query can be over has a reader of plain rows"
+        return plain
+
+    @property
+    @abstractmethod
+    def made_by(self) -> Mapping[str, str]:
+        """Digest of what makes rows of the inputs."""
+
+    def location(self) -> SourceLocation:
+        """Return where a single input is; of several, what to know of them."""
+        located = [each.location() for each in self.inputs.values()]
+        warnings = tuple(warning for each in located for warning in each.warnings)
+        return SourceLocation(address=located[0].address if len(located) == 1 else None, warnings=warnings[:1])
+
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Shape of the rows of each input, and what makes rows of them."""
+        of_inputs = {
+            f"{name}.{part}" if name else part: digest
+            for name, each in self.inputs.items()
+            for part, digest in each.shape.items()
+        }
+        return {**of_inputs, **self.made_by}
+
+    def list(self) -> Listing:
+        """Look at the inputs."""
+        single = self.inputs.get("")
+        if single is not None:
+            return replace(single.list(), shape=self.shape)
+        return list_inputs(self.inputs, self.name, self.shape)
+
+    @contextmanager
+    def refusing_unreadable(self, listing: Any) -> Iterator[None]:
+        """Name what of an input cannot be read in an error over it."""
+        with ExitStack() as stack:
+            for name, each in self.inputs.items():
+                stack.enter_context(each.refusing_unreadable(listing.wanted[name] if name else listing))
+            yield
+
+    def after_commit(self, listing: Any) -> None:
+        """Tell each input what of it is consumed."""
+        for name, each in self.inputs.items():
+            each.after_commit(listing.wanted[name] if name else listing)

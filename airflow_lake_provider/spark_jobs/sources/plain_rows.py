@@ -128,7 +128,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)
         has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
-        may_shuffle = bool(spec.source.query or has_subqueries)
+        may_shuffle = bool(spec.source.is_made or has_subqueries)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.

@@ -157,7 +157,7 @@ def test_what_cannot_be_applied_is_refused_with_counts(
 @pytest.mark.parametrize(
     ("transform", "code", "said"),
     [
-        ("no_such_module:f", None, "ship its code"),
+        ("no_such_module:f", None, "put its module beside the DAG"),
         ("m:absent", "x = 1", "no function 'absent'"),
         ("m:f", "def f(): ...", "must take \\(changes\\) or \\(changes, source\\)"),
         ("m:f", "def f(a, b, c): ...", "must take"),

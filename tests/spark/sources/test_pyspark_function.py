@@ -1,0 +1,124 @@
+"""Rows of an author's own function: applied once, by its inputs or its batch id, and its errors as the author's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import SCHEMA, Flow, row
+
+CODE = """
+from pyspark.sql import functions as sf
+
+def priced(spark, inputs, params):
+    print("priced by", params["rate"])
+    orders = inputs["orders"].filter("op <> 'd'").join(inputs["names"], "id", "left")
+    return orders.select("id", sf.coalesce("label", "name").alias("name"), (sf.col("n") * params["rate"]).alias("n"))
+
+def counted(spark, inputs, params):
+    assert inputs == {}
+    return spark.range(params["rows"]).selectExpr("id", "'counted' AS name", "CAST(id AS INT) AS n")
+
+def deep(rows):
+    return rows["price"] / 0
+
+def failing(spark, inputs, params):
+    return deep({"price": 1})
+
+def wrong_sql(spark, inputs, params):
+    return spark.sql("SELECT nowhere FROM (SELECT 1 AS a)")
+
+def listed(spark, inputs, params):
+    return [1, 2]
+
+def streamed(spark, inputs, params):
+    return spark.readStream.format("rate").load()
+
+def two(spark, inputs):
+    return None
+"""
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+
+
+def function(name: str, **arguments: Any) -> PySparkFunction:
+    return PySparkFunction(f"loads:{name}", function_code=CODE, name="loads", **arguments)
+
+
+def test_rows_of_files_and_a_table_go_through_a_function_once(flow: Flow, capfd: pytest.CaptureFixture[str]) -> None:
+    names = f"{flow.table}_names"
+    flow.catalog()
+    flow.spark.sql(f"CREATE TABLE {names} (id BIGINT, label STRING) USING iceberg")
+    flow.spark.sql(f"INSERT INTO {names} VALUES (2, 'two')")
+    files = Files(f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA)
+    read = function("priced", over={"orders": files, "names": LakeTable(names)}, params={"rate": 3})
+    expected: dict[int, tuple[Any, ...]] = {}
+    for number in (1, 2):
+        flow.arrive(f"{number}.jsonl", row(number, f"row {number}", number))
+        # What was applied is not applied again by another rate.
+        rated = replace(read, params={"rate": 2 + number})
+        report = flow.apply(f"run {number}", source=rated, **PLAIN)
+        expected[number] = ("two" if number == 2 else f"row {number}", (2 + number) * number)
+        assert (report.outcome, report.batch_rows, flow.rows()) == (Outcome.APPLIED, 1, expected)
+        assert f"priced by {2 + number}" in capfd.readouterr().out
+        assert flow.apply(f"run {number}", source=rated, **PLAIN).outcome in (
+            Outcome.ALREADY_APPLIED,
+            Outcome.NOTHING_NEW,
+        )
+    assert flow.apply("run 3", source=read, **PLAIN).outcome is Outcome.NOTHING_NEW
+    assert flow.rows() == expected
+
+
+def test_rows_that_come_from_nowhere_known_are_added_once_for_each_batch_id(flow: Flow) -> None:
+    flow.catalog()
+
+    def add(batch: str, source: PySparkFunction) -> Outcome:
+        run = RunIdentity.of("batch", batch, "loads")
+        spec = AppendSpec(catalog="lake_default", table=flow.table, run=run, source=source, batch_id=batch)
+        return append_batch(flow.spark, spec, Progress()).outcome
+
+    three = function("counted", params={"rows": 3})
+    assert add("mon", three) is Outcome.APPLIED
+    assert add("mon", replace(three, function_code=f"{CODE}# mended\n")) is Outcome.ALREADY_APPLIED
+    assert add("tue", three) is Outcome.APPLIED
+    assert add("mon", three) is Outcome.ALREADY_APPLIED
+    assert sorted(each["id"] for each in flow.loaded().scan().to_arrow().to_pylist()) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("failing", JobFailedError, "loads:failing raised an error:\n"),
+        ("wrong_sql", JobFailedError, "loads:wrong_sql raised an error:\n"),
+        ("listed", InvalidSpecError, "loads:listed must return a DataFrame, got list"),
+        ("streamed", InvalidSpecError, "loads:streamed must return a DataFrame, got a stream"),
+        ("two", InvalidSpecError, r"loads:two must take \(spark, inputs, params\)"),
+        ("absent", InvalidSpecError, "loads:absent: the module has no function 'absent'"),
+    ],
+)
+def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
+    flow: Flow, name: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said) as raised:
+        flow.apply("run 1", source=function(name), batch_id="mon", **PLAIN)
+    told = str(raised.value)
+    if name == "failing":
+        assert told.endswith("ZeroDivisionError: division by zero")
+        assert 'return deep({"price": 1})' in told
+        assert 'return rows["price"] / 0' in told
+        assert "author_function" not in told
+    if name == "wrong_sql":
+        assert "in wrong_sql" in told
+        assert "UNRESOLVED_COLUMN" in told
+        assert "py4j" not in told
+        assert "pyspark/" not in told
