@@ -56,7 +56,7 @@ def prices(lake_home: Path) -> Table:
     inbox = lake_home / "inbox"
     inbox.mkdir()
     write(inbox / f"prices-{MONDAY}.jsonl", {"book": "6.00", "cup": "3.00"})
-    write(inbox / "tuesday.jsonl", {"book": "7.00", "lamp": "9.00"})
+    write(inbox / "tuesday.jsonl", {"book": "7.00", "lamp": "9.00", "desk": "99.00"})
     return table
 
 
@@ -105,7 +105,8 @@ def airflow(migrated: Mapping[str, str], lake_home: Path) -> Iterator[AirflowPro
     """Airflow's commands in one process, with a DAG of the repository and one of the tests."""
     folder = lake_home / "dags"
     folder.mkdir()
-    for file in (DAGS / "table_operators.py", Path(migrated["AIRFLOW__CORE__DAGS_FOLDER"]) / "publish_after_check.py"):
+    published = Path(migrated["AIRFLOW__CORE__DAGS_FOLDER"]) / "publish_after_check.py"
+    for file in (DAGS / "table_operators.py", DAGS / "tuesday_prices.py", published):
         (folder / file.name).symlink_to(file)
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
     with closing(AirflowProcess(environment, lake_home / "airflow.log", print)) as started:

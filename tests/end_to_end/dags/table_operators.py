@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_lake_provider import Files
+from airflow_lake_provider import Files, PySparkFunction
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
@@ -16,10 +16,14 @@ TABLE = "shop.prices"
 # Both tasks apply one batch, as a run and its cleared task do.
 TUESDAY: dict[str, Any] = {
     "table": TABLE,
-    "source": Files(
-        "{{ var.value.shop_inbox }}/tuesday.jsonl",
-        format="json",
-        schema="sku STRING, price DECIMAL(12,2)",
+    "source": PySparkFunction(
+        "tuesday_prices:cheapest",
+        over={
+            "prices": Files(
+                "{{ var.value.shop_inbox }}/tuesday.jsonl", format="json", schema="sku STRING, price DECIMAL(12,2)"
+            )
+        },
+        params={"most": "{{ 2 * 10 }}"},
         name="tuesday",
     ),
     "keys": ["sku"],
