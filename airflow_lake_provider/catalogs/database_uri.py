@@ -19,7 +19,7 @@ SQLITE_BUSY_SECONDS = 60
 SQL_SCHEMES = ("sqlite", "postgresql", "postgresql+psycopg2", "postgresql+psycopg", "postgresql+pg8000")
 _SQLITE, _POSTGRESQL = "sqlite:////absolute/path.db", "postgresql+psycopg2://host:5432/database"
 # libpq's name -> pgjdbc's name, where both take the same values
-_POSTGRESQL_OPTIONS = {
+POSTGRESQL_OPTIONS = {
     "sslmode": "sslmode",
     "sslrootcert": "sslrootcert",
     "connect_timeout": "connectTimeout",
@@ -55,7 +55,7 @@ def check(conn_id: str, uri: str) -> None:
     else:
         if not url.host or not path.strip("/"):
             raise refused(conn_id, f"uri {uri!r} lacks host or database; write {_POSTGRESQL}")
-        options = set(_POSTGRESQL_OPTIONS)
+        options = set(POSTGRESQL_OPTIONS)
     for option in sorted(url.query.keys() - options):
         raise refused(
             conn_id,
@@ -93,7 +93,7 @@ def jdbc_uri(uri: str) -> str:
         return f"jdbc:sqlite:{url.database}?busy_timeout={timeout}&journal_mode=WAL"
     host = f"[{url.host}]" if ":" in str(url.host) else url.host
     port = f":{url.port}" if url.port else ""
-    query = urlencode({_POSTGRESQL_OPTIONS[name]: value for name, value in options.items()})
+    query = urlencode({POSTGRESQL_OPTIONS[name]: value for name, value in options.items()})
     return f"jdbc:postgresql://{host}{port}/{quote(str(url.database))}" + (f"?{query}" if query else "")
 
 

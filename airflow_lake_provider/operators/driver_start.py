@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,14 +77,16 @@ class DriverStart:
         settings: str,
         attempt: str,
         is_short: bool = False,
+        drivers: Sequence[str] = (),
     ) -> DriverStart:
         """Decide how the driver of an attempt starts; nothing that an archive needs can make it fail.
 
         :param settings: text of the attempt's properties file, with the author's.
         :param attempt: text that no other attempt has.
         :param is_short: whether the job ends before the JVM's second compiler pays.
+        :param drivers: packages for the databases that the job reads.
         """
-        jars, packages = runtime(connection, operator)
+        jars, packages = runtime(connection, operator, drivers)
         start = cls(jars=jars, packages=packages, attempt=attempt)
         # Elsewhere the driver's Java and its files are another machine's.
         if target.cluster_mode:
@@ -201,9 +203,12 @@ def _runs_tasks(target: SparkTarget) -> bool:
     return target.master == "local" or target.master.startswith("local[")
 
 
-def runtime(connection: CatalogConnection, operator: SparkSubmitOperator) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def runtime(
+    connection: CatalogConnection, operator: SparkSubmitOperator, drivers: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return jars and packages that bring the table format's runtime to the driver; one of the two is empty.
 
+    :param drivers: packages for databases.
     :raises UnsupportedError: jobs do not run on the Spark that the operator submits with.
     """
     configured = conf.get("lake", "spark_jars", fallback="").strip()
@@ -212,7 +217,7 @@ def runtime(connection: CatalogConnection, operator: SparkSubmitOperator) -> tup
     if not configured:
         release = spark_release(operator)
         coordinate = runtime_for(release.spark, release.scala) if release is not None else SPARK_RUNTIME
-        return (), tuple(connection.spark_packages(coordinate))
+        return (), tuple(dict.fromkeys((*connection.spark_packages(coordinate), *drivers)))
     paths = [Path(name.strip()) for name in configured.split(",")]
     return tuple(str(jar) for path in paths for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])), ()
 

@@ -16,7 +16,9 @@ from airflow.sdk.configuration import conf
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
+from airflow_lake_provider.hooks.database_connection import database_access, drivers_of
 from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
 from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
 from airflow_lake_provider.submission.job_files import APPLICATION, JobFiles, job_archive
@@ -37,6 +39,7 @@ class SparkSubmission:
     """The files, the settings and the report's place of one submission.
 
     :param report_path: local path in client mode, fsspec path in cluster mode.
+    :param drivers: packages for the databases that are read.
     """
 
     files: JobFiles
@@ -44,6 +47,7 @@ class SparkSubmission:
     connection: CatalogConnection
     target: SparkTarget
     report_path: str
+    drivers: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -66,12 +70,22 @@ class SparkSubmission:
         """
         # First: what is refused leaves no files behind.
         shared = shared_report(job, run, report_location, connection.address) if target.cluster_mode else None
+        databases = {conn_id: database_access(conn_id) for conn_id in _connections(job)}
         base = job_directory()
         files = JobFiles.open(base, run.who)
         files.write_spec(job_to_json(job))
-        files.write_settings({**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}, properties_file)
-        report = shared or str(files.report)
-        return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
+        settings = {**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}
+        for conn_id, access in databases.items():
+            settings |= access.to_settings(conn_id)
+        files.write_settings(settings, properties_file)
+        return cls(
+            files=files,
+            archive=job_archive(base),
+            connection=connection,
+            target=target,
+            report_path=shared or str(files.report),
+            drivers=drivers_of(databases.values()),
+        )
 
     def driver_start(self, operator: SparkSubmitOperator, *, is_short: bool = False) -> DriverStart:
         """Decide how the driver gets its jars, and whether an archive of its classes is used or made.
@@ -81,7 +95,13 @@ class SparkSubmission:
         settings = self.files.settings.read_text(encoding="utf-8")
         attempt = self.files.folder.name.rpartition("-")[2]
         return DriverStart.plan(
-            operator, self.target, self.connection, settings=settings, attempt=attempt, is_short=is_short
+            operator,
+            self.target,
+            self.connection,
+            settings=settings,
+            attempt=attempt,
+            is_short=is_short,
+            drivers=self.drivers,
         )
 
     def read_reports(self) -> dict[str, JobReport | JobFailure]:
@@ -119,6 +139,12 @@ def spark_submit_arguments(
         "properties_file": str(submission.files.settings),
         "_spark_binary": operator._spark_binary or _bundled_binary(str(operator._conn_id)),
     }
+
+
+def _connections(job: Job) -> list[str]:
+    """Return the ids of the connections of all databases that the tasks read."""
+    loads = [spec for spec in job.tasks.values() if isinstance(spec, LoadSpec)]
+    return list(dict.fromkeys(conn_id for spec in loads for conn_id in spec.source.connections))
 
 
 def _scheduler(job: Job) -> dict[str, str]:

@@ -271,7 +271,7 @@ CONTRACT_FLOORS = (
         "untrusted_properties",
     },
     {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
-    {"applied", "as_of", "reports", "row_age"},
+    {"applied", "as_of", "database_access", "reports", "row_age"},
     {"author"},
     {"policy_settings", "specs"},
 )

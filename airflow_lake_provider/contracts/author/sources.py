@@ -58,7 +58,8 @@ def _table(value: object, name: str) -> str:
     return str(TableName.parse(text(value, name)))
 
 
-def _chosen(value: object, name: str) -> tuple[str, ...]:
+def chosen_columns(value: object, name: str) -> tuple[str, ...]:
+    """Return one or more different columns."""
     columns = names(value, name)
     if not columns or len({each.lower() for each in columns}) != len(columns):
         raise InvalidSpecError(f"{name} must be one or more different columns, got {value!r}")
@@ -131,6 +132,11 @@ class Source(ArgumentObject):
         return {}
 
     @property
+    def connections(self) -> tuple[str, ...]:
+        """Ids of the connections of the databases among it."""
+        return ()
+
+    @property
     def query(self) -> str | None:
         """SQL over the view ``source``; None to take the rows as they are."""
         return None
@@ -156,6 +162,9 @@ class Source(ArgumentObject):
         :param code_of: finds it on this worker, by ``package.module:function``.
         """
         return self
+
+    def refuse_reading(self, spec: Any) -> None:
+        """Refuse what cannot be read for a spec, also below a query."""
 
     def without_policy(self) -> Self:
         """Return what is read, without what may be done about it when it has changed."""
@@ -229,7 +238,9 @@ class TableSource(Source):
     tells_changes: ClassVar[bool] = False
     table: str = field(metadata=reads(_table, "namespace.table"))
     where: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
-    columns: Sequence[str] | None = field(default=None, kw_only=True, metadata=reads(optional(_chosen), is_later=True))
+    columns: Sequence[str] | None = field(
+        default=None, kw_only=True, metadata=reads(optional(chosen_columns), is_later=True)
+    )
 
     @property
     def lake_tables(self) -> Mapping[str, TableSource]:
