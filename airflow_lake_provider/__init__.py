@@ -8,6 +8,7 @@ from __future__ import annotations
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
@@ -25,6 +26,7 @@ __all__ = [
     "Deduplicate",
     "Files",
     "FirstRow",
+    "JdbcTable",
     "LakeTable",
     "PartialUpdate",
     "PositionSource",

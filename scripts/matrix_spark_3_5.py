@@ -29,7 +29,16 @@ LOCK = REPOSITORY / "scripts/jars-spark-3.5.lock"
 ALLOWED_SKIPS = REPOSITORY / "tests/allowed_skips_spark_3_5"
 # Of the versions in requirements.lock. Airflow is none of them: a driver has none.
 LIBRARIES = ("numpy", "pyarrow", "pyiceberg", "sqlalchemy")
-TEST_TOOLS = ("duckdb", "hypothesis", "psutil", "pyroaring", "pytest", "pytest-asyncio", "pytest-xdist")
+TEST_TOOLS = (
+    "duckdb",
+    "hypothesis",
+    "psutil",
+    "psycopg2-binary",
+    "pyroaring",
+    "pytest",
+    "pytest-asyncio",
+    "pytest-xdist",
+)
 SPARK_TESTS = "tests/spark"
 UPSERTS = f"{SPARK_TESTS}/formats/iceberg/upserts"
 SUITE = f"{SPARK_TESTS}/formats/test_iceberg_v3.py"

@@ -182,6 +182,8 @@ def _sum(report: JobReport, *names: str) -> int | None:
 
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 _OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "oss")
+# Names in these begin without a slash; a table's is database.schema.table.
+_WITHOUT_ROOT = (*_OBJECT_STORES, "postgres")
 _WILDCARD = re.compile(r"[*?\[{]")
 
 
@@ -210,7 +212,7 @@ def name_of_location(location: str) -> DatasetName | None:
         return None
     # The container of Azure stands where other stores have a user.
     host = parts.netloc if scheme in ("abfss", "wasbs") else parts.netloc.rpartition("@")[2]
-    return DatasetName(f"{scheme}://{host}", (path.lstrip("/") if scheme in _OBJECT_STORES else path) or "/")
+    return DatasetName(f"{scheme}://{host}", (path.lstrip("/") if scheme in _WITHOUT_ROOT else path) or "/")
 
 
 def name_of_files(path: str) -> DatasetName | None:

@@ -16,6 +16,7 @@ DRIVER = PACKAGE / "spark_jobs"
 HOMES = (
     PACKAGE / "contracts" / "author" / "sources.py",
     PACKAGE / "contracts" / "author" / "custom_source.py",
+    PACKAGE / "contracts" / "author" / "jdbc_table.py",
     PACKAGE / "contracts" / "author" / "lake_tables.py",
     PACKAGE / "contracts" / "author" / "query.py",
     DRIVER / "sources",
@@ -49,7 +50,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if node.module.endswith(("author.lake_tables", "author.query", "author.sources")):
+        if node.module.endswith(("author.jdbc_table", "author.lake_tables", "author.query", "author.sources")):
             yield from (alias.name for alias in node.names if alias.name in KINDS)
         _, is_driver, module = node.module.partition(".spark_jobs.sources.")
         if is_driver and module not in NEUTRAL:

@@ -39,7 +39,7 @@ def queryable(value: object, name: str) -> Source:
     """
     below = source(value, name)
     if not below.is_queryable:
-        raise InvalidSpecError(f"{name} must be Files, a LakeTable or Changes, got {below!r}")
+        raise InvalidSpecError(f"{name} must be Files, a LakeTable, Changes or a JdbcTable, got {below!r}")
     if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
         raise InvalidSpecError(
             f"{name}: name and on_source_change belong to the {name.partition('.')[0]}, not to what it reads, got "
@@ -92,6 +92,11 @@ class MadeOfInputs(Source):
         return {name: table for name, each in self.inputs.items() for table in each.lake_tables.values()}
 
     @property
+    def connections(self) -> tuple[str, ...]:
+        """Ids of the connections of its inputs."""
+        return tuple(dict.fromkeys(conn_id for each in self.inputs.values() for conn_id in each.connections))
+
+    @property
     def is_change_stream(self) -> bool:  # type: ignore[override]  # of what it reads
         """True where one of its inputs has changes of rows."""
         return any(each.is_change_stream for each in self.inputs.values())
@@ -103,8 +108,8 @@ class MadeOfInputs(Source):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse inputs that cannot be read."""
-        for table in self.lake_tables.values():
-            table.refuse_reading(spec)
+        for each in self.inputs.values():
+            each.refuse_reading(spec)
 
     def refuse_spark(self, version: str) -> None:
         """Refuse inputs that a release of Spark does not read."""

@@ -157,10 +157,7 @@ class Source(ArgumentObject):
         return False
 
     def with_code(self, code_of: Callable[[str], str | None]) -> Self:  # noqa: ARG002  # others run code
-        """Return the source with the text of the module whose code it runs.
-
-        :param code_of: finds it on this worker, by ``package.module:function``.
-        """
+        """Return the source with the text of the module whose code it runs, by ``package.module:function``."""
         return self
 
     def refuse_reading(self, spec: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -114,15 +115,16 @@ def load_batch(
     :raises InvalidSpecError: a query is not what it is called; nothing was run.
     """
     _check_queries(spark, spec)
-    target, source = table_of(spark, spec), open_source(spark, spec)
-    located = source.location()
+    target = table_of(spark, spec)
+    with closing(open_source(spark, spec)) as source:
+        located = source.location()
 
-    def attempt(number: int) -> ReportT:
-        reported = _attempt(spec, source, target, report, apply, progress)
-        # One that lost may leave nothing to commit.
-        return replace(reported, attempts=number if reported.is_of_this_try else number - 1)
+        def attempt(number: int) -> ReportT:
+            reported = _attempt(spec, source, target, report, apply, progress)
+            # One that lost may leave nothing to commit.
+            return replace(reported, attempts=number if reported.is_of_this_try else number - 1)
 
-    done = retry_conflicts(attempt, spec.max_attempts, progress)
+        done = retry_conflicts(attempt, spec.max_attempts, progress)
     return replace(done, source_location=located.address, warnings=(*done.warnings, *located.warnings))
 
 

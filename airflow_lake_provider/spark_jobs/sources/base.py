@@ -304,6 +304,9 @@ class BatchSource(ABC):
     def after_commit(self, listing: Any) -> None:  # noqa: B027  # others have something to keep
         """Tell the source that a listing is consumed, where it keeps something for its readers."""
 
+    def close(self) -> None:  # noqa: B027  # others have something open
+        """Give back what is open for the rows that were read; they are read no more."""
+
     def rows(
         self,
         wanted: Wanted,  # noqa: ARG002  # others ask it, and the next two

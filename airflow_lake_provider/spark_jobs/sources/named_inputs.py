@@ -233,3 +233,8 @@ class InputsSource(PlainSource):
         """Tell each input what of it is consumed."""
         for name, each in self.inputs.items():
             each.after_commit(listing.wanted[name] if name else listing)
+
+    def close(self) -> None:
+        """Close each input."""
+        for each in self.inputs.values():
+            each.close()

@@ -103,7 +103,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
     [
         (
             lambda: source({"path": "in/*.csv"}),
-            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', 'query'",
+            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', 'jdbc-table', 'query'",
         ),
         (lambda: source({"type": "kafka"}), "got 'kafka'"),
         (lambda: source({"type": "files"}), "source needs path"),
@@ -113,7 +113,8 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         ),
         (
             lambda: source(5),
-            "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, PySparkFunction, Query",
+            "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, JdbcTable, PySparkFunction, "
+            "Query",
         ),
         (lambda: Files("in/*"), r"'in/\*' does not tell a format"),
         (
@@ -127,7 +128,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (lambda: Query("DROP TABLE x", over="a.csv"), r"Query\.sql must be one query"),
         (
             lambda: Query("SELECT 1", over=Debezium("a", table="t")),
-            r"over must be Files, a LakeTable or Changes",
+            r"over must be Files, a LakeTable, Changes or a JdbcTable",
         ),
         (lambda: Query("SELECT 1", over=Files("a.csv", name="n")), "belong to the Query, not to what it reads"),
         (lambda: Debezium("a", table="t", ordering="unknown"), r"Debezium\.ordering must be one of 'partition'"),

@@ -1,0 +1,1 @@
+"""Tables and queries of relational databases, read through Spark's JDBC reader."""

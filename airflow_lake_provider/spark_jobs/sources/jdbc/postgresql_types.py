@@ -1,0 +1,189 @@
+"""PostgreSQL's types: in which form a value is sent, so that Spark has exactly the value that the database has.
+
+Spark's own mapping loses some: a numeric without a scale gets 18 digits behind the point, and infinity becomes the year
+9999. Dates and times depend on the JVM's zone and calendar there. Here they are sent as whole numbers. A value that no
+lake table has ends the statement with a message of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from airflow_lake_provider.contracts.errors import BadInputError
+
+# Begins each message that a statement of ours ends with.
+REFUSED = "lake refuses"
+_VALUE = "{}"
+_LARGEST_DECIMAL = 38
+# Cast in the database, and the type of Spark that it arrives as.
+_PLAIN: dict[str, tuple[str, DataType]] = {
+    "bool": ("bool", BooleanType()),
+    "int2": ("int4", IntegerType()),
+    "int4": ("int4", IntegerType()),
+    "int8": ("int8", LongType()),
+    "oid": ("int8", LongType()),
+    "float4": ("float4", FloatType()),
+    "float8": ("float8", DoubleType()),
+}
+# Types of which the text says all.
+_TEXTS = frozenset(
+    {
+        *("text", "varchar", "bpchar", "name", "char", "citext", "uuid", "json", "jsonb", "xml"),
+        *("time", "timetz", "interval", "inet", "cidr", "macaddr", "macaddr8", "bit", "varbit"),
+    }
+)
+_TIMES = {"date": "DATE", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
+
+
+@dataclass(frozen=True)
+class DatabaseColumn:
+    """A column of a table or a query, as the driver of JDBC describes it.
+
+    :param kind: name of its type: ``int4``, ``_int4`` for an array of it.
+    :param precision: of a numeric, or of those in an array; 0 without one.
+    :param is_text: whether the driver takes the type for a text, as it does with an enumeration.
+    """
+
+    name: str
+    kind: str
+    precision: int = 0
+    scale: int = 0
+    is_text: bool = False
+
+    @property
+    def decimal(self) -> DecimalType | None:
+        """Type of Spark that has exactly the values of a numeric; None where its values have no common scale."""
+        has_scale = 0 < self.precision <= _LARGEST_DECIMAL and 0 <= self.scale <= self.precision
+        return DecimalType(self.precision, self.scale) if has_scale else None
+
+
+@dataclass(frozen=True)
+class SentValue:
+    """A value on its way.
+
+    :param sql: expression of the database.
+    :param sent: type of Spark that it arrives as.
+    :param made: expression of Spark that makes the value of it, with ``{}`` for what arrived.
+    """
+
+    sql: str
+    sent: DataType
+    made: str = _VALUE
+
+
+def sent_values(columns: Sequence[DatabaseColumn], types: StructType | None, what: str) -> list[SentValue]:
+    """Return how the values of some columns are sent.
+
+    :param types: columns of the target, to whose decimals a numeric without a scale is fitted; None without a target.
+    :param what: is read, for messages.
+    :raises BadInputError: naming the columns of types that no lake table has.
+    """
+    decimals = {f.name.lower(): f.dataType for f in types or () if isinstance(f.dataType, DecimalType)}
+    values = [_sent(column, decimals.get(column.name.lower())) for column in columns]
+    unfit = [f"{c.name} {c.kind}" for c, value in zip(columns, values, strict=True) if value is None]
+    if unfit:
+        raise BadInputError(
+            f"{what}: no lake table has the types of {', '.join(unfit)}. Read a column as text, by "
+            "JdbcTable(sql='SELECT ..., x::text AS x FROM ...'), or leave it out by columns=[...]"
+        )
+    return [value for value in values if value is not None]
+
+
+def _sent(column: DatabaseColumn, wanted: DecimalType | None) -> SentValue | None:
+    kind, value = column.kind, quoted_identifier(column.name)
+    if kind in _PLAIN:
+        cast, sent = _PLAIN[kind]
+        return SentValue(f"{value}::{cast}", sent)
+    if kind in _TIMES:
+        return _time(column, value)
+    if kind == "numeric":
+        return _numeric(column, value, wanted)
+    if kind == "bytea":
+        return SentValue(value, BinaryType())
+    if kind.startswith("_"):
+        return _array(column, value, kind.removeprefix("_"))
+    return SentValue(f"{value}::text", StringType()) if kind in _TEXTS or column.is_text else None
+
+
+def _time(column: DatabaseColumn, value: str) -> SentValue:
+    if column.kind == "date":
+        sql, sent, made = f"({value} - DATE '1970-01-01')", "int4", "date_from_unix_date({})"
+    else:
+        sql, sent, made = f"(extract(epoch FROM {value}) * 1000000)::int8", "int8", "timestamp_micros({})"
+    if column.kind == "timestamp":
+        # The session's zone is UTC.
+        made = f"CAST({made} AS TIMESTAMP_NTZ)"
+    checked = _unless({f"NOT isfinite({value})": "infinity"}, column, value, sent, sql)
+    return SentValue(checked, IntegerType() if sent == "int4" else LongType(), made)
+
+
+def _numeric(column: DatabaseColumn, value: str, wanted: DecimalType | None) -> SentValue:
+    if (decimal := column.decimal) is not None:
+        return SentValue(_unless({f"{value} = 'NaN'": "NaN"}, column, value, "numeric", value), decimal)
+    if wanted is None:
+        return SentValue(f"{value}::text", StringType())
+    # Infinity is one of the numbers that are too large.
+    faults = {
+        f"{value} = 'NaN'": "NaN",
+        f"{value} <> round({value}, {wanted.scale}) OR abs({value}) >= 1e{wanted.precision - wanted.scale}": (
+            f"a number that is no {wanted.simpleString()}"
+        ),
+    }
+    return SentValue(_unless(faults, column, value, "numeric", value), wanted)
+
+
+def _array(column: DatabaseColumn, value: str, kind: str) -> SentValue | None:
+    # The driver's array of arrays is none of values.
+    faults, made = {f"array_ndims({value}) > 1": "an array of several dimensions"}, _VALUE
+    if kind in _PLAIN:
+        cast, sent = _PLAIN[kind]
+    elif kind == "numeric" and column.decimal is not None:
+        cast, sent = "numeric", column.decimal
+        faults[f"'NaN' = ANY({value})"] = "NaN"
+    elif kind in _TIMES:
+        cast, sent, made = "text", StringType(), f"transform({{}}, x -> CAST(x AS {_TIMES[kind]}))"
+        faults[f"'infinity' = ANY({value}) OR '-infinity' = ANY({value})"] = "infinity"
+    elif kind == "numeric" or kind in _TEXTS:
+        cast, sent = "text", StringType()
+    else:
+        return None
+    return SentValue(_unless(faults, column, value, f"{cast}[]", f"{value}::{cast}[]"), ArrayType(sent), made)
+
+
+def _unless(faults: dict[str, str], column: DatabaseColumn, value: str, kind: str, sql: str) -> str:
+    """Return an expression that ends the statement where a condition holds.
+
+    A text that is no value of the type is cast to it. It depends on the row, as PostgreSQL computes constants first.
+    """
+    cases = " ".join(
+        f"WHEN {condition} THEN CAST({literal(f'{REFUSED} column {column.name}, it has {fault}')} "
+        f"|| left({value}::text, 0) AS {kind})"
+        for condition, fault in faults.items()
+    )
+    return f"CASE {cases} ELSE {sql} END"
+
+
+def quoted_identifier(name: str) -> str:
+    """Return a name as PostgreSQL reads it, whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text as a constant of PostgreSQL, whatever the server makes of backslashes."""
+    escaped = text.replace("'", "''")
+    return f"E'{escaped.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{escaped}'"

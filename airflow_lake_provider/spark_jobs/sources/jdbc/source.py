@@ -1,0 +1,213 @@
+"""Rows of a relational database: all of them, or those above the watermark that was applied last.
+
+The driver opens a transaction when it looks at the database, and readers take its snapshot. It stays open until the
+batch is committed, so that what is read again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import ClassVar, Self
+
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.applied.positions import Comparison, WatermarkPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.database_access import DatabaseAccess
+from airflow_lake_provider.contracts.errors import InvalidConnectionError
+from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
+from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.files import digests
+from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import sent_values
+from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import read_splits, statement_of
+from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, choose_splits
+from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between, greatest_watermark, watermark_column
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationListing(Listing):
+    """Base of both listings: a table or a query as it was when it was listed."""
+
+    may_show_earlier: ClassVar[bool] = False
+    relation: Relation
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeListing(RelationListing):
+    """Everything that is there now. Nothing tells whether it has changed, so each run reads it."""
+
+    is_incremental: ClassVar[bool] = False
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The same for each listing: a retry is recognised by its run, whatever has changed meanwhile."""
+        return ("all rows",)
+
+    def beyond(self, position: SourcePosition) -> Self:  # noqa: ARG002  # others ask it
+        """Return all of it."""
+        return self
+
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
+        """Return the position with one more commit counted."""
+        return replace(position, generation=position.generation + 1, shape=self.shape)
+
+    def is_covered_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
+        """Return False: a position knows nothing of the rows."""
+        return False
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
+        """Return that it is all."""
+        return "applied all rows that the database has now"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatermarkListing(RelationListing):
+    """The greatest value of the watermark, and the one after which rows are wanted.
+
+    :param upto: None for no row, and where nothing is new.
+    :param since: consumed before; None for nothing.
+    """
+
+    upto: WatermarkPosition | None = None
+    since: WatermarkPosition | None = None
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Column and value."""
+        return (f"{self.upto.column}={self.upto.value}",) if self.upto else ()
+
+    def beyond(self, position: SourcePosition) -> Self:
+        """Return what is above the value that a position has consumed; all of it where that is of another column."""
+        consumed = position.of(WatermarkPosition)
+        if self.upto is None or consumed is None:
+            return self
+        match self.upto.compare(consumed):
+            case Comparison.AFTER:
+                return replace(self, since=consumed)
+            case Comparison.INCOMPARABLE:
+                return self
+        return replace(self, upto=None)
+
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
+        """Return the position at the greater value."""
+        consumed = position.of(WatermarkPosition)
+        if self.upto is None:
+            return position
+        is_behind = consumed is not None and self.upto.compare(consumed) is Comparison.BEFORE
+        return position.moved(consumed if consumed is not None and is_behind else self.upto, self.shape)
+
+    def changed_since(self, position: SourcePosition) -> str:
+        """Return which column the consumed watermark is of, where that is another one."""
+        consumed = position.of(WatermarkPosition)
+        if self.upto is None or consumed is None or self.upto.compare(consumed) is not Comparison.INCOMPARABLE:
+            return ""
+        return f"the watermark was {consumed.column}={consumed.value}, and is of column {self.upto.column} now"
+
+    def without_changed(self, position: SourcePosition) -> Self:
+        """Return nothing of it where the watermark is of another column."""
+        return replace(self, upto=None) if self.changed_since(position) else self
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
+        """Return both ends."""
+        since = f" after {self.since.value}" if self.since else ""
+        upto = f"{self.upto.column}={self.upto.value}" if self.upto else "nothing"
+        return f"applied the rows{since} up to {upto}"
+
+
+class JdbcSource(PlainSource):
+    """Rows of a database."""
+
+    source: JdbcTable
+
+    @cached_property
+    def _opened(self) -> list[Database]:
+        """The database of the last listing."""
+        return []
+
+    @cached_property
+    def access(self) -> DatabaseAccess:
+        """Address and login, which came with the job's settings.
+
+        :raises InvalidConnectionError: they did not.
+        """
+        conn_id = self.source.connection
+        access = DatabaseAccess.from_settings(conn_id, settings_of(self.spark))
+        if access is None:
+            raise InvalidConnectionError(
+                f"connection {conn_id!r} did not come with the job's settings; a lake operator brings it, and a job "
+                "that something else submits needs them in its properties file, see docs/how-to/jdbc-tables.md"
+            )
+        return access
+
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Table or query, columns, watermark."""
+        of = self.source
+        return digests(table=of.table, query=of.sql, columns=",".join(of.columns or ()), watermark=of.watermark)
+
+    def location(self) -> SourceLocation:
+        """Return the table as OpenLineage names it; a query has no address of its own."""
+        if self.source.table is None:
+            return SourceLocation()
+        return SourceLocation(
+            address=f"{self.access.address.replace('postgresql:', 'postgres:', 1)}.{self.source.table}"
+        )
+
+    def list(self) -> Listing:
+        """Take a snapshot of the database, and look for the greatest watermark in it.
+
+        :raises LakeProviderError: the database cannot be asked.
+        """
+        self.close()
+        database = Database.open(self.spark, self.access, is_consistent=self.source.consistent)
+        self._opened.append(database)
+        relation = Relation.look_at(database, self.source)
+        if self.source.watermark is None:
+            return WholeListing(source_name=self.name, shape=self.shape, relation=relation)
+        column = watermark_column(relation, self.source)
+        greatest = greatest_watermark(database, relation, column)
+        return WatermarkListing(source_name=self.name, shape=self.shape, relation=relation, upto=greatest)
+
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Read the rows of a listing, in the snapshot in which it was made."""
+        assert isinstance(listing, RelationListing)
+        (database,), relation = self._opened, listing.relation
+        columns = relation.chosen(self.source.columns)
+        refuse_unfit_columns([column.name for column in columns], relation.what)
+        values = sent_values(columns, types, relation.what)
+        where, is_new_part = "true", False
+        if isinstance(listing, WatermarkListing) and listing.upto is not None:
+            column = watermark_column(relation, self.source)
+            where = between(column, listing.since, listing.upto, self.source.overlap)
+            is_new_part = listing.since is not None
+        splits = Splits()
+        if not listing.is_empty:
+            at_once = self.spark.sparkContext.defaultParallelism
+            splits = choose_splits(database, relation, self.source, where, is_new_part=is_new_part, at_once=at_once)
+        statement = statement_of(relation.sql, values, where, splits)
+        # What the database refuses is known here, with its code, and not by the text of an executor's error.
+        database.text(f"EXPLAIN {statement}")
+        names = [column.name for column in columns]
+        return RawBatch(rows=read_splits(database, statement, values, names, splits, self.source.fetch_size))
+
+    @contextmanager
+    def refusing_unreadable(self, listing: Listing) -> Iterator[None]:  # noqa: ARG002  # others ask it
+        """Say what an error of the database means."""
+        snapshot = self._opened[0].snapshot if self._opened else None
+        with database_errors(self.access, snapshot):
+            yield
+
+    def close(self) -> None:
+        """Give the snapshot back."""
+        while self._opened:
+            self._opened.pop().close()

@@ -1,0 +1,459 @@
+"""Tables and queries of a real PostgreSQL as sources; the rows are compared with what psycopg2 reads."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DecimalType, StructField, StructType
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.database_access import DatabaseAccess
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    BadInputError,
+    InvalidConnectionError,
+    InvalidSpecError,
+    JobFailedError,
+    LakeProviderError,
+    MissingTableError,
+)
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
+from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import sent_values
+from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import statement_of
+from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
+from airflow_lake_provider.spark_jobs.sources.jdbc.source import JdbcSource
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, choose_splits
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
+from tests.end_to_end.postgresql_server import postgresql_server
+from tests.spark.append_flow import append, events_of
+from tests.spark.upsert_flow import InterruptedProgress, NewFlow
+
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+
+
+@dataclass
+class Shop:
+    """A database, and the session that reads it.
+
+    :param access: by which its superuser comes in.
+    """
+
+    spark: SparkSession
+    access: DatabaseAccess
+    connection: Any
+    opened: list[JdbcSource] = field(default_factory=list)
+
+    def run(self, *statements: str) -> None:
+        """Run statements, each in a transaction of its own."""
+        with self.connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def waiting_transactions(self) -> int:
+        """Count the open transactions of others, once those that were closed just now are gone."""
+        until = time.monotonic() + 5
+        count = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+        while self.ask(count) != [(0,)] and time.monotonic() < until:
+            time.sleep(0.02)
+        return int(self.ask(count)[0][0])
+
+    def listed(self, table: str | None = None, **arguments: Any) -> tuple[JdbcSource, Listing]:
+        """Open a source, and list it."""
+        read = JdbcTable(arguments.pop("connection", "pg_shop"), table, name="shop", **arguments)
+        run = RunIdentity.of("dag", "run", "task", "-1")
+        spec = UpsertSpec(catalog="lake_default", table="flows.t", run=run, source=read, keys=("id",))
+        source = open_source(self.spark, spec)
+        assert isinstance(source, JdbcSource)
+        self.opened.append(source)
+        return source, source.list()
+
+    def rows(
+        self, table: str | None = None, types: StructType | None = None, **arguments: Any
+    ) -> list[tuple[Any, ...]]:
+        """Read a source as a job does."""
+        source, listing = self.listed(table, **arguments)
+        with closing(source), source.refusing_unreadable(listing):
+            return [tuple(row.values()) for row in to_arrow(source.raw(listing, types).rows).to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def server(spark: SparkSession) -> Iterator[Shop]:
+    with postgresql_server() as running:
+        login = {"user": running.user, "password": running.password}
+        with closing(psycopg2.connect(host="127.0.0.1", port=running.port, dbname="postgres", **login)) as connection:
+            connection.autocommit = True
+            # A transaction that is left open is seen at once.
+            connection.cursor().execute("SET lock_timeout = '5s'")
+            access = DatabaseAccess(url=f"jdbc:postgresql://127.0.0.1:{running.port}/postgres", **login)
+            yield Shop(spark, access, connection)
+
+
+@pytest.fixture
+def shop(server: Shop) -> Iterator[Shop]:
+    settings = server.access.to_settings("pg_shop")
+    for name, value in settings.items():
+        server.spark.conf.set(name, value)
+    server.run("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "SET TIME ZONE 'Asia/Tokyo'")
+    yield server
+    while server.opened:
+        server.opened.pop().close()
+    for name in settings:
+        server.spark.conf.unset(name)
+
+
+def at(minute: int, second: int = 0) -> str:
+    return f"'2024-01-01 12:{minute:02}:{second:02}+00'"
+
+
+IN_CENTS = StructType([StructField("BAD", DecimalType(4, 2))])
+# Type and constant of PostgreSQL, and the value that a lake table has.
+VALUES: dict[str, tuple[str, Any]] = {
+    "bool": ("true", True),
+    "int2": ("-32768", -32768),
+    "int4": ("2147483647", 2147483647),
+    "int8": ("-9223372036854775808", -(2**63)),
+    "oid": ("4294967295", 4294967295),
+    "float4": ("'-Infinity'", float("-inf")),
+    "float8": ("0.1", 0.1),
+    "numeric(38,9)": ("12345678901234567890123456789.123456789", Decimal("12345678901234567890123456789.123456789")),
+    "numeric": ("1e40::numeric + 0.5", "10000000000000000000000000000000000000000.5"),
+    "numeric(5,-2)": ("12345", "12300"),
+    "text": (r"E'a\\b''c\u20ac'", "a\\b'c€"),
+    "varchar(3)": ("'ab '", "ab "),
+    "char(4)": ("'ab'", "ab"),
+    '"char"': ("'x'", "x"),
+    "uuid": ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    "json": ("""'{"b": 1,  "a": 12345678901234567890.10}'""", '{"b": 1,  "a": 12345678901234567890.10}'),
+    "jsonb": ("""'{"b":1,"a":12345678901234567890.10}'""", '{"a": 12345678901234567890.10, "b": 1}'),
+    "xml": ("'<a/>'", "<a/>"),
+    "bytea": (r"'\x00ff'", b"\x00\xff"),
+    "date": ("'1500-02-28'", date(1500, 2, 28)),
+    "time": ("'24:00'", "24:00:00"),
+    "timetz": ("'23:59:59.999999+05:30'", "23:59:59.999999+05:30"),
+    "timestamp": ("'1500-02-28 00:00:00.000001'", datetime.fromisoformat("1500-02-28T00:00:00.000001")),
+    "timestamptz": ("'2024-03-31 02:30:00.123456+09'", datetime(2024, 3, 30, 17, 30, 0, 123456, tzinfo=UTC)),
+    "interval": ("'1 year 2 days -3 seconds'", "P1Y2DT-3S"),
+    "inet": ("'10.0.0.1/8'", "10.0.0.1/8"),
+    "bit(3)": ("B'101'", "101"),
+    "mood": ("'sad'", "sad"),
+    "small": ("7", 7),
+    "int2[]": ("'{1,NULL,-3}'", [1, None, -3]),
+    "int8[]": ("'{}'", []),
+    "text[]": ("""'{"a,b",NULL,"\\""}'""", ["a,b", None, '"']),
+    "uuid[]": ("'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'", ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]),
+    "numeric(4,2)[]": ("'{1.5,99.99}'", [Decimal("1.50"), Decimal("99.99")]),
+    "float8[]": ("'{NaN,0.1}'", [float("nan"), 0.1]),
+    "bool[]": ("'{t,f}'", [True, False]),
+    "date[]": ("'{2024-02-29}'", [date(2024, 2, 29)]),
+    "timestamp[]": ("'{2024-03-31 02:30:00.5}'", [datetime.fromisoformat("2024-03-31T02:30:00.5")]),
+    "timestamptz[]": ("'{2024-03-31 02:30:00+09}'", [datetime(2024, 3, 30, 17, 30, tzinfo=UTC)]),
+}
+
+
+def test_each_type_has_the_very_value_that_the_database_has(shop: Shop) -> None:
+    shop.run("CREATE TYPE mood AS ENUM ('sad', 'glad')", "CREATE DOMAIN small AS int CHECK (VALUE < 10)")
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
+    constants = ", ".join(f"CAST({constant} AS {kind})" for kind, (constant, _) in VALUES.items())
+    nulls = ", ".join(["NULL"] * len(VALUES))
+    shop.run(f"CREATE TABLE kinds ({columns})", f"INSERT INTO kinds VALUES ({constants}), ({nulls})")
+    read = shop.rows("kinds")
+    assert [row for row in read if all(value is None for value in row)] == [(None,) * len(VALUES)]
+    (values,) = (row for row in read if row[0] is not None)
+    assert {kind: plain(value) for kind, value in zip(VALUES, values, strict=True)} == {
+        kind: plain(value) for kind, (_, value) in VALUES.items()
+    }
+
+
+def plain(value: Any) -> str:
+    """Return a value as text that tells NaN, and types, apart; all zones here are UTC."""
+    if isinstance(value, list):
+        return str([plain(each) for each in value])
+    return f"{value.isoformat()} {value.tzinfo is not None}" if isinstance(value, datetime) else repr(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constant", "says"),
+    [
+        ("date", "'infinity'", "infinity"),
+        ("timestamptz", "'-infinity'", "infinity"),
+        ("timestamp[]", "'{infinity}'", "infinity"),
+        ("numeric(4,2)", "'NaN'", "NaN"),
+        ("numeric(4,2)[]", "'{1,NaN}'", "NaN"),
+        ("int[]", "'{{1,2},{3,4}}'", "an array of several dimensions"),
+        ("numeric", "1.005", r"a number that is no decimal\(4,2\)"),
+        ("numeric", "100", r"a number that is no decimal\(4,2\)"),
+        ("numeric", "'Infinity'", r"a number that is no decimal\(4,2\)"),
+        ("numeric", "'NaN'", "NaN"),
+    ],
+)
+def test_a_value_that_no_lake_table_has_ends_the_statement(shop: Shop, kind: str, constant: str, says: str) -> None:
+    shop.run(f"CREATE TABLE refused (bad {kind})", "INSERT INTO refused VALUES (NULL)")
+    with closing(Database.open(shop.spark, shop.access, is_consistent=False)) as database:
+        columns = Relation.look_at(database, JdbcTable("pg_shop", "refused")).columns
+    statement = statement_of("refused", sent_values(columns, IN_CENTS, "it"), "true", Splits())
+    assert shop.ask(statement) == [(None,)]
+    shop.run(f"INSERT INTO refused VALUES ({constant})")
+    with pytest.raises(psycopg2.DataError, match=f"lake refuses column bad, it has {says}"):
+        shop.ask(statement)
+
+
+def test_a_numeric_without_a_scale_is_fitted_to_the_decimal_of_the_table_or_refused(shop: Shop) -> None:
+    shop.run("CREATE TABLE sums (bad numeric)", "INSERT INTO sums VALUES (1.50), (-99.9900), (NULL)")
+    assert set(shop.rows("sums", IN_CENTS)) == {(Decimal("1.50"),), (Decimal("-99.99"),), (None,)}
+    assert set(shop.rows("sums")) == {("1.50",), ("-99.9900",), (None,)}
+    shop.run("INSERT INTO sums VALUES (1.005)")
+    says = r"column bad, it has a number that is no decimal\(4,2\), which no lake table has. Say what becomes of it in"
+    with pytest.raises(BadInputError, match=says):
+        shop.rows("sums", IN_CENTS)
+    shop.run("CREATE TABLE odd (id int, b money, c int4range, d point[])")
+    with pytest.raises(BadInputError, match="no lake table has the types of b money, c int4range, d _point"):
+        shop.rows("odd")
+    assert shop.rows("odd", columns=["ID"]) == shop.rows(sql="SELECT b::text FROM odd") == []
+
+
+FILL = "INSERT INTO {} SELECT i, 'n' || i % 10, CASE WHEN i % 3 > 0 THEN i % 1000 END FROM generate_series(1, 20000) i"
+PLAIN_TABLE = "CREATE TABLE {} (id int, name text, n int)"
+WITH_PARTS = [
+    f"{PLAIN_TABLE} PARTITION BY RANGE (id)",
+    "CREATE TABLE a PARTITION OF {} FOR VALUES FROM (0) TO (3000)",
+    "CREATE TABLE b PARTITION OF {} DEFAULT",
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "reached_by"),
+    [
+        ([PLAIN_TABLE], {}, "Tid Range Scan"),
+        (WITH_PARTS, {}, "Tid Range Scan"),
+        ([PLAIN_TABLE, "CREATE INDEX ON {} (n)"], {"partition_column": "n", "consistent": False}, "Index"),
+        ([PLAIN_TABLE], {"partition_column": "name"}, "Seq Scan"),
+        ([PLAIN_TABLE], {"partition_column": "id", "sql": "SELECT * FROM {} -- all"}, "Seq Scan"),
+    ],
+    ids=["pages", "pages-of-parts", "statistics", "common-values", "query"],
+)
+def test_ranges_have_each_row_once_and_are_balanced(
+    shop: Shop, made: list[str], arguments: dict[str, Any], reached_by: str
+) -> None:
+    name = '"Daily Orders"'
+    shop.run(*(each.format(name) for each in [*made, FILL]), f"ANALYZE {name}")
+    arguments = {key: value.format(name) if isinstance(value, str) else value for key, value in arguments.items()}
+    table = None if "sql" in arguments else f"public.{name}"
+    source, listing = shop.listed(table, partitions=4, **arguments)
+    rows = source.raw(listing, None).rows
+    parts: dict[int, list[tuple[Any, ...]]] = {}
+    for part, *row in rows.select(sf.spark_partition_id(), "*").collect():
+        parts.setdefault(part, []).append(tuple(row))
+    assert sorted(row for part in parts.values() for row in part) == shop.ask(f"SELECT * FROM {name} ORDER BY id")
+    assert len(parts) == 4
+    assert max(map(len, parts.values())) <= 1.5 * 20000 / 4
+    with closing(Database.open(shop.spark, shop.access, is_consistent=False)) as database:
+        relation = Relation.look_at(database, source.source)
+        splits = choose_splits(database, relation, source.source, "true", is_new_part=False, at_once=2)
+    statement = statement_of(relation.sql, sent_values(relation.columns, None, "it"), "true", splits)
+    plan = shop.ask(f"EXPLAIN SELECT _lake_sent0 FROM ({statement}\n) AS lake WHERE {splits.conditions[1]}")
+    assert reached_by in str(plan)
+
+
+@pytest.mark.parametrize("consistent", [True, False])
+def test_all_ranges_see_the_moment_of_the_listing_unless_that_is_given_up(shop: Shop, consistent: bool) -> None:
+    shop.run(
+        "CREATE TABLE stock (id int PRIMARY KEY, n int)",
+        "INSERT INTO stock SELECT i, 0 FROM generate_series(1, 9000) i",
+    )
+    before = shop.ask("SELECT id, n FROM stock ORDER BY id")
+    by = {} if consistent else {"partition_column": "id"}
+    source, listing = shop.listed("stock", partitions=4, consistent=consistent, **by)
+    rows = source.raw(listing, None).rows
+    assert rows.rdd.getNumPartitions() == 4
+    shop.run("UPDATE stock SET n = 1", "DELETE FROM stock WHERE id % 2 = 0", "VACUUM stock")
+    shop.run("INSERT INTO stock SELECT -i, 1 FROM generate_series(1, 9000) i")
+    after = shop.ask("SELECT id, n FROM stock ORDER BY id")
+    assert sorted(tuple(row) for row in rows.collect()) == (before if consistent else after)
+    # What is read again is the same.
+    assert rows.count() == len(before if consistent else after)
+    source.close()
+    assert shop.waiting_transactions() == 0
+
+
+def test_each_run_reads_a_whole_table_and_a_retry_is_recognised(shop: Shop, new_flow: NewFlow) -> None:
+    shop.run("CREATE TABLE stock (id int PRIMARY KEY, n int)", "INSERT INTO stock VALUES (1, 0), (2, 0)")
+    flow = new_flow(source=JdbcTable("pg_shop", "stock"), **PLAIN)
+    change = InterruptedProgress(at="read", then=lambda: shop.run("UPDATE stock SET n = 1"))
+    assert flow.apply("run 1", progress=change).outcome is Outcome.APPLIED
+    assert flow.rows() == {1: (0,), 2: (0,)}
+    assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED
+    assert flow.apply("run 2").batch_rows == 2
+    assert flow.rows() == {1: (1,), 2: (1,)}
+    assert shop.waiting_transactions() == 0
+
+
+def test_a_snapshot_that_is_gone_ends_the_read_and_says_why(shop: Shop) -> None:
+    shop.run("CREATE TABLE t AS SELECT 1 AS id")
+    source, listing = shop.listed("t")
+    rows = source.raw(listing, None).rows
+    shop.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+    assert shop.waiting_transactions() == 0
+    says = pytest.raises(JobFailedError, match="could not take the snapshot of the others")
+    with says, source.refusing_unreadable(listing):
+        rows.collect()
+
+
+def test_a_watermark_reads_what_is_above_it_and_an_overlap_what_came_late(shop: Shop, new_flow: NewFlow) -> None:
+    shop.run("CREATE TABLE orders (id int, changed timestamptz NOT NULL)", "CREATE INDEX ON orders (changed)")
+    read = JdbcTable("pg_shop", "orders", watermark="changed", overlap=timedelta(minutes=5))
+    flow = new_flow(source=read, **PLAIN)
+    assert flow.apply("run 0").outcome is Outcome.EMPTY_BATCH
+    shop.run(f"INSERT INTO orders VALUES (1, {at(10)}), (2, {at(20)})")
+    assert flow.apply("run 1").batch_rows == 2
+    # Late by no more than the overlap, and by more; then new.
+    shop.run(f"INSERT INTO orders VALUES (3, {at(15)}), (4, {at(14, 59)})")
+    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
+    shop.run(f"INSERT INTO orders VALUES (5, {at(30)})")
+    report = flow.apply("run 3")
+    assert "after 2024-01-01T12:20:00.000000Z up to changed=2024-01-01T12:30:00.000000Z" in report.reason
+    assert sorted(row["id"] for row in flow.records()) == [1, 2, 3, 5]
+    position = json.loads(flow.properties()["lake.position.inbox"])
+    assert position["positions"] == {"watermark": ["changed", "2024-01-01T12:30:00.000000Z"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "more", "partitions"),
+    [
+        ("bigint", ["-9223372036854775808", "5"], "6", None),
+        ("date", ["'2024-01-01'", "'2024-01-02'"], "'2024-01-03'", None),
+        ("timestamp", [at(1), at(2)], at(2, 1), None),
+        ("timestamptz", [at(1), at(2)], at(2, 1), 3),
+    ],
+)
+def test_rows_above_a_watermark_are_read_once(
+    shop: Shop, kind: str, values: list[str], more: str, partitions: int | None
+) -> None:
+    shop.run(f"CREATE TABLE log (id int, w {kind})", f"INSERT INTO log VALUES (1, {values[0]}), (2, {values[1]})")
+    source, listing = shop.listed("log", watermark="w", columns=["id"], partitions=partitions)
+    assert sorted(row["id"] for row in source.raw(listing, None).rows.collect()) == [1, 2]
+    position = SourcePosition.read(listing.position_after(SourcePosition(), None).to_properties("s"), "s")
+    shop.run(f"INSERT INTO log VALUES (3, {more}), (4, {more})")
+    new = source.list().beyond(position)
+    assert sorted(row["id"] for row in source.raw(new, None).rows.collect()) == [3, 4]
+    assert source.list().beyond(new.position_after(position, None)).is_empty
+
+
+def test_an_append_adds_what_is_above_the_watermark_once_and_looks_up_a_whole_table(
+    shop: Shop, new_flow: NewFlow
+) -> None:
+    shop.run("CREATE TABLE log (id int, w int)", "INSERT INTO log VALUES (1, 1)")
+    shop.run("CREATE TABLE names AS SELECT i AS id, 'n' || i AS name FROM generate_series(1, 3) i")
+    inputs = {"log": JdbcTable("pg_shop", "log", watermark="w"), "names": JdbcTable("pg_shop", "names")}
+    flow = new_flow(source=Query("SELECT id, name FROM log JOIN names USING (id)", over=inputs))
+    assert append(flow, "run 1").rows_appended == 1
+    assert append(flow, "run 2").outcome is Outcome.NOTHING_NEW
+    shop.run("INSERT INTO log VALUES (2, 2)")
+    assert append(flow, "run 3").rows_appended == 1
+    assert append(flow, "run 3").outcome is Outcome.ALREADY_APPLIED
+    assert events_of(flow) == [(1, "n1"), (2, "n2")]
+    assert shop.waiting_transactions() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "error", "says"),
+    [
+        ("timestamptz", "NULL", BadInputError, "is NULL in some rows"),
+        ("timestamptz", "'infinity'", BadInputError, "is infinite"),
+        ("date", "'9999-01-01'", BadInputError, "lies more than a day in the future"),
+        ("text", "'a'", BadInputError, "is of type text; it must be a whole number"),
+        ("numeric", "1", BadInputError, "is of type numeric; it must be a whole number"),
+        ("int", "1", InvalidSpecError, "overlap of watermark 'w' must be a whole number"),
+    ],
+)
+def test_a_watermark_that_would_lose_rows_is_refused(
+    shop: Shop, kind: str, value: str, error: type[LakeProviderError], says: str
+) -> None:
+    shop.run(f"CREATE TABLE stamped (w {kind})", f"INSERT INTO stamped VALUES ({value})")
+    with pytest.raises(error, match=says):
+        shop.listed("stamped", watermark="w", overlap="PT1H")
+
+
+def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:
+    shop.run("CREATE TABLE t (id int)", "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN PASSWORD 'secret'")
+    shop.run("GRANT USAGE ON SCHEMA public TO reader")
+    for arguments, error, says in [
+        ({"table": "Missing"}, MissingTableError, "Missing of connection 'pg_shop' does not exist"),
+        ({"sql": "SELECT nothing FROM t"}, BadInputError, "nothing"),
+        (
+            {"sql": "WITH d AS (DELETE FROM t RETURNING id) SELECT * FROM d"},
+            BadInputError,
+            "WITH clause|data-modifying",
+        ),
+        ({"table": "t", "watermark": "w"}, BadInputError, "watermark names a column"),
+        ({"table": "t", "connection": "other"}, InvalidConnectionError, "did not come with the job's settings"),
+    ]:
+        with pytest.raises(error, match=says):
+            shop.listed(**arguments)
+    for name, value in DatabaseAccess(shop.access.url, "reader", "secret").to_settings("pg_reader").items():
+        shop.spark.conf.set(name, value)
+    with pytest.raises(AccessDeniedError, match="user 'reader' may not read it"):
+        shop.rows("t", connection="pg_reader")
+    shop.spark.conf.set("spark.lake.database.pg_reader.password", "wrong-secret")
+    with pytest.raises(InvalidConnectionError, match="reader") as caught:
+        shop.listed("t", connection="pg_reader")
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_neither_a_plan_nor_an_event_has_the_password(
+    shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shop.run("CREATE TABLE t AS SELECT 1 AS id")
+    source, listing = shop.listed("t")
+    with event_log(shop, tmp_path):
+        rows = source.raw(listing, None).rows
+        rows.explain(extended=True)
+        rows.explain("formatted")
+        rows.collect()
+    shown = "".join(capfd.readouterr())
+    events = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "JDBCRelation" in shown
+    assert "JDBCRelation" in events
+    where = {"plans": shown, "events": events, "rows": repr(rows), "access": repr(shop.access)}
+    assert [name for name, text in where.items() if shop.access.password in text] == []
+
+
+@contextmanager
+def event_log(shop: Shop, folder: Path) -> Iterator[None]:
+    """Write Spark's own log of events while it runs; it hides what the application was submitted with."""
+    jvm: Any = shop.spark._jvm
+    java: Any = shop.spark.sparkContext._jsc
+    context, settings = java.sc(), java.sc().getConf().set("spark.eventLog.compress", "false")
+    for name, value in shop.access.to_settings("pg_shop").items():
+        settings.set(name, value)
+    nothing, place = jvm.scala.Option.empty(), jvm.java.net.URI(f"file://{folder}")
+    make = jvm.org.apache.spark.scheduler.EventLoggingListener
+    log = make("app-1", nothing, place, settings, context.hadoopConfiguration())
+    log.start()
+    context.addSparkListener(log)
+    yield
+    context.listenerBus().waitUntilEmpty()
+    context.removeSparkListener(log)
+    log.stop()

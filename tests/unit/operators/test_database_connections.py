@@ -1,0 +1,97 @@
+"""The way of a database's login from an Airflow connection to a driver: by the file of settings, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
+from airflow_lake_provider.catalogs.spark_catalog_properties import POSTGRESQL_DRIVER
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.database_access import DatabaseAccess
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.hooks.database_connection import database_access
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from tests.unit.operators.submitted import opened
+from tests.unit.submission import java_properties
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PASSWORD = "hunter2 =:\\ü"
+LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
+
+pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory")
+
+
+@pytest.fixture(autouse=True)
+def lake_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connection ``lake_default`` on SQLite."""
+    extra = {"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+
+
+def given(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    plain = {"conn_type": "postgres", "host": "db", "schema": "shop", "login": "reader", "password": PASSWORD}
+    monkeypatch.setenv("AIRFLOW_CONN_PG_SHOP", json.dumps({**plain, **fields}))
+
+
+def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, extra={"sslmode": "require", "cursor": "dictcursor"})
+    source = Query("SELECT * FROM source", over=JdbcTable("pg_shop", "orders"))
+    job = LakeUpsertOperator(task_id="orders", table="shop.orders", source=source, keys=["id"])
+    attempt = opened(job, context, LOCAL)
+    found = spark_submit_arguments(attempt, job, attempt.driver_start(job))
+    assert POSTGRESQL_DRIVER in found["packages"].split(",")
+    settings = java_properties.load(attempt.files.settings.read_text(encoding="utf-8"))
+    access = DatabaseAccess.from_settings("pg_shop", settings)
+    assert access == DatabaseAccess("jdbc:postgresql://db:5432/shop?sslmode=require", "reader", PASSWORD)
+    assert access.address == "postgresql://db:5432/shop"
+    assert stat.S_IMODE(attempt.files.settings.stat().st_mode) == 0o600
+    shown = [str(found), attempt.files.spec.read_text(), repr(attempt), repr(access)]
+    assert [text for text in shown if "hunter2" in text] == []
+    # Spark's pages and events, as for the catalog's secrets.
+    hidden = [name for name in settings if "hunter2" in settings[name]]
+    assert [name for name in hidden if not re.search(REDACTION_REGEX, name)] == []
+    assert hidden == ["spark.lake.database.pg_shop.password"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "says"),
+    [
+        ({"conn_type": "mysql"}, UnsupportedError, "databases of that type are not supported yet"),
+        ({"schema": ""}, InvalidConnectionError, "needs a host, and the name of the database in its schema"),
+        ({"host": ""}, InvalidConnectionError, "needs a host"),
+        ({"extra": {"ssl_mode": "require"}}, InvalidConnectionError, "extra 'ssl_mode' .* did you mean 'sslmode'"),
+        ({"extra": {"iam": True}}, InvalidConnectionError, "extra 'iam' is not understood"),
+    ],
+)
+def test_a_connection_that_cannot_be_used_is_refused_before_spark(
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, Any],
+    error: type[LakeProviderError],
+    says: str,
+) -> None:
+    given(monkeypatch, **fields)
+    job = LakeUpsertOperator(task_id="t", table="shop.orders", source=JdbcTable("pg_shop", "orders"), keys=["id"])
+    with pytest.raises(error, match=says) as caught:
+        job.build_spec(context)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_connection_that_is_missing_is_told_with_an_example() -> None:
+    with pytest.raises(
+        InvalidConnectionError, match=r"'pg_none': it does not exist; create it.*\"conn_type\": \"postgr"
+    ):
+        database_access("pg_none")
+    assert DatabaseAccess.from_settings("pg_none", {}) is None
