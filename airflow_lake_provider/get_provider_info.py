@@ -17,8 +17,8 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "operators",
-                *("upsert", "append", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
-                *("orphan_files", "rewrite_manifests", "row_expiry", "statistics"),
+                *("upsert", "append", "overwrite_partitions", "incremental", "delete_rows", "update_rows"),
+                *("compaction", "snapshot_expiry", "orphan_files", "rewrite_manifests", "row_expiry", "statistics"),
                 *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
                 *("maintenance_plan", "lake_maintenance"),
             )

@@ -255,8 +255,8 @@ _OTHER_DELETES = Gap(GapKind.NEVER, "versions before 3 have position delete file
 _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, otherwise=_NO_LINEAGE)
 
 _IN_EVERY_VERSION = (
-    *("upsert", "append", "create-table", "schema-evolution", "soft-deletes", "kept-values", "change-events"),
-    *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
+    *("upsert", "append", "overwrite-partitions", "create-table", "schema-evolution", "soft-deletes"),
+    *("kept-values", "change-events", "lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
     *("compaction-hilbert", "file-lists", "statistics"),

@@ -30,6 +30,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "loads": {
             "upsert": "apply the last change of each key of a batch in one atomic commit, once",
             "append": "add the rows of a batch in one atomic commit, once",
+            "overwrite-partitions": "put the rows of a batch in place of whole partitions, in one atomic commit",
             "create-table": "create a missing table with partitioning, order and properties",
             "schema-evolution": "add and widen columns so that a batch fits",
             "soft-deletes": "keep deleted rows, with a column that says so",

@@ -33,7 +33,7 @@ COUNT_KEYS = (
 # Writers that count put one of these into every summary, also where nothing changed.
 _COUNTED_KEYS = ("total-records", "total-data-files", "changed-partition-count")
 # Actions that write a batch of rows.
-_BATCHES = frozenset({"upsert", "append", "incremental"})
+_BATCHES = frozenset({"upsert", "append", "overwrite-partitions", "incremental"})
 MAINTENANCE_ACTIONS = frozenset({"compaction", "snapshot-expiry", "rewrite-manifests"})
 _KINDS = ("records", "data-files", "delete-files")
 _REMOVED = ("deleted-records", "deleted-data-files", "removed-delete-files")

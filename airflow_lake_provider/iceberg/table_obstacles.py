@@ -18,7 +18,7 @@ _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry"
 # What Spark reads or writes rows for.
 _OF_CHANGES = frozenset({"delete-rows", "update-rows", "row-expiry"})
 _OF_ROWS = _OF_CHANGES | {
-    *("upsert", "append", "lake-table-source", "read-changes"),
+    *("upsert", "append", "overwrite-partitions", "lake-table-source", "read-changes"),
     *("compaction", "file-lists", "statistics"),
 }
 # By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.

@@ -26,6 +26,7 @@ from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.incremental import IncrementalAction
 from airflow_lake_provider.operators.orphan_files import OrphanFilesAction
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
+from airflow_lake_provider.operators.overwrite_partitions import OverwritePartitionsAction
 from airflow_lake_provider.operators.publish_branch import PublishBranchAction
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.rewrite_manifests import RewriteManifestsAction
@@ -50,6 +51,7 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
     for action in (
         UpsertAction,
         AppendAction,
+        OverwritePartitionsAction,
         IncrementalAction,
         DeleteRowsAction,
         UpdateRowsAction,
@@ -79,9 +81,9 @@ class LakeApplicationOperator(SparkApplicationOperator):
 
     :param tasks: what each single operator takes, with its action: ``{"action": "upsert", "table": "shop.orders",
         "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). Actions are
-        ``upsert``, ``append``, ``incremental``, ``delete-rows``, ``update-rows``, ``expire-rows``, ``compaction``,
-        ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``, ``remove-orphans``, ``rollback``,
-        ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
+        ``upsert``, ``append``, ``overwrite-partitions``, ``incremental``, ``delete-rows``, ``update-rows``,
+        ``expire-rows``, ``compaction``, ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``,
+        ``remove-orphans``, ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
     :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.
     :param application: arguments of :class:`.SparkApplicationOperator`.
     :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 # Metric by the fields of reports that it counts.
 COUNTERS: Mapping[str, tuple[str, ...]] = {
     "lake.rows.read": ("batch_rows", "upserts_read", "deletes_read"),
-    "lake.rows.inserted": ("rows_inserted", "rows_appended"),
+    "lake.rows.inserted": ("rows_inserted", "rows_appended", "rows_written"),
     "lake.rows.updated": ("rows_updated",),
     "lake.rows.deleted": ("rows_deleted",),
     "lake.files.read": ("batch_files",),

@@ -151,7 +151,7 @@ class _Lineage:
         snapshot = table.snapshots.get(report.committed[-1]) if table is not None else None
         summary = snapshot.summary if snapshot is not None else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=_sum(report, "rows_inserted", "rows_updated", "rows_appended"),
+            rowCount=_sum(report, "rows_inserted", "rows_updated", "rows_appended", "rows_written"),
             size=whole_number(summary.get("added-files-size")),
             fileCount=whole_number(summary.get("added-data-files")),
         )

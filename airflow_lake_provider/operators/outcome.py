@@ -31,6 +31,8 @@ _SHORTEST_PLACE = 50
 _COUNTS = {
     "rows_inserted": "inserted",
     "rows_appended": "appended",
+    "rows_written": "written",
+    "rows_replaced": "replaced",
     "rows_updated": "updated",
     "rows_deleted": "deleted",
     "files_rewritten": "files rewritten",

@@ -41,14 +41,15 @@ class TaskRun:
         run_after = None if batch else self.context["dag_run"].run_after
         return RunIdentity.of(*who, try_number=tries, run_after=run_after)
 
-    def source_name(self, table: str) -> str:
+    def source_name(self, table: str, *, is_kept: bool = True) -> str:
         """Return the name of a source that its author did not name.
 
         :param table: that is written, for the message.
+        :param is_kept: whether the table keeps a position under the name.
         :raises InvalidSpecError: the task is mapped, so the name would be that of other sources as well.
         """
         instance = self.context["ti"]
-        if instance.map_index is not None and instance.map_index >= 0:
+        if is_kept and instance.map_index is not None and instance.map_index >= 0:
             raise InvalidSpecError(
                 f"{table}: task {instance.task_id} is mapped, so its sources cannot share the name of the task; "
                 "give each source a name, for example Files(..., name='orders_{{ ti.map_index }}')"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
-from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.table_layout import TableLayout, partition_terms
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -44,6 +45,56 @@ def refuse_append(spec: AppendSpec, target: LoadedTable | None, source: LoadedTa
         _refuse_unknown_in_batch("deduplicate_by", spec.deduplicate_by, source)
     if target is not None:
         _refuse_frozen(spec.table, target.facts.shape, "deduplicate_by", spec.deduplicate_by, spec.schema_contract)
+
+
+def refuse_overwrite(
+    spec: OverwritePartitionsSpec, target: LoadedTable | None, source: LoadedTable | None
+) -> None:
+    """Refuse an overwrite of partitions that cannot be applied to its target.
+
+    :param target: None where it does not exist.
+    :param source: a lake table that is read as it is; None for files and queries.
+    :raises MissingTableError: the target does not exist and may not be created.
+    :raises UnsupportedError: Spark cannot read one of the two tables, or no rows of the target can be deleted.
+    :raises BadInputError: a column is missing.
+    :raises InvalidSpecError: ``where`` is no predicate of partitions, or the table has none.
+    """
+    _refuse_missing_target(spec.table, target, spec.create)
+    refuse_unfit("overwrite-partitions", target)
+    refuse_unfit("delete-rows", target if spec.allow_rows else None)
+    refuse_unfit("lake-table-source", source)
+    if source is not None:
+        _refuse_unknown_in_batch("deduplicate_by", spec.deduplicate_by, source)
+    if target is not None:
+        _refuse_frozen(spec.table, target.facts.shape, "deduplicate_by", spec.deduplicate_by, spec.schema_contract)
+        refuse_predicate(spec.table, None if spec.is_whole_table else spec.where, target)
+    _refuse_other_than_partitions(spec, target)
+
+
+def _refuse_other_than_partitions(spec: OverwritePartitionsSpec, target: LoadedTable | None) -> None:
+    """Refuse what can be seen to select no whole partitions; the driver asks the files."""
+    if target is not None:
+        columns = [each.source for each in target.facts.shape.partition_fields() if each.transform != "void"]
+    else:
+        terms = partition_terms(spec.create.partition_by) if spec.create is not None else ()
+        columns = [".".join(each.column) for each in terms]
+    if spec.is_whole_table or spec.allow_rows:
+        return
+    if not columns:
+        raise InvalidSpecError(
+            f"{spec.table}: the table has no partitions; where='true' replaces all of its rows, and allow_rows=True "
+            "those of another where"
+        )
+    try:
+        named = target.columns_in(spec.where) if target is not None and spec.where is not None else []
+    except InvalidSpecError:
+        # What the worker cannot read is left to the driver.
+        return
+    if others := unknown_names(named, columns):
+        raise InvalidSpecError(
+            f"{spec.table}: where names {others}, by which the table is not partitioned, so it selects no whole "
+            f"partitions. Name {sorted(set(columns))} alone, or delete single rows with allow_rows=True"
+        )
 
 
 def _refuse_unknown_in_batch(what: str, names: Iterable[str], source: LoadedTable) -> None:

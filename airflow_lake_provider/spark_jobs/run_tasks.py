@@ -28,6 +28,7 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -49,6 +50,7 @@ _FOLDER = "airflow_lake_provider.spark_jobs.actions"
 _ACTIONS: Mapping[type[JobSpec], str] = {
     UpsertSpec: "upsert_batch:upsert_batch",
     AppendSpec: "append_batch:append_batch",
+    OverwritePartitionsSpec: "overwrite_batch:overwrite_partitions",
     IncrementalSpec: "incremental_run:run_incremental",
     DeleteRowsSpec: "delete_rows:delete_rows",
     UpdateRowsSpec: "update_rows:update_rows",

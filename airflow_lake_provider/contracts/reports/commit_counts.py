@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     JobReport,
+    OverwritePartitionsReport,
     RowExpiryReport,
     UpdateRowsReport,
 )
@@ -26,6 +27,9 @@ _NAMES = {
         "rows_updated",
         "rows_deleted",
         "rows_appended",
+        "rows_written",
+        "rows_replaced",
+        "partitions_replaced",
         "duplicates_in_batch",
         "duplicates_in_table",
         "upserts_read",
@@ -36,7 +40,12 @@ _NAMES = {
 _OF_MERGE = {
     f"rows_{change}": f"spark.merge-into.num-target-rows-{change}" for change in ("inserted", "updated", "deleted")
 }
-_OF_MATCHED: dict[type[JobReport], dict[str, str]] = {
+_OTHERWISE: dict[type[JobReport], dict[str, str]] = {
+    # Which rows go is known in the commit alone.
+    OverwritePartitionsReport: {
+        "rows_replaced": "deleted-records",
+        "partitions_replaced": "changed-partition-count",
+    },
     DeleteRowsReport: {"rows_deleted": ROWS_MATCHED},
     RowExpiryReport: {"rows_deleted": ROWS_MATCHED},
     UpdateRowsReport: {"rows_updated": ROWS_MATCHED},
@@ -72,10 +81,10 @@ def _words(name: str) -> str:
         return "keys" if change == "keys" else f"{change} read"
     if noun == "duplicates":
         return f"{noun} {change.replace('_', ' the ')}"
-    return f"{noun} {change}" if noun == "rows" else f"{noun} read"
+    return f"{noun} {change}" if noun in ("rows", "partitions") else f"{noun} read"
 
 
 def _count(report: type[JobReport], summary: Mapping[str, str], name: str) -> int | None:
-    other = {**_OF_MERGE, **_OF_MATCHED.get(report, {})}.get(name, "")
+    other = {**_OF_MERGE, **_OTHERWISE.get(report, {})}.get(name, "")
     count = whole_number(summary.get(_NAMES[name]))
     return whole_number(summary.get(other)) if count is None else count

@@ -99,6 +99,24 @@ class AppendReport(LoadReport):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OverwritePartitionsReport(LoadReport):
+    """Report of an overwrite of partitions.
+
+    :param rows_written: rows that were put in place.
+    :param duplicates_in_batch: rows left out, as an earlier one of the batch has the values of ``deduplicate_by``.
+    :param rows_replaced: rows of the data files that were removed, those that were deleted before included, and rows
+        that ``allow_rows`` deleted. None where looking failed after the commit, which a warning tells.
+    :param partitions_replaced: partitions that got rows, lost rows, or both; likewise.
+    """
+
+    action: ClassVar[str] = "overwrite-partitions"
+    rows_written: int | None = 0
+    duplicates_in_batch: int | None = 0
+    rows_replaced: int | None = 0
+    partitions_replaced: int | None = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpsertReport(LoadReport):
     """Report of an upsert.
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.reports.job import (
     JobReport,
     MetadataChangeReport,
     OrphanFilesReport,
+    OverwritePartitionsReport,
     RewriteManifestsReport,
     RowExpiryReport,
     StatisticsReport,
@@ -29,6 +30,7 @@ REPORTS: dict[str, type[JobReport]] = {
     for report in (
         UpsertReport,
         AppendReport,
+        OverwritePartitionsReport,
         CompactionReport,
         RewriteManifestsReport,
         StatisticsReport,

@@ -7,12 +7,12 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, names, number, optional
+from airflow_lake_provider.contracts.argument_validation import choice_of, number, optional
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.durations import duration, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import argument
-from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.load import RowLoadSpec
 
 
 class OnChangedInput(str, Enum):
@@ -37,35 +37,26 @@ def _recent(value: object, name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendSpec(LoadSpec):
+class AppendSpec(RowLoadSpec):
     """Add the rows of a batch: the arguments of :class:`.LakeAppendOperator`."""
 
     action: ClassVar[str] = "append"
     capabilities: ClassVar[tuple[str, ...]] = ("append",)
-    deduplicate_by: tuple[str, ...] = argument(names, default=(), names_columns=True)
+    load: ClassVar[str] = "an append"
     deduplicate_against: str | None = argument(optional(_recent), default=None)
     on_changed_input: OnChangedInput = argument(choice_of(OnChangedInput), default=OnChangedInput.FAIL)
 
     def complete(self) -> None:
         """Refuse what does not go together."""
-        if self.source.is_change_stream:
-            raise InvalidSpecError(
-                f"{self.table}: an append takes rows, and {type(self.source).__name__} has change events of rows. "
-                "LakeUpsertOperator applies them; to keep the raw events, read their files by Files"
-            )
         if self.source.on_source_change is OnSourceChange.REPLAY:
             raise InvalidSpecError(
                 f"{self.table}: on_source_change='replay' would add the rows of all files again; an append takes "
                 "'continue' or 'fail'"
             )
-        columns = [name.lower() for name in self.deduplicate_by]
-        if len(set(columns)) != len(columns):
-            raise InvalidSpecError(f"{self.table}: deduplicate_by names a column twice, got {columns}")
-        if self.deduplicate_against is not None and not columns:
+        if self.deduplicate_against is not None and not self.deduplicate_by:
             raise InvalidSpecError(
                 f"{self.table}: deduplicate_against compares rows by the columns of deduplicate_by; give these, too"
             )
-        self.refuse_excluded("columns of deduplicate_by", self.deduplicate_by)
         super().complete()
 
     @property

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, optional, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, optional, text
 from airflow_lake_provider.contracts.author.audits import Audits, audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, Source, source
@@ -39,6 +39,8 @@ class LoadSpec(JobSpec):
 
     # Who applies input twice, and how, where it then counts twice; for messages.
     counted_by: ClassVar[tuple[str, str]] = ("an append", "add")
+    # Whether the table keeps which input was applied; where not, each run applies all of the input.
+    keeps_position: ClassVar[bool] = True
     not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id"}
     source: Source = argument(source, Files("file.parquet"), is_object=True)
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
@@ -107,3 +109,25 @@ class LoadSpec(JobSpec):
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
         if lost:
             raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowLoadSpec(LoadSpec):
+    """Bring the rows of a batch into a table as they are, no key asked for."""
+
+    # Names in messages.
+    load: ClassVar[str] = ""
+    deduplicate_by: tuple[str, ...] = argument(names, default=(), names_columns=True)
+
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        if self.source.is_change_stream:
+            raise InvalidSpecError(
+                f"{self.table}: {self.load} takes rows, and {type(self.source).__name__} has change events of rows. "
+                "LakeUpsertOperator applies them; to keep the raw events, read their files by Files"
+            )
+        columns = [name.lower() for name in self.deduplicate_by]
+        if len(set(columns)) != len(columns):
+            raise InvalidSpecError(f"{self.table}: deduplicate_by names a column twice, got {columns}")
+        self.refuse_excluded("columns of deduplicate_by", self.deduplicate_by)
+        super().complete()

@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -37,6 +38,7 @@ def _by_action(*specs: type[JobSpec]) -> dict[str, type[JobSpec]]:
 _OF_ROWS_AND_FILES = (
     UpsertSpec,
     AppendSpec,
+    OverwritePartitionsSpec,
     CompactionSpec,
     RewriteManifestsSpec,
     StatisticsSpec,
