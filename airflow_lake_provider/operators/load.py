@@ -31,8 +31,9 @@ class LoadAction(WorkerAction[LoadT]):
         for conn_id in source.connections:
             database_access(conn_id)
         refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
-        name = source.name or run.source_name(spec.table, is_kept=spec.keeps_position)
-        return replace(spec, source=source if source.name else replace(source, name=name))
+        if not source.name:
+            source = replace(source, name=run.source_name(spec.table, is_kept=spec.keeps_position))
+        return replace(spec, source=source)
 
     def identity(self, spec: LoadT, run: TaskRun) -> RunIdentity:
         """Return who asks, or the author's batch."""

@@ -45,6 +45,8 @@ class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):
         partitions, and every row of the batch. ``"true"`` replaces all rows. Left out, the partitions that the batch
         has rows of are replaced.
     :param allow_rows: take a ``where`` that selects some rows of a partition: they are deleted by position.
+    :param keys: columns of a key. Rows that the partitions of ``where`` have already keep their ids, so that
+        incremental consumers see only those that differ. It takes format version 3.
     :param empty: ``"keep"`` or ``"delete"`` the rows of ``where`` when the input is there and has no rows. Where there
         is no input at all they are kept.
     :param deduplicate_by: columns; of rows of a batch that have the same values in all of them, the first is written.
@@ -74,6 +76,7 @@ class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):
         source: str | Source | Mapping[str, Any] | XComArg,
         where: str | None = None,
         allow_rows: bool = False,
+        keys: Sequence[str] | XComArg = (),
         empty: str = "keep",
         deduplicate_by: Sequence[str] | XComArg = (),
         create: bool | TableLayout | Mapping[str, Any] | XComArg = True,

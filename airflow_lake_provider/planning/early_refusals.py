@@ -47,9 +47,7 @@ def refuse_append(spec: AppendSpec, target: LoadedTable | None, source: LoadedTa
         _refuse_frozen(spec.table, target.facts.shape, "deduplicate_by", spec.deduplicate_by, spec.schema_contract)
 
 
-def refuse_overwrite(
-    spec: OverwritePartitionsSpec, target: LoadedTable | None, source: LoadedTable | None
-) -> None:
+def refuse_overwrite(spec: OverwritePartitionsSpec, target: LoadedTable | None, source: LoadedTable | None) -> None:
     """Refuse an overwrite of partitions that cannot be applied to its target.
 
     :param target: None where it does not exist.
@@ -62,11 +60,13 @@ def refuse_overwrite(
     _refuse_missing_target(spec.table, target, spec.create)
     refuse_unfit("overwrite-partitions", target)
     refuse_unfit("delete-rows", target if spec.allow_rows else None)
+    refuse_unfit("read-changes", target if spec.keys else None)
     refuse_unfit("lake-table-source", source)
     if source is not None:
         _refuse_unknown_in_batch("deduplicate_by", spec.deduplicate_by, source)
+        _refuse_unknown_in_batch("keys", spec.keys, source)
     if target is not None:
-        _refuse_frozen(spec.table, target.facts.shape, "deduplicate_by", spec.deduplicate_by, spec.schema_contract)
+        _refuse_frozen(spec.table, target.facts.shape, "keys", spec.keys, spec.schema_contract)
         refuse_predicate(spec.table, None if spec.is_whole_table else spec.where, target)
     _refuse_other_than_partitions(spec, target)
 

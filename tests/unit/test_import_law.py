@@ -248,6 +248,7 @@ ICEBERG_FLOORS = (
     {"rows"},
     {"commits"},
     {"appends", "incremental", "maintenance", "row_changes", "upserts"},
+    {"overwrites"},
     {"iceberg_format"},
 )
 CONTRACT_FLOORS = (

@@ -22,6 +22,8 @@ from airflow_lake_provider.contracts.table_properties import (
 )
 
 MAX_RECENT_RUN_KEYS = 100
+# Of a run key, that say who runs; the others say what is applied.
+WHO_DIGITS = 8
 _ENTRY = re.compile(r"([0-9a-f]{16})@([0-9]+)")
 # Of the year 9999, the last that Python's datetime knows.
 _LAST_SECOND = 253_402_300_799
@@ -53,7 +55,7 @@ class RunIdentity:
         """
         if not any(parts):
             raise InvalidSpecError("a run identity needs a dag, run, task and map index, or a batch id")
-        who = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:8]
+        who = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:WHO_DIGITS]
         return cls(who=who, label=" ".join(parts), try_number=try_number, run_after=run_after)
 
     def run_key(self, spec_digest_text: str, input_identities: tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -43,21 +44,18 @@ class AppendSpec(RowLoadSpec):
     action: ClassVar[str] = "append"
     capabilities: ClassVar[tuple[str, ...]] = ("append",)
     load: ClassVar[str] = "an append"
+    on_source_changes: ClassVar[tuple[OnSourceChange, ...]] = (OnSourceChange.CONTINUE, OnSourceChange.FAIL)
+    no_other_change: ClassVar[str] = "would add the rows of all files again"
     deduplicate_against: str | None = argument(optional(_recent), default=None)
     on_changed_input: OnChangedInput = argument(choice_of(OnChangedInput), default=OnChangedInput.FAIL)
 
-    def complete(self) -> None:
-        """Refuse what does not go together."""
-        if self.source.on_source_change is OnSourceChange.REPLAY:
-            raise InvalidSpecError(
-                f"{self.table}: on_source_change='replay' would add the rows of all files again; an append takes "
-                "'continue' or 'fail'"
-            )
-        if self.deduplicate_against is not None and not self.deduplicate_by:
+    def refuse_columns(self, deduplicate_by: Sequence[str]) -> None:
+        """Refuse columns that do not go together, or with other arguments."""
+        super().refuse_columns(deduplicate_by)
+        if self.deduplicate_against is not None and not deduplicate_by:
             raise InvalidSpecError(
                 f"{self.table}: deduplicate_against compares rows by the columns of deduplicate_by; give these, too"
             )
-        super().complete()
 
     @property
     def recent_files(self) -> int | None:

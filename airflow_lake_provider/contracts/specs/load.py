@@ -11,7 +11,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, optional, text
 from airflow_lake_provider.contracts.author.audits import Audits, audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
-from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, Source, source
+from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -115,19 +115,31 @@ class LoadSpec(JobSpec):
 class RowLoadSpec(LoadSpec):
     """Bring the rows of a batch into a table as they are, no key asked for."""
 
-    # Names in messages.
+    # Name in messages; what it takes of a source that has changed since its last commit, and why nothing else.
     load: ClassVar[str] = ""
+    on_source_changes: ClassVar[tuple[OnSourceChange, ...]] = ()
+    no_other_change: ClassVar[str] = ""
     deduplicate_by: tuple[str, ...] = argument(names, default=(), names_columns=True)
 
     def complete(self) -> None:
         """Refuse what does not go together."""
-        if self.source.is_change_stream:
+        source = self.source
+        if source.is_change_stream:
             raise InvalidSpecError(
-                f"{self.table}: {self.load} takes rows, and {type(self.source).__name__} has change events of rows. "
+                f"{self.table}: {self.load} takes rows, and {type(source).__name__} has change events of rows. "
                 "LakeUpsertOperator applies them; to keep the raw events, read their files by Files"
             )
-        columns = [name.lower() for name in self.deduplicate_by]
+        if (given := OnSourceChange(source.on_source_change)) not in self.on_source_changes:
+            taken = " or ".join(repr(each.value) for each in self.on_source_changes)
+            raise InvalidSpecError(
+                f"{self.table}: on_source_change={given.value!r} {self.no_other_change}; {self.load} takes {taken}"
+            )
+        self.refuse_columns(self.deduplicate_by)
+        super().complete()
+
+    def refuse_columns(self, deduplicate_by: Sequence[str]) -> None:
+        """Refuse columns that do not go together, or with other arguments."""
+        columns = [name.lower() for name in deduplicate_by]
         if len(set(columns)) != len(columns):
             raise InvalidSpecError(f"{self.table}: deduplicate_by names a column twice, got {columns}")
-        self.refuse_excluded("columns of deduplicate_by", self.deduplicate_by)
-        super().complete()
+        self.refuse_excluded("columns of deduplicate_by", deduplicate_by)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, optional, sql
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, optional, sql
+from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import argument
 from airflow_lake_provider.contracts.specs.load import OnRepeat, RowLoadSpec
@@ -23,6 +24,11 @@ class OnEmptyBatch(str, Enum):
     DELETE = "delete"
 
 
+def _needs_of_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    # The changes that readers are not shown.
+    return ("read-changes",) if keys else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class OverwritePartitionsSpec(RowLoadSpec):
     """Put the rows of a batch in place of partitions: the arguments of :class:`.LakeOverwritePartitionsOperator`."""
@@ -30,10 +36,13 @@ class OverwritePartitionsSpec(RowLoadSpec):
     action: ClassVar[str] = "overwrite-partitions"
     capabilities: ClassVar[tuple[str, ...]] = ("overwrite-partitions",)
     load: ClassVar[str] = "an overwrite of partitions"
+    on_source_changes: ClassVar[tuple[OnSourceChange, ...]] = (OnSourceChange.CONTINUE,)
+    no_other_change: ClassVar[str] = "has no meaning where each run applies all of the input"
     # What is replaced does not depend on what was, so all of the input is applied by each run.
     keeps_position: ClassVar[bool] = False
     where: str | None = argument(optional(sql), WHOLE_TABLE, default=None, is_sql=True)
     allow_rows: bool = argument(flag, default=False, templated=False, needs=("delete-rows",))
+    keys: tuple[str, ...] = argument(names, default=(), names_columns=True, needs=_needs_of_keys)
     empty: OnEmptyBatch = argument(choice_of(OnEmptyBatch), default=OnEmptyBatch.KEEP)
     on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.APPLY)
 
@@ -41,12 +50,13 @@ class OverwritePartitionsSpec(RowLoadSpec):
         """Refuse what does not go together."""
         super().complete()
         where = self.where
+        self.refuse_excluded("key columns", self.keys)
         if where is None:
-            asked = [name for name in ("allow_rows", "empty") if getattr(self, name) not in (False, OnEmptyBatch.KEEP)]
-            if asked:
+            given = {"allow_rows": self.allow_rows, "empty": self.empty is OnEmptyBatch.DELETE, "keys": self.keys}
+            if asked := " and ".join(name for name, value in given.items() if value):
                 raise InvalidSpecError(
-                    f"{self.table}: {' and '.join(asked)} need where: without it the rows of the batch say which "
-                    "partitions are replaced"
+                    f"{self.table}: {asked} need where: without it the rows of the batch say which partitions are "
+                    "replaced"
                 )
             return
         if not where.strip():

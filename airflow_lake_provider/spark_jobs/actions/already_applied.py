@@ -28,7 +28,10 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
     :raises BadInputError: it is known, and ``on_repeat`` is ``fail``.
     :raises ForgottenRunError: nobody can tell.
     """
-    if spec.on_repeat is not OnRepeat.APPLY:
+    if not spec.keeps_position and applied_state.run_keys.of_identity(spec.run.who) != run_key:
+        # It has not, or another try has put other input in place since.
+        return None
+    if spec.keeps_position and spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
         applied_state.position.refuse_rolled_back(applied_state.newest, listed.source_name, spec.table)
     done = recognised_run(
@@ -36,7 +39,9 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
         applied_state,
         run_key,
         "applied this input",
-        is_covered_by_position=spec.on_repeat is OnRepeat.APPLY
+        # Without a position what was applied is applied again, which does no harm.
+        is_covered_by_position=not spec.keeps_position
+        or spec.on_repeat is OnRepeat.APPLY
         or (spec.branch is None and listed.is_covered_by(applied_state.position)),
         way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
     )
@@ -69,8 +74,9 @@ def _repeat(spec: LoadSpec, why: Unchanged) -> Unchanged:
 
 def _key_of_earlier_try(spec: LoadSpec, applied_state: AppliedState) -> str | None:
     """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
+    # Input that has changed since replaces what that try has put in place.
     # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
-    if spec.on_repeat is not OnRepeat.APPLY:
+    if not spec.keeps_position or spec.on_repeat is not OnRepeat.APPLY:
         return None
     return applied_state.run_keys.of_identity(spec.run.who)
 

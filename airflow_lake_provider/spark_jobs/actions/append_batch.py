@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_b
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, RecentRows
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.sources.base import RowBatch, UndecidedTextError
+from airflow_lake_provider.spark_jobs.sources.base import RowBatch
 
 _New = NewInput[AppendSpec, AppendReport]
 
@@ -38,10 +38,7 @@ def _apply(new: _New) -> AppendReport:
     new = _without_changed(new)
     if new.decision.wanted.is_empty:
         return new.unchanged(without_new_input(new.spec, new.decision))
-    try:
-        return _append(new, new.source.rows(new.wanted, new.spec.deduplicate_by))
-    except UndecidedTextError:
-        return _append(new, new.source.rows(new.wanted, new.spec.deduplicate_by, takes_replacements=True))
+    return new.with_rows(lambda batch: _append(new, batch), new.spec.deduplicate_by)
 
 
 def _without_changed(new: _New) -> _New:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.table_facts import TableState
@@ -18,7 +19,14 @@ from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
-from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, Wanted, open_source
+from airflow_lake_provider.spark_jobs.sources.base import (
+    BatchSource,
+    Listing,
+    RowBatch,
+    UndecidedTextError,
+    Wanted,
+    open_source,
+)
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sql.query import check_query
 
@@ -56,13 +64,25 @@ class NewInput(Generic[SpecT, ReportT]):
             other_stream=self.decision.other_stream,
         )
 
+    @property
+    def positions(self) -> dict[str, SourcePosition]:
+        """Positions that move with the commit, by the names of their sources."""
+        return {self.decision.wanted.source_name: self.decision.position} if self.spec.keeps_position else {}
+
+    def with_rows(self, apply: Callable[[RowBatch], ReportT], deduplicate_by: Sequence[str]) -> ReportT:
+        """Apply the rows as they are, twice where the first time cannot tell what is no text."""
+        try:
+            return apply(self.source.rows(self.wanted, deduplicate_by))
+        except UndecidedTextError:
+            return apply(self.source.rows(self.wanted, deduplicate_by, takes_replacements=True))
+
     def of_commit(self) -> dict[str, Any]:
         """Return the fields that every commit of a batch has."""
         return {
             "action": self.spec.action,
             "run_key": self.run_key,
             "base": self.applied_state.base,
-            "positions": {self.decision.wanted.source_name: self.decision.position},
+            "positions": self.positions,
             "branch": self.spec.branch,
             "missing_columns": self.source.missing_columns,
             "audits": self.spec.audits,
@@ -76,6 +96,7 @@ class NewInput(Generic[SpecT, ReportT]):
         """Report a commit; what is not said of it is read back from the table.
 
         :param before: the table before it; None where it did not exist.
+        :param fields: of the report; ``reason`` where it is not about positions.
         """
         decision, warnings = self.decision, fields.pop("warnings", ())
         after, unseen = state_after_commit(lambda: self.target.state(self.spec.branch))
@@ -83,7 +104,7 @@ class NewInput(Generic[SpecT, ReportT]):
         _, unmoved = seen_after_commit(
             "what the source keeps for its readers", lambda: self.source.after_commit(decision.wanted)
         )
-        applied = decision.noted(decision.wanted.applied(self.listed, decision.start))
+        applied = fields.pop("reason", None) or decision.noted(decision.wanted.applied(self.listed, decision.start))
         return self.report(
             table=self.spec.table,
             outcome=Outcome.APPLIED,

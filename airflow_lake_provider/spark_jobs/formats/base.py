@@ -51,6 +51,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     ChangeFilter,
     KeyedCommit,
     MatchedCommit,
+    OverwriteCommit,
     RetainedRows,
     RowMatch,
 )
@@ -190,6 +191,17 @@ class FormatTable(ABC):
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         """
         raise self._lacking("append")
+
+    def overwrite_partitions(self, commit: OverwriteCommit, progress: Progress) -> AppliedCommit | None:
+        """Put rows in place of partitions in one commit; None where there is nothing to commit.
+
+        :raises InvalidSpecError: ``commit.where`` does not select whole partitions, or the table has none.
+        :raises BadInputError: rows are outside of ``commit.where``.
+        :raises AuditFailedError: rows offend an assertion of ``commit.audits``; main is as it was.
+        :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
+        :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
+        """
+        raise self._lacking("overwrite-partitions")
 
     def changeable_state(self) -> AppliedState:
         """Read the newest metadata of main, of which rows are to be changed: head and run keys.

@@ -63,6 +63,21 @@ class LoadCommit(DataCommit):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowsCommit(LoadCommit):
+    """One atomic commit of rows as they are. They are read once, while they are written.
+
+    :param reading: to be entered while they are; it names the input of the batch in an error over it.
+    :param counts: from the number of rows written to the counts of the snapshot's summary; None where there is nothing
+        to commit.
+    :param input_bytes: of the files that are read; None where nobody knows.
+    """
+
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    counts: Callable[[int], dict[str, str] | None] = lambda _: {}
+    input_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecentRows:
     """Rows that were committed lately, by either of two measures.
 
@@ -77,20 +92,33 @@ class RecentRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendCommit(LoadCommit):
-    """One atomic commit that adds rows. They are read once, while they are written.
+class AppendCommit(RowsCommit):
+    """One atomic commit that adds rows.
 
-    :param reading: to be entered while they are; it names the input of the batch in an error over it.
-    :param counts: from the number of rows written to the counts of the snapshot's summary; None where there is nothing
-        to commit.
     :param unless_among: rows that are there already are not added.
-    :param input_bytes: of the files that are read; None where nobody knows.
     """
 
-    reading: Callable[[], AbstractContextManager[None]] = nullcontext
-    counts: Callable[[int], dict[str, str] | None] = lambda _: {}
     unless_among: RecentRows | None = None
-    input_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverwriteCommit(RowsCommit):
+    """One atomic commit that puts rows in place of partitions.
+
+    :param where: SQL predicate of the rows that go; None for those of the partitions that ``rows`` are in.
+    :param allow_rows: take a predicate that selects some rows of a partition.
+    :param keys: columns of a key; a row that the table has already under its key is no change of it. Only with
+        ``where``.
+    """
+
+    keys: tuple[str, ...] = ()
+    where: str | None = None
+    allow_rows: bool = False
+
+    @property
+    def counts_rows(self) -> bool:
+        """False: rows that are put in place twice are there once."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +232,8 @@ class AppliedCommit:
     :param settings_clause: whose settings hold, as the end of a sentence.
     :param files_removed: data files that went unread.
     :param files_changed: others with rows that were deleted.
+    :param rows_replaced: rows of files that were removed, and rows deleted in others; None where nobody knows.
+    :param partitions_replaced: partitions that the commit changed, likewise.
     """
 
     snapshot: str
@@ -217,6 +247,8 @@ class AppliedCommit:
     settings_clause: str = ""
     files_removed: int = 0
     files_changed: int = 0
+    rows_replaced: int | None = 0
+    partitions_replaced: int | None = 0
 
     @property
     def details(self) -> dict[str, Any]:

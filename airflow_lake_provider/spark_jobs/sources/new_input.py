@@ -50,6 +50,9 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
+    if not spec.keeps_position:
+        nothing = SourcePosition()
+        return InputDecision(start=nothing, wanted=listed, position=nothing, repeats=True)
     kept_for = spec.keep_consumed_for
     # Consumed input is remembered for ever where its rows count twice.
     if counts_rows := kept_for is None:

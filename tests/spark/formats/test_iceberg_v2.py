@@ -6,6 +6,7 @@ from tests.spark.formats.base_appends import RowsOnceSuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
+from tests.spark.formats.base_overwrites import BackfillSuite
 from tests.spark.formats.base_repeats import RepeatSuite
 from tests.spark.formats.base_row_changes import RowChangeSuite
 from tests.spark.formats.base_upserts import UpsertSuite
@@ -21,6 +22,10 @@ class TestUpserts(_Version2, UpsertSuite):
 
 
 class TestAppends(_Version2, RowsOnceSuite):
+    pass
+
+
+class TestOverwrites(_Version2, BackfillSuite):
     pass
 
 

@@ -46,6 +46,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -64,6 +65,10 @@ KEYS = LakeTable("shop.keys")
 NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
     "upsert": (UPSERT, {"upsert", "merge-deduplicate"}),
     "append": (AppendSpec(table="shop.orders", source="a.parquet", create=None), {"append"}),  # type: ignore[arg-type]
+    "overwrite": (
+        OverwritePartitionsSpec(table="shop.orders", source="a.parquet", create=None, where="id = 1", allow_rows=True),  # type: ignore[arg-type]
+        {"overwrite-partitions", "delete-rows"},
+    ),
     "creation": (replace(UPSERT, create=True), {"upsert", "merge-deduplicate", "create-table"}),  # type: ignore[arg-type]
     "first row": (replace(UPSERT, merge_engine=FirstRow()), {"upsert", "merge-first-row", "kept-values"}),
     "aggregation": (

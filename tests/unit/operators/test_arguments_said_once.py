@@ -23,6 +23,7 @@ from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.orphan_files import LakeRemoveOrphanFilesOperator
+from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rewrite_manifests import LakeRewriteManifestsOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
@@ -39,6 +40,7 @@ MOST = 4
 OPERATORS: list[type[LakeJobOperator[Any]]] = [
     LakeUpsertOperator,
     LakeAppendOperator,
+    LakeOverwritePartitionsOperator,
     LakeIncrementalOperator,
     LakeDeleteRowsOperator,
     LakeUpdateRowsOperator,
@@ -59,6 +61,7 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
 MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
     LakeUpsertOperator: {"source": 8, "schema_contract": 5, "merge_engine": 5},
     LakeAppendOperator: {"source": 9, "schema_contract": 5, "deduplicate_against": 6},
+    LakeOverwritePartitionsOperator: {"source": 9, "schema_contract": 5, "where": 5, "on_repeat": 5},
     LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
     LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},
     LakeRemoveOrphanFilesOperator: {"mode": 5},

@@ -28,6 +28,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpiry
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
+from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
@@ -106,6 +107,9 @@ def test_a_mapped_task_that_shares_the_name_of_its_source_with_its_siblings_is_r
     with pytest.raises(InvalidSpecError, match=r"mapped.*name="):
         upsert().build_spec(context)
     assert upsert(source=Files("in/*.csv", name="orders_3")).build_spec(context).source_name == "orders_3"
+    # Which keeps no position under the name.
+    days = LakeOverwritePartitionsOperator(task_id="t", table="shop.days", source="in/*.csv", **NO_SPARK)
+    assert days.build_spec(context).source_name == "dag.task"
 
 
 def test_a_source_remembers_its_files_for_as_long_as_asked_and_replays_no_sums(

@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Files, Source
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidConnectionError,
@@ -36,6 +37,7 @@ from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
@@ -105,6 +107,11 @@ def upsert(**arguments: Any) -> LakeUpsertOperator:
 def append(**arguments: Any) -> LakeAppendOperator:
     given: dict[str, Any] = {"table": "shop.target", "source": "in/*.parquet"}
     return LakeAppendOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
+
+
+def overwrite(**arguments: Any) -> LakeOverwritePartitionsOperator:
+    given: dict[str, Any] = {"table": "shop.target", "source": "in/*.parquet"}
+    return LakeOverwritePartitionsOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
 
 
 def incremental(**arguments: Any) -> LakeIncrementalOperator:
@@ -205,9 +212,60 @@ def test_an_append_that_its_tables_rule_out_is_refused_without_spark(
     assert starts_spark(append(source=LakeTable("shop.source"), deduplicate_by=["ID"]), context)
 
 
+DAY: dict[str, Any] = {"where": "id = 3"}
+OVERWRITES: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"source": LakeTable("shop.absent"), **DAY}, MissingTableError, "shop.absent: the source table does not exist"),
+    ({"source": LakeTable("shop.source"), **DAY, "keys": ["code"]}, UnsupportedError, "upgrade it to 3"),
+    ({"source": LakeTable("shop.source"), **DAY, "deduplicate_by": ["code"]}, BadInputError, "batch lacks: ['code']"),
+    ({"where": "code = 3"}, InvalidSpecError, "where names columns ['code'] that the table lacks"),
+    ({"where": "id = 3 AND name = 'a'"}, InvalidSpecError, "where names ['name'], by which the table is not part"),
+    ({"table": "shop.plain"}, InvalidSpecError, "the table has no partitions; where='true' replaces all"),
+    ({"table": "shop.plain", **DAY}, InvalidSpecError, "the table has no partitions"),
+    ({"table": "shop.new", "create": True}, InvalidSpecError, "the table has no partitions"),
+    ({"table": "shop.old", **DAY, "allow_rows": True}, UnsupportedError, "format version 1 has no deletes"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "said"), OVERWRITES)
+def test_an_overwrite_that_its_tables_rule_out_is_refused_without_spark(
+    make: Make, context: Context, arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with make("shop.target").update_spec() as changed:
+        changed.add_identity("id")
+    make("shop.source")
+    make("shop.plain")
+    make("shop.old", 1)
+    refused = refusal(overwrite(**arguments), context)
+    assert isinstance(refused, error)
+    assert said in str(refused)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        DAY,
+        {"where": "`id` = 3"},
+        {"where": "Name = 'a'", "allow_rows": True},
+        {"table": "shop.plain", "where": "true"},
+        {"table": "shop.plain", "where": "id = 3", "allow_rows": True},
+        {"table": "shop.new", "create": TableLayout(partition_by=["days(at)"])},
+        {"table": "shop.new", "where": "true"},
+    ],
+)
+def test_an_overwrite_that_the_driver_may_take_reaches_spark(
+    make: Make, context: Context, arguments: dict[str, Any]
+) -> None:
+    with make("shop.target").update_spec() as changed:
+        changed.add_identity("id")
+    make("shop.plain")
+    assert starts_spark(overwrite(**arguments), context)
+
+
 def test_a_missing_target_that_may_not_be_created_is_refused_without_spark(make: Make, context: Context) -> None:
     make("shop.source", 3)
-    for job in (upsert(create=False), append(create=False), incremental(create=False)):
+    missing = {"create": False}
+    for job in (upsert(**missing), append(**missing), overwrite(**missing), incremental(**missing)):
         found = refusal(job, context)
         assert isinstance(found, MissingTableError)
         assert "shop.target: the table does not exist and create=False" in str(found)

@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     ChangeFilter,
     KeyedCommit,
     MatchedCommit,
+    OverwriteCommit,
     RetainedRows,
     RowMatch,
 )
@@ -50,6 +51,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compute_statis
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.orphan_files import remove_orphans
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import merge_manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expiry import expire
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.overwrite_partitions import overwrite_partitions
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
@@ -124,6 +126,9 @@ class IcebergFormatTable(FormatTable):
 
     def append(self, commit: AppendCommit, progress: Progress) -> AppliedCommit | None:
         return append_rows(self.table, commit, progress)
+
+    def overwrite_partitions(self, commit: OverwriteCommit, progress: Progress) -> AppliedCommit | None:
+        return overwrite_partitions(self.table, commit, progress)
 
     def changeable_state(self) -> AppliedState:
         refuse_unchangeable(self.table.refresh_readable())

@@ -34,6 +34,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OnEmptyBatch, OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -83,6 +84,20 @@ MAXIMAL: dict[str, JobSpec] = {
         schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
         branch="audit",
         on_repeat=OnRepeat.FAIL,
+        max_attempts=7,
+    ),
+    "overwrite-partitions": OverwritePartitionsSpec(
+        **BASE,
+        source=FILES,
+        where="day = '2026-11-01'",
+        allow_rows=True,
+        empty=OnEmptyBatch.DELETE,
+        keys=("id",),
+        deduplicate_by=("id",),
+        create=TableLayout(partition_by=("day",)),
+        schema_contract=SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op",)),
+        branch="audit",
+        on_repeat=OnRepeat.SKIP,
         max_attempts=7,
     ),
     "compaction": CompactionSpec(
@@ -215,6 +230,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "create": TableLayout(file_format="orc"),
         "deduplicate_against": "PT9H",
         "on_changed_input": OnChangedInput.APPEND,
+        "empty": OnEmptyBatch.KEEP,
         "merge_engine": FirstRow(),
         "level": CompactionLevel.FULL,
         "strategy": UpsertStrategy.MERGE if isinstance(spec, UpsertSpec) else CompactionStrategy.SORT,
@@ -287,6 +303,10 @@ def test_recent_rows_of_a_table_are_a_number_of_files_or_a_time(
     assert (spec.recent_files, spec.recent_time) == (files, time)
 
 
+def overwrite(**changed: Any) -> OverwritePartitionsSpec:
+    return OverwritePartitionsSpec(**{**BASE, "source": FILES, **changed})
+
+
 def upsert(**changed: Any) -> UpsertSpec:
     return UpsertSpec(**{**BASE, "source": FILES, "keys": ("id",), **changed})
 
@@ -318,12 +338,19 @@ def expiry(**changed: Any) -> SnapshotExpirySpec:
         (lambda: upsert(source=EVENTS, delete_when="true"), ["delete_when"]),
         (lambda: append(source=EVENTS), ["Debezium has change events", "LakeUpsertOperator", "raw events"]),
         (lambda: append(source=replace(FILES, on_source_change="replay")), ["'replay' would add", "'continue'"]),
+        (lambda: overwrite(source=replace(FILES, on_source_change="fail")), ["no meaning", "takes 'continue'"]),
         (lambda: append(deduplicate_by=("id", "ID")), ["deduplicate_by names a column twice"]),
         (lambda: append(deduplicate_against="P1D"), ["deduplicate_against", "give these, too"]),
         (lambda: append(deduplicate_by=("id",), deduplicate_against=0), ["one or more data files", "'P3D'"]),
         (lambda: append(deduplicate_by=("id",), deduplicate_against="soon"), ["deduplicate_against", "'soon'"]),
         (lambda: append(deduplicate_by=("OP",), schema_contract=SchemaContract(exclude_columns=("op",))), ["['op']"]),
         (lambda: append(max_attempts=0), ["max_attempts", "0"]),
+        (lambda: overwrite(source=EVENTS), ["an overwrite of partitions takes rows", "Debezium has change events"]),
+        (lambda: overwrite(empty="delete", allow_rows=True), ["allow_rows and empty need where"]),
+        (lambda: overwrite(keys=("id",)), ["keys need where"]),
+        (lambda: overwrite(where=" "), ["where is empty", "say 'true'"]),
+        (lambda: overwrite(where="day = '${DAY}'"), ["where was refused for '${'"]),
+        (lambda: overwrite(empty="drop"), ["'drop'", "empty"]),
         (lambda: append(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
         (lambda: upsert(branch="main"), ["'main'"]),
         (lambda: upsert(branch="lake_stage_1"), ["'lake_stage_1'"]),
@@ -379,7 +406,7 @@ def test_a_text_that_no_file_can_hold_is_refused_before_the_border(spec: JobSpec
 
 def test_an_unknown_action_is_refused_with_the_known_ones() -> None:
     for action in ("vacuum", None):
-        with pytest.raises(InvalidSpecError, match="upsert, append, compaction"):
+        with pytest.raises(InvalidSpecError, match="upsert, append, overwrite-partitions"):
             spec_from_plain({**plain(), "action": action})
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.run_key import WHO_DIGITS, RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.table_facts import MAIN
@@ -92,6 +92,8 @@ def _refuse_decided_anew(
             )
     if is_applied:
         raise CommitConflictError(f"{table.name}: another driver of this run has applied this batch")
+    if any(summary.get(RUN_KEY, "").startswith(commit.run_key[:WHO_DIGITS]) for summary in committed):
+        raise CommitConflictError(f"{table.name}: another driver of this run has applied newer input")
 
 
 def _is_counted_elsewhere(

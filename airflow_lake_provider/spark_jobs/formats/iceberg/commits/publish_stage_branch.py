@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.applied.run_key import WHO_DIGITS
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_facts import MAIN
@@ -25,8 +26,6 @@ from airflow_lake_provider.spark_jobs.progress import say
 
 # Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
 _SWAP_TRIES = 20
-# Digits of a run key that say who runs; the others say what is applied.
-_WHO = 8
 _DAY = 24 * 60 * 60 * 1000
 KEPT_AUDIT_DAYS = 7
 
@@ -138,5 +137,5 @@ def stage_branches(table: IcebergTable, run_key: str) -> list[str]:
 
 def _failed_audits(table: IcebergTable, commit: LoadCommit) -> list[str]:
     """Return the branches that failed audits of the same run have left, whatever its input was."""
-    run = AUDIT_BRANCH_PREFIX + commit.run_key[:_WHO]
+    run = AUDIT_BRANCH_PREFIX + commit.run_key[:WHO_DIGITS]
     return [name for name in table.facts.references if name.startswith(run)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
-from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
@@ -157,8 +157,50 @@ class RowDelta:
         return not (self.deletes or self.replaced or self.removed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartitionOverwrite(RowDelta):
+    """Files that a commit adds in place of whole partitions, and of the deletes in these.
+
+    :param spec_id: of the partition spec of the added files.
+    :param where: ``org.apache.iceberg.expressions.Expression`` of the partitions; None for those of the added files.
+    """
+
+    spec_id: int
+    where: Any = None
+
+    @property
+    def only_adds(self) -> bool:
+        """False: Iceberg looks for what it takes away."""
+        return False
+
+    def update(self, transaction: Any) -> Any:
+        """Return the ``ReplacePartitions`` or ``OverwriteFiles`` of a transaction, with all files.
+
+        :raises CommitConflictError: the table has another partition spec by now.
+        """
+        if int(transaction.startMetadata().defaultSpecId()) != self.spec_id:
+            name = transaction.table().name()
+            raise CommitConflictError(f"{name}: the partition spec has changed since the files were written")
+        if self.where is None:
+            update = transaction.newReplacePartitions()
+        else:
+            update = transaction.newOverwrite().caseSensitive(False).overwriteByRowFilter(self.where)
+        for file in self.rows:
+            update.addFile(file)
+        return update
+
+
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
     """Commit as :func:`commit_snapshot` does."""
+    if isinstance(delta, PartitionOverwrite):
+        return commit_snapshot(
+            table,
+            commit,
+            position,
+            lambda transaction: (
+                _from_base(delta.update(transaction), commit).validateNoConflictingData().validateNoConflictingDeletes()
+            ),
+        )
     if delta.only_adds:
         return commit_snapshot(table, commit, position, lambda transaction: _append(transaction.newAppend(), delta))
     return commit_snapshot(

@@ -46,6 +46,12 @@ class JavaFunctions:
         return self._of_task("dataSequenceNumber", "java.lang.Long")
 
     @cached_property
+    def deletes_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to a text of its delete files, which is another one of others."""
+        listed = self._make.typed(self._make.method(_TASK, "deletes", "java.util.List"), _OBJECT, _TASK)
+        return self._make.function(self._make.then(listed, self._make.method(_OBJECT, "toString", _TEXT)))
+
+    @cached_property
     def metadata_location(self) -> Any:
         """Map a ``Table`` to the location of the metadata it has; null where that is not written yet."""
         operations, metadata = "org.apache.iceberg.TableOperations", "org.apache.iceberg.TableMetadata"
@@ -115,13 +121,7 @@ class JavaFunctions:
         :param strict: ``org.apache.iceberg.expressions.StrictMetricsEvaluator`` of the filter.
         :param column: field id of the one column of the filter.
         """
-        expression = "org.apache.iceberg.expressions.Expression"
         scan = "org.apache.iceberg.ContentScanTask"
-        operation = f"{expression}$Operation"
-        residual = self._make.then(
-            self._make.method(scan, "residual", expression), self._make.method(expression, "op", operation)
-        )
-        by_partition = self._equal(class_named(self._spark, operation).TRUE, self._make.function(residual))
         owner = "org.apache.iceberg.expressions.StrictMetricsEvaluator"
         within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
         file = self._make.method(scan, "file", _FILE)
@@ -133,7 +133,26 @@ class JavaFunctions:
         has_count = self._make.where_instance("java.util.Map", self._make.typed(contains, "boolean", _OBJECT))
         of_counts = self._make.typed(counts, _OBJECT, scan)
         counted = self._equal(True, self._make.function(self._make.then(of_counts, has_count)))
-        return getattr(predicates, "or")(by_partition, getattr(predicates, "and")(by_bounds, counted))
+        return getattr(predicates, "or")(
+            self.is_partition_of_task_within, getattr(predicates, "and")(by_bounds, counted)
+        )
+
+    @cached_property
+    def is_partition_of_task_within(self) -> Any:
+        """Tell whether the partition of a ``FileScanTask`` proves that every row satisfies its scan's filter; a Guava
+        predicate.
+        """
+        expression = "org.apache.iceberg.expressions.Expression"
+        operation = f"{expression}$Operation"
+        residual = self._make.then(
+            self._make.method("org.apache.iceberg.ContentScanTask", "residual", expression),
+            self._make.method(expression, "op", operation),
+        )
+        return self._equal(class_named(self._spark, operation).TRUE, self._make.function(residual))
+
+    def is_task_of_spec(self, spec_id: int) -> Any:
+        """Tell whether the data file of a ``FileScanTask`` is of a partition spec; a Guava predicate."""
+        return self._equal(spec_id, self._of_task("specId", "int"))
 
     @cached_property
     def _is_position_delete(self) -> Any:

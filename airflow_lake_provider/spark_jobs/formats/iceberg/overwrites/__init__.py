@@ -1,0 +1,1 @@
+"""Put rows in place of partitions, which the metadata has to tell whole."""

@@ -1,0 +1,192 @@
+"""Put the rows of a batch in place of whole partitions: those that its files are in, or those of a predicate.
+
+Iceberg takes the old files away, and the deletes on them. Another commit in between is no conflict, in whatever
+partition. What it has put there is replaced, as if it had come a moment earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    InvalidSpecError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summary, counts_to_summary
+from airflow_lake_provider.contracts.reports.job import OverwritePartitionsReport
+from airflow_lake_provider.contracts.sql_limits import shown
+from airflow_lake_provider.iceberg.table_obstacles import without_row_lineage
+from airflow_lake_provider.spark_jobs.formats.commits import (
+    AppliedCommit,
+    MatchedCommit,
+    OverwriteCommit,
+    RowMatch,
+    seen_after_commit,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.appends.pending_rows import PendingRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import PartitionOverwrite, RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.older_specs import refuse_older_specs
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.unchanged_rows import identities, with_row_ids
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import (
+    files_outside,
+    partition_filter,
+    refuse_outside,
+    selected_files,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import (
+    FilesByMatch,
+    refuse_unchangeable,
+    rows_in_other_files,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+
+
+def overwrite_partitions(table: IcebergTable, commit: OverwriteCommit, progress: Progress) -> AppliedCommit | None:
+    """Commit once, as ``formats.base.FormatTable`` says; None where there is nothing to commit.
+
+    :raises UnsupportedError: files of an earlier partition spec may have rows of the partitions.
+    """
+    table.refresh()
+    if commit.where is None:
+        if not table.java.spec().isPartitioned():
+            raise InvalidSpecError(f"{table.name}: the table has no partitions; where='true' replaces all of its rows")
+        return _PendingOverwrite(table, commit, progress).apply()
+    if commit.allow_rows:
+        refuse_unchangeable(table)
+    if commit.keys and (why := without_row_lineage(table.format_version)) is not None:
+        raise UnsupportedError(f"{table.name}: keys let rows that are the same keep their ids: {why}")
+    pending = _PendingOverwrite(table, commit, progress)
+    pending.selection = partition_filter(table, commit.where, allow_rows=commit.allow_rows)
+    # Before anything is read or written, though the commit looks again.
+    pending.refuse_split(commit)
+    return pending.apply()
+
+
+@dataclass
+class _PendingOverwrite(PendingRows[OverwriteCommit]):
+    """Files that come in place of partitions.
+
+    :param selection: ``org.apache.iceberg.expressions.Expression`` of the partitions; None where rows alone can tell.
+    :param spec_id: of the table's partition spec that the rows are written by.
+    :param compared: files whose rows those of the batch were compared with.
+    """
+
+    selection: Any = None
+    spec_id: int = -1
+    compared: frozenset[tuple[str, str]] = frozenset()
+
+    def refuse_split(self, commit: OverwriteCommit) -> None:
+        """Refuse a predicate that selects some rows of a partition."""
+        if commit.where is not None and commit.base is not None and not commit.allow_rows:
+            selected_files(self.table, commit.base, self.selection).refuse_split(self.table, commit.where)
+
+    def new_rows(self, stored: DataFrame) -> AbstractContextManager[DataFrame]:
+        commit, self.spec_id = self.commit, int(self.table.java.spec().specId())
+        if not commit.keys or commit.base is None:
+            return nullcontext(stored)
+        tasks = selected_files(self.table, commit.base, self.selection).all(self.table)
+        self.compared = identities(self.table, tasks)
+        return with_row_ids(self.table, stored, commit.keys, tasks, commit.where if commit.allow_rows else None)
+
+    def on_new_head(self, commit: OverwriteCommit) -> OverwriteCommit:
+        pending = super().on_new_head(commit)
+        if int(self.table.java.spec().specId()) != self.spec_id:
+            raise CommitConflictError(f"{self.table.name}: the partition spec has changed since the batch was written")
+        if commit.keys and pending.base is not None and pending.base != commit.base:
+            selected = selected_files(self.table, pending.base, self.selection)
+            present = identities(self.table, selected.all(self.table))
+            if present != self.compared:
+                raise CommitConflictError(f"{self.table.name}: rows that the batch was compared with have changed")
+        return pending
+
+    def check(self) -> None:
+        where = self.commit.where
+        if where is None:
+            return
+        if not self.commit.allow_rows:
+            refuse_outside(self.table, self.files, self.selection, where)
+            return
+        outside = self.files if self.selection is None else files_outside(self.table, self.files, self.selection)
+        if outside:
+            _refuse_rows_outside(self.table, outside, where)
+
+    def has_changes(self) -> bool:
+        if self.files or self.commit.base is None:
+            return bool(self.files)
+        selected = selected_files(self.table, self.commit.base, self.selection)
+        return not (selected.whole.isEmpty() and selected.split.isEmpty())
+
+    @contextmanager
+    def delta(self, commit: OverwriteCommit, route: CommitRoute) -> Iterator[tuple[OverwriteCommit, RowDelta]]:
+        table = self.table
+        if commit.where is None:
+            refuse_older_specs(table, commit.base, self.files)
+            yield commit, PartitionOverwrite(rows=self.files, spec_id=self.spec_id)
+            return
+        files, whole = FilesByMatch(), JavaItems(table.spark, [])
+        if commit.base is not None and self.selection is not None:
+            selected = selected_files(table, commit.base, self.selection)
+            if not commit.allow_rows:
+                selected.refuse_split(table, commit.where)
+            whole = JavaItems(table.spark, selected.whole)
+            files = FilesByMatch(whole=whole, partial=selected.split)
+        if commit.base is None or (files.partial is not None and files.partial.isEmpty()):
+            yield commit, PartitionOverwrite(rows=self.files, spec_id=self.spec_id, where=self.selection)
+            return
+        match = RowMatch(where=commit.where)
+        matched = rows_in_other_files(
+            table, MatchedCommit(action=commit.action, run_key=commit.run_key, base=commit.base, match=match), files
+        )
+        lost = matched.deleted + sum(map(int, whole.texts(java_functions(table.spark).rows_of_task)))
+        delta = replace(write_deletes(table, commit.base, matched.positions, self.files), removed=whole)
+        with discarded_on_failure(table, delta.deletes, route.discard):
+            yield replace(commit, summary={**commit.summary, **counts_to_summary(rows_replaced=lost)}), delta
+
+    def counted(self, applied: AppliedCommit) -> AppliedCommit:
+        summary, warnings = seen_after_commit(
+            "the number of rows that were replaced", lambda: self.table.refresh().summary(applied.snapshot)
+        )
+        counts = counts_in_summary(OverwritePartitionsReport, summary or {})
+        # A snapshot does not say what it has none of.
+        missing = None if summary is None else 0
+        return replace(
+            applied,
+            rows_replaced=counts["rows_replaced"] or missing,
+            partitions_replaced=counts["partitions_replaced"] or missing,
+            warnings=(*applied.warnings, *warnings),
+        )
+
+
+def _refuse_rows_outside(table: IcebergTable, files: list[Any], where: str) -> None:
+    """Refuse rows of new files that a predicate is not true for; they are read again.
+
+    :raises BadInputError: with their number and one of them.
+    """
+    with closing(FileScan(table.spark, table.java, tasks_without_deletes(table, files))) as scan:
+        outside = scan.dataframe.filter(~sf.coalesce(sf.expr(where), sf.lit(False)))
+        count = outside.count()
+        if count:
+            example = outside.select(*map(quoted, table.schema().names)).first()
+            values = {} if example is None else example.asDict()
+            raise BadInputError(
+                f"{table.name}: where={shown(where)} is not true for {count:,} rows of the batch, such as "
+                f"{shown(str(values))}. They would come anew with each run: leave them out in a Query, or give a "
+                "where of all rows"
+            )

@@ -1,0 +1,140 @@
+"""Tell from metadata alone whether a predicate selects whole partitions, and every row of new files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.specs.overwrite_partitions import WHOLE_TABLE
+from airflow_lake_provider.contracts.sql_limits import shown
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_by_newest_schema
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import (
+    always_true,
+    bounds_are_sure,
+    to_expression,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_capitals
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
+
+_ALLOW_ROWS = "or let allow_rows=True delete single rows"
+# To Iceberg NULL differs from every value, to SQL that is not known.
+_DIFFERS = frozenset(("NOT_EQ", "NOT_IN", "NOT_STARTS_WITH"))
+
+
+def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> Any | None:
+    """Return the ``org.apache.iceberg.expressions.Expression`` of a predicate, true where SQL's is and nowhere else.
+
+    :return: None where rows alone can tell, and ``allow_rows`` lets them.
+    :raises InvalidSpecError: it is more than comparisons with constants, selects nothing, or cannot be told of files.
+    """
+    if where.strip().lower() == WHOLE_TABLE:
+        return always_true(table)
+    expression = to_expression(table, where)
+    refuse_capitals(table, where)
+    rewritten = table.iceberg.expressions.Expressions.rewriteNot(expression)
+    operation = str(rewritten.op())
+    if operation == "FALSE":
+        raise InvalidSpecError(f"{table.name}: where={shown(where)} is true for no row")
+    exact = None
+    # What Spark has simplified to true proves nothing of a file; it takes NULL for a value with <=> alone.
+    if operation != "TRUE" and bounds_are_sure(table, where):
+        exact = _never_of_null(table, rewritten, refuses="<=>" in where)
+    if exact is None and not allow_rows:
+        raise InvalidSpecError(
+            f"{table.name}: where={shown(where)} cannot be told of whole partitions. Compare columns of whole numbers, "
+            f"decimals, dates, timestamps or texts that it is partitioned by, without NOT of <=>, {_ALLOW_ROWS}"
+        )
+    return exact
+
+
+def _never_of_null(table: IcebergTable, expression: Any, *, refuses: bool) -> Any | None:
+    """Return an expression, without NOT, that is false for NULL where SQL's is unknown.
+
+    :param refuses: return None where a value has to differ from another.
+    """
+    expressions, operation = table.iceberg.expressions.Expressions, str(expression.op())
+    both = {"AND": getattr(expressions, "and"), "OR": getattr(expressions, "or")}.get(operation)
+    if both is not None:
+        parts = [_never_of_null(table, part, refuses=refuses) for part in (expression.left(), expression.right())]
+        return None if None in parts else both(*parts)
+    if operation not in _DIFFERS:
+        return expression
+    return None if refuses else getattr(expressions, "and")(expressions.notNull(expression.ref().name()), expression)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedFiles:
+    """Data files of a snapshot that may have rows which a predicate selects.
+
+    :param whole: Java list of the ``org.apache.iceberg.FileScanTask`` of those whose partition it selects.
+    :param split: likewise, of the others.
+    """
+
+    whole: Any
+    split: Any
+
+    def all(self, table: IcebergTable) -> Any:
+        """Return both as a Java list."""
+        collect = guava(table.spark).collect
+        return collect.Lists.newArrayList(collect.Iterables.concat(self.whole, self.split))
+
+    def refuse_split(self, table: IcebergTable, where: str) -> None:
+        """Refuse a predicate that selects some rows of a partition, as far as its files can tell.
+
+        :raises InvalidSpecError: naming the first partition, and what to do.
+        """
+        if self.split.isEmpty():
+            return
+        task = self.split.get(0)
+        partition = str(task.spec().partitionToPath(task.file().partition())) or "the only one"
+        raise InvalidSpecError(
+            f"{table.name}: where={shown(where)} does not select all rows of partition {partition}, nor of "
+            f"{self.split.size() - 1} other data files; give the bounds of whole partitions, {_ALLOW_ROWS}"
+        )
+
+
+def selected_files(table: IcebergTable, base: str, expression: Any | None) -> SelectedFiles:
+    """Return the files of a snapshot that an expression selects; all of them for None."""
+    expression = always_true(table) if expression is None else expression
+    with closing(scan_by_newest_schema(table, int(base)).filter(expression).planFiles()) as planned:
+        tasks = guava(table.spark).collect.Lists.newArrayList(planned)
+    collect, predicates = guava(table.spark).collect, guava(table.spark).base.Predicates
+    is_whole = java_functions(table.spark).is_partition_of_task_within
+    return SelectedFiles(
+        whole=collect.Lists.newArrayList(collect.Iterables.filter(tasks, is_whole)),
+        split=collect.Lists.newArrayList(collect.Iterables.filter(tasks, getattr(predicates, "not")(is_whole))),
+    )
+
+
+def files_outside(table: IcebergTable, files: Sequence[Any], expression: Any) -> list[Any]:
+    """Return the new files of whose partitions an expression does not select all rows.
+
+    :param files: ``org.apache.iceberg.DataFile`` objects of the table's present spec.
+    """
+    spec, expressions = table.java.spec(), table.iceberg.expressions
+    strict = expressions.Evaluator(
+        spec.partitionType(), expressions.Projections.strict(spec, False).project(expression)
+    )
+    return [file for file in files if not strict.eval(file.partition())]
+
+
+def refuse_outside(table: IcebergTable, files: Sequence[Any], expression: Any, where: str) -> None:
+    """Refuse new files with rows outside of a predicate, as far as their partitions can tell.
+
+    :raises BadInputError: naming the first partition and the number of its rows.
+    """
+    outside = files_outside(table, files, expression)
+    if not outside:
+        return
+    rows = sum(int(file.recordCount()) for file in outside)
+    partition = str(table.java.spec().partitionToPath(outside[0].partition())) or "the only one"
+    raise BadInputError(
+        f"{table.name}: {rows:,} rows of the batch are in partitions of which where={shown(where)} does not select all "
+        f"rows, the first is {partition}. Leave these rows out in a Query, give a where of all partitions of the "
+        f"batch, {_ALLOW_ROWS}"
+    )
