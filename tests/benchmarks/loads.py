@@ -1,4 +1,5 @@
-"""Loads of a batch beside what Spark does by itself: an append beside ``writeTo().append()`` of the same files.
+"""Loads of a batch beside what Spark does by itself: an append beside ``writeTo().append()`` of the same files, an
+overwrite beside ``writeTo().overwritePartitions()``.
 
 All sides play in one session, in turn, each into a table of its own. A ratio is ours over the peer's, or over our own
 other run; below 1 ours is quicker.
@@ -23,7 +24,9 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
+from airflow_lake_provider.spark_jobs.actions.overwrite_batch import overwrite_partitions
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.bench_session import open_session
 
@@ -76,6 +79,20 @@ class Loads:
         table = self.table(path, partition_by)
         return timed(lambda: self.spark.read.parquet(path).writeTo(f"lake.{table}").append()), table
 
+    def overwrite(self, path: str, table: str) -> tuple[float, str]:
+        """Put an input in place of the partitions that it is in, by ours."""
+        spec = OverwritePartitionsSpec(
+            catalog="lake",
+            table=table,
+            run=RunIdentity.of("bench", str(next(_RUNS)), "t", "-1"),
+            source=Files(path, name="in"),
+        )
+        return timed(lambda: overwrite_partitions(self.spark, spec, Progress())), table
+
+    def plain_overwrite(self, path: str, table: str) -> tuple[float, str]:
+        """Do the same by the line that a user writes."""
+        return timed(lambda: self.spark.read.parquet(path).writeTo(f"lake.{table}").overwritePartitions()), table
+
     def table(self, path: str, partition_by: tuple[str, ...]) -> str:
         """Make an empty table with the columns of an input."""
         name = f"bench.t{next(_RUNS)}"
@@ -108,6 +125,7 @@ def compare(home: Path, rows: int, repeats: int) -> dict[str, Any]:
     skewed = loads.files("skewed", f"CASE WHEN id % 100 < {int(100 * SKEWED_SHARE)} THEN 0 ELSE xxhash64(id) % 10 END")
     many = loads.files("many", f"pmod(xxhash64(id), {PARTITIONS})")
     days = ("days(at)",)
+    replaced = {side: loads.plain(even, days)[1] for side in ("ours", "plain")}
     sides: dict[str, Callable[[], tuple[float, str]]] = {
         "append": lambda: loads.append(even),
         "plain": lambda: loads.plain(even),
@@ -115,6 +133,9 @@ def compare(home: Path, rows: int, repeats: int) -> dict[str, Any]:
         "append_skewed_days": lambda: loads.append(skewed, days),
         "append_many_days": lambda: loads.append(many, days),
         "plain_many_days": lambda: loads.plain(many, days),
+        # Each into a table of its own that has the days already.
+        "overwrite": lambda: loads.overwrite(even, replaced["ours"]),
+        "plain_overwrite": lambda: loads.plain_overwrite(even, replaced["plain"]),
     }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     files: dict[str, int] = {}
@@ -132,6 +153,7 @@ def compare(home: Path, rows: int, repeats: int) -> dict[str, Any]:
         "files": files,
         "ratios": {
             "append_vs_plain_write": round(middle["append"] / middle["plain"], 3),
+            "overwrite_vs_plain": round(middle["overwrite"] / middle["plain_overwrite"], 3),
             "append_files_per_partition": round(files["append_many_days"] / PARTITIONS, 3),
             "append_skew": round(middle["append_skewed_days"] / middle["append_even_days"], 3),
         },

@@ -70,9 +70,9 @@ class Inbox:
         (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         self.waiting += changes
 
-    def source(self) -> Source:
-        """The folder as a source of batches."""
-        return Files(path=f"{self.folder}/*.jsonl", format="json", schema=SCHEMA, name=self.folder.name)
+    def source(self, name: str = "*") -> Source:
+        """The folder, or a file of it, as a source of batches."""
+        return Files(path=f"{self.folder}/{name}.jsonl", format="json", schema=SCHEMA, name=self.folder.name)
 
 
 def random_changes(random: Random, name: str, number: int) -> list[Change]:

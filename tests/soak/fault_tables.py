@@ -32,6 +32,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Co
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
@@ -188,6 +189,36 @@ class Appends(FaultTable):
             **self.arguments,
         )
         return Step(spec, {**self.model, **dict.fromkeys(ids, (name, self.steps))})
+
+
+@dataclass
+class Overwrites(FaultTable):
+    """Days that are loaded again and again, each from a file of its own; ``n`` is the day."""
+
+    version: int = 3
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    days: int = 3
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first overwrite creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        day, name = self.random.randrange(self.days), f"s{self.steps // 2}"
+        inbox = Inbox(self.lake.home / "inbox" / self.table)
+        ids = self.random.sample(range(100 * day, 100 * day + 30), self.random.randint(1, 20))
+        inbox.arrive(f"{self.steps:03}", (Change(id_, name, day, gone=False) for id_ in ids))
+        spec = OverwritePartitionsSpec(
+            **frame,
+            source=inbox.source(f"{self.steps:03}"),
+            where=self.random.choice((None, f"n = {day}")) if not self.arguments else f"n = {day}",
+            schema_contract=SchemaContract(exclude_columns=("op",)),
+            create=TableLayout(partition_by=("n",), properties={"format-version": str(self.version)}),
+            **self.arguments,
+        )
+        others = {id_: row for id_, row in self.model.items() if row[1] != day}
+        return Step(spec, {**others, **dict.fromkeys(ids, (name, day))})
 
 
 def _apply(engine: MergeEngine, change: Change, rows: Model) -> None:
@@ -468,6 +499,9 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
         Appends, version=2, arguments={"deduplicate_by": ("id",), "deduplicate_against": "P1D"}
     ),
     "audited append": partial(Appends, arguments={"audits": _POSITIVE}),
+    "overwrite": partial(Overwrites, version=2),
+    "overwrite with keys": partial(Overwrites, arguments={"keys": ("id",)}),
+    "audited overwrite": partial(Overwrites, arguments={"audits": _POSITIVE}),
     "delete rows": RowChanges,
     "incremental": IncrementalRuns,
     "compaction": partial(Compactions, partition=_BUCKETS),

@@ -55,7 +55,8 @@ _WAYS = {
     "phase ends": ("death",),
     "commit": tuple(f"{when} {what}" for when in ("before", "after") for what in ("sql", "unknown", "again", "away")),
 }
-# Actions whose commits are Iceberg's own.
+# Actions that read their input while they write, and those whose commits are Iceberg's own.
+_IN_ONE_PASS = ("append", "overwrite-partitions")
 _OF_ICEBERG = ("compaction", "rewrite-manifests", "compute-statistics")
 # An opening is tried again for a minute where it goes on failing.
 _GO_ON = {"create", "write", "close", "delete"}
@@ -229,8 +230,8 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     if any("/metadata/" in path for path in failed):
         # Iceberg forgets the manifests before the one that it could not write.
         kept.append(r"/metadata/[0-9a-f-]{36}-m\d+\.avro$")
-    elif any("/data/" in path or (spec.action == "append" and "/inbox/" in path) for path in failed):
-        # Of tasks that ran beside the one that failed; an append reads its input while it writes.
+    elif any("/data/" in path or (spec.action in _IN_ONE_PASS and "/inbox/" in path) for path in failed):
+        # Of tasks that ran beside the one that failed; these read their input while they write.
         kept.append(r"/data/.*\d{5}-\d+-[^/]*\.parquet$")
     return sorted(file for file in new - failed if not any(re.search(pattern, file) for pattern in kept))
 

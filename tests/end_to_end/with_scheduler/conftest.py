@@ -41,7 +41,7 @@ def dags_folder(airflow_environment: Mapping[str, str], tmp_path_factory: pytest
     """Folder with the repository's DAGs and those of the tests."""
     folder = tmp_path_factory.mktemp("dags")
     repository = Path(airflow_environment["AIRFLOW__CORE__DAGS_FOLDER"])
-    of_tests = (DAGS_OF_TESTS / name for name in ("many_tables.py", "own_source.py", "numbers_source.py"))
+    of_tests = (DAGS_OF_TESTS / name for name in ("days.py", "many_tables.py", "own_source.py", "numbers_source.py"))
     for file in (*repository.glob("*.py"), *of_tests):
         (folder / file.name).symlink_to(file)
     return folder
