@@ -114,8 +114,8 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (
             lambda: source(5),
             (
-                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, JdbcTable, PySparkFunction, "
-                "Query"
+                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, JdbcTable, "
+                "PySparkFunction, Query"
             ),
         ),
         (lambda: Files("in/*"), r"'in/\*' does not tell a format"),
