@@ -103,7 +103,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
     [
         (
             lambda: source({"path": "in/*.csv"}),
-            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', 'jdbc-table', 'query'",
+            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', .*'jdbc-table', 'query'",
         ),
         (lambda: source({"type": "kafka"}), "got 'kafka'"),
         (lambda: source({"type": "files"}), "source needs path"),
@@ -114,7 +114,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (
             lambda: source(5),
             (
-                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, JdbcTable, "
+                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, .*JdbcTable, "
                 "PySparkFunction, Query"
             ),
         ),
