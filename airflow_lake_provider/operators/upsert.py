@@ -36,8 +36,9 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     A retry or a cleared task is recognised by its run key. A new run over the same input is recognised by the position
     that the table keeps of the source. A corrected file under the same name is applied.
 
-    Every argument but ``delete_when``, ``allow_sql`` and ``max_attempts`` is templated, with the texts in its object.
-    Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms can give it.
+    Every argument but ``delete_when``, ``max_deleted_share``, ``allow_sql`` and ``max_attempts`` is templated, with the
+    texts in its object. Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms
+    can give it.
 
     :param table: ``namespace.table`` to write.
     :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable``, ``Query``,
@@ -57,6 +58,9 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"``: how the rows to
         replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction, and some
         cannot read.
+    :param complete: the source holds the whole table: keys that it lacks are deleted, by ``deletes`` of
+        ``merge_engine``, and only rows that differ are written. All of it is read whenever something of it has changed.
+    :param max_deleted_share: of the table's live rows; a complete batch that would delete more is refused.
     :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
         the table as it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they
         find none.
@@ -87,6 +91,8 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
         batch_id: str | None = None,
         on_repeat: str = "skip",
         strategy: str = "auto",
+        complete: bool | str = False,
+        max_deleted_share: float = 0.2,
         audits: Audits | Mapping[str, Any] | XComArg | None = None,
         allow_sql: bool = False,
         max_attempts: int = 5,

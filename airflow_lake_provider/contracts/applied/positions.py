@@ -320,8 +320,45 @@ class WatermarkPosition(Position):
         return cls(column, value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WholePosition(Position):
+    """Record of what a source held when it was applied as the whole table; other kinds know all that ever was.
+
+    :param content: digest of all inputs and of what shapes their rows.
+    :param place: digest of where the source looked for files; another one may be another day's delivery.
+    :param newest: modification time of its newest file, in epoch milliseconds; None without files that tell it.
+    """
+
+    kind: ClassVar[str] = "whole"
+    content: str
+    place: str
+    newest: int | None = None
+
+    def compare(self, other: WholePosition) -> Comparison:
+        """Compare deliveries at two places by their newest files; else return whether they are the same."""
+        if self.content == other.content:
+            return Comparison.EQUAL
+        if self.place == other.place or self.newest is None or other.newest is None or self.newest == other.newest:
+            return Comparison.INCOMPARABLE
+        return Comparison.BEFORE if self.newest < other.newest else Comparison.AFTER
+
+    def to_plain(self) -> list[Any]:
+        """Return the fields."""
+        return [self.content, self.place, self.newest]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Read the fields."""
+        content, place, newest = plain
+        if not isinstance(content, str) or not isinstance(place, str):
+            raise ValueError("a digest is a text")
+        if newest is not None and not is_whole_number(newest):
+            raise ValueError("a modification time is a whole number")
+        return cls(content=content, place=place, newest=newest)
+
+
 POSITIONS: dict[str, type[Position]] = {
-    each.kind: each for each in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition)
+    each.kind: each for each in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition, WholePosition)
 }
 
 

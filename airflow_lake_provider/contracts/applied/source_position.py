@@ -136,6 +136,10 @@ class SourcePosition:
         """
         return replace(self, positions={**self.positions, tag or position.kind: position})
 
+    def without(self, kind: type[Position]) -> SourcePosition:
+        """Return the same without the position of a kind."""
+        return replace(self, positions={tag: each for tag, each in self.positions.items() if tag != kind.kind})
+
     def restarted(self) -> SourcePosition:
         """Return a position that has consumed nothing, with this one's generation count."""
         kept = {kind: left for kind, position in self.positions.items() if (left := position.restarted()) is not None}

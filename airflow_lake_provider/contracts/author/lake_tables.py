@@ -80,8 +80,13 @@ class Changes(TableSource):
         return (*super().needs, *(("consumer-tags",) if self.protect_source else ()))
 
     def refuse_reading(self, spec: Any) -> None:
-        """Refuse a branch, for which no position is kept."""
+        """Refuse a branch, for which no position is kept, and an upsert of a whole table."""
         super().refuse_reading(spec)
+        if getattr(spec, "is_whole", False):
+            raise InvalidSpecError(
+                f"{spec.table}: Changes are a part of the rows of {self.table}, and complete=True takes a source that "
+                "has all; read it by LakeTable"
+            )
         if getattr(spec, "branch", None) is not None:
             raise InvalidSpecError(
                 f"{spec.table}: Changes do not go with branch: how far a table was read is kept for main. Leave branch "

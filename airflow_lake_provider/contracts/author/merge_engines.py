@@ -111,6 +111,12 @@ class MergeEngine(ArgumentObject):
                 f"{spec.table}: on_source_change='replay' would count all files again; an Aggregation takes "
                 "'continue' or 'fail'"
             )
+        if spec.is_whole and (self.combines_rows or self.ignore_stale or self.deletes is Deletes.IGNORE):
+            raise InvalidSpecError(
+                f"{spec.table}: complete=True makes the rows of the batch those of the table, and deletes the keys "
+                "that it lacks: merge_engine may only be a Deduplicate, without ignore_stale and deletes='ignore', got "
+                f"{self!r}"
+            )
         self.refuse_columns(spec.table, spec.keys)
         self.refuse_order(spec.table, spec.order_by)
         excluded = {name.lower() for name in spec.exclude_columns}

@@ -26,6 +26,7 @@ _NAMES = {
         "rows_inserted",
         "rows_updated",
         "rows_deleted",
+        "rows_unchanged",
         "rows_appended",
         "rows_written",
         "rows_replaced",

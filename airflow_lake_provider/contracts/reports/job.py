@@ -124,6 +124,7 @@ class UpsertReport(LoadReport):
     :param rows_inserted: as found when the batch was applied. None also where the strategy looks for no row.
     :param rows_updated: likewise.
     :param rows_deleted: likewise.
+    :param rows_unchanged: rows of a batch that is the whole table which the table had already; None of other batches.
     :param strategy: how it was applied.
     :param strategy_reason: why so, and how reading the table was pruned.
     :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted, or
@@ -138,6 +139,7 @@ class UpsertReport(LoadReport):
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
     rows_deleted: int | None = 0
+    rows_unchanged: int | None = None
     strategy: str | None = None
     strategy_reason: str | None = None
     equality_delete_files: int | None = None

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.argument_validation import Reader, number, 
 from airflow_lake_provider.contracts.author_object import (
     ArgumentObject,
     AuthorObject,
+    is_left_out,
     is_open,
     reads,
     refuse_template,
@@ -51,6 +52,7 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
         ``author_name``: its author gives it by another name. ``needs``: capabilities that the format has to have where
         it is given, or a function of its value that returns them. ``names_columns=True``: it names columns.
         ``is_snapshot=True``: it is the id of a snapshot. ``is_code=True``: it is SQL that runs as the author wrote it.
+        ``is_later=True``: see :func:`.reads`.
     """
     stands = {} if stand_in is MISSING else {"stand_in": stand_in}
     metadata = {**reads(reader, is_sql=more.pop("is_sql", False), **stands), "is_argument": True, **more}
@@ -240,7 +242,8 @@ class JobSpec(AuthorObject):
 
     def digest_text(self) -> str:
         """Return what is applied as canonical JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.not_applied}
+        applied = {each: getattr(self, each.name) for each in fields(self) if each.name not in self.not_applied}
+        values = {each.name: value for each, value in applied.items() if not is_left_out(value, each)}
         plain = {
             name: to_plain(value.without_policy() if isinstance(value, ArgumentObject) else value)
             for name, value in values.items()

@@ -77,6 +77,11 @@ class LoadSpec(JobSpec):
         return True
 
     @property
+    def is_whole(self) -> bool:
+        """Tell whether a batch is all that the table is to have."""
+        return False
+
+    @property
     def missing_columns(self) -> MissingColumns:
         """Value of a column that the batch lacks, in the rows of the batch."""
         who_may_say = (self.schema_contract.missing_columns, self.source.missing_columns)

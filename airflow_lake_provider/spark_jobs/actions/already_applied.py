@@ -42,7 +42,8 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
         # Without a position what was applied is applied again, which does no harm.
         is_covered_by_position=not spec.keeps_position
         or spec.on_repeat is OnRepeat.APPLY
-        or (spec.branch is None and listed.is_covered_by(applied_state.position)),
+        # A position knows the last whole only.
+        or (spec.branch is None and not spec.is_whole and listed.is_covered_by(applied_state.position)),
         way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
     )
     if done is not None:
@@ -56,7 +57,7 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
 
 def without_new_input(spec: LoadSpec, decision: InputDecision) -> Unchanged:
     """Return that the position knows all of the input."""
-    reason = decision.noted("recognised by position: an earlier run has applied this input")
+    reason = decision.noted(decision.skip_reason or "recognised by position: an earlier run has applied this input")
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 

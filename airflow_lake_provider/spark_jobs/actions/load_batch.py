@@ -104,7 +104,10 @@ class NewInput(Generic[SpecT, ReportT]):
         _, unmoved = seen_after_commit(
             "what the source keeps for its readers", lambda: self.source.after_commit(decision.wanted)
         )
-        applied = fields.pop("reason", None) or decision.noted(decision.wanted.applied(self.listed, decision.start))
+        of_input = decision.wanted.applied(self.listed, decision.start)
+        if self.spec.is_whole:
+            of_input = f"applied all {len(self.listed.identities)} inputs as the whole table"
+        applied = fields.pop("reason", None) or decision.noted(of_input)
         return self.report(
             table=self.spec.table,
             outcome=Outcome.APPLIED,
@@ -185,9 +188,12 @@ def _attempt(
         report=report,
         progress=progress,
     )
-    if listed.is_empty:
+    if decision.skip_reason:
+        return new.unchanged(without_new_input(spec, decision))
+    # Where the source is the whole table, nothing means something.
+    if listed.is_empty and not (spec.is_whole and applied_state.base is not None):
         return new.unchanged(Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
-    if decision.wanted.is_empty:
+    if decision.wanted.is_empty and not spec.is_whole:
         return new.unchanged(without_new_input(spec, decision))
     return apply(new)
 

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summ
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_events
+from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit, state_after_commit
@@ -31,6 +32,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     :raises InvalidSpecError: a query or an expression is not what it is called; nothing was run.
     :raises BadInputError: the batch cannot be applied as it is.
     :raises AuditFailedError: an audit of the spec found rows.
+    :raises JobFailedError: a source that is the whole table changed while it was read.
     """
     if spec.delete_when:
         check_expression_text(spark, spec.delete_when, f"{spec.table}: delete_when", allow_sql=spec.allow_sql)
@@ -38,14 +40,14 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
 
 
 def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
+    if new.spec.is_complete and new.applied_state.base is not None:
+        return _apply_whole(new)
     spec, source, target, applied_state = new.spec, new.source, new.target, new.applied_state
     with new.progress.phase("read") as facts:
-        batch = source.read(new.wanted)
-        if spec.merge_engine.deletes is Deletes.SOFT:
-            batch = batch.with_deleted_column(spec.merge_engine.deleted_column)
+        batch = _flagged(spec, source.read(new.wanted))
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
-        commit = _commit(new, batch)
+        commit = _commit(new, batch, keys=batch.keys)
         if batch.keys == 0:
             batch.side.before_rows(applied_state)
             return _without_rows(new, batch, commit)
@@ -67,6 +69,39 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         events_dropped=batch.side.dropped,
         **_counts(applied),
     )
+
+
+def _apply_whole(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
+    """Apply what differs between the whole source and the table; without any difference, its position alone."""
+    before = new.target.state(new.spec.branch)
+    with new.progress.phase("compare") as facts:
+        compared = compared_with_table(new, before.rows)
+        batch, counts = _flagged(new.spec, compared.batch), compared.counts
+        facts.update(rows=counts.rows, upserts=batch.upserts, deletes=counts.deletes)
+    # A key that has several rows in the batch, all equal to the table's, counts with each of them.
+    keys, unchanged = batch.upserts + compared.unchanged, compared.unchanged
+    try:
+        commit = _commit(new, batch, keys=keys, rows_unchanged=unchanged)
+        # Audits of a table that stays as it is have passed, or were never asked for.
+        commit = commit if batch.keys else replace(commit, audits=None)
+        applied = new.target.apply(commit, new.progress)
+    finally:
+        batch.release()
+    return new.applied(
+        applied,
+        before,
+        batch_rows=batch.rows,
+        batch_keys=keys,
+        rows_unchanged=unchanged,
+        schema_changes=compared.schema_changes,
+        source_position=positions_in_summary(commit.positions),
+        **_counts(applied),
+    )
+
+
+def _flagged(spec: UpsertSpec, batch: ChangeBatch) -> ChangeBatch:
+    is_soft = spec.merge_engine.deletes is Deletes.SOFT
+    return batch.with_deleted_column(spec.merge_engine.deleted_column) if is_soft else batch
 
 
 def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, commit: KeyedCommit) -> UpsertReport:
@@ -97,12 +132,16 @@ def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, c
     )
 
 
-def _commit(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> KeyedCommit:
+def _commit(
+    new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, *, keys: int, rows_unchanged: int | None = None
+) -> KeyedCommit:
     spec, files = new.spec, len(new.decision.wanted.files)
     commit = KeyedCommit(
         rows=batch.changes,
         keys=spec.keys,
-        summary=counts_to_summary(batch_files=files, batch_rows=batch.rows, batch_keys=batch.keys),
+        summary=counts_to_summary(
+            batch_files=files, batch_rows=batch.rows, batch_keys=keys, rows_unchanged=rows_unchanged
+        ),
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
         order_by=spec.order_by,

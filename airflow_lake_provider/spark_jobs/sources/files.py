@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Self
+from typing import ClassVar, Self
 
 from pyspark.sql.types import StructType
 
@@ -124,6 +124,7 @@ class FileBatchSource(BatchSource):
 class FilesSource(FileBatchSource, PlainSource):
     """Rows of files."""
 
+    reads_alike: ClassVar[bool] = True
     source: Files
 
     @property

@@ -79,6 +79,7 @@ class TableListing(Listing):
 class LakeTableSource(PlainSource):
     """Rows of a lake table."""
 
+    reads_alike: ClassVar[bool] = True
     source: LakeTable
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from airflow_lake_provider.contracts.applied.positions import Comparison, WholePosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -14,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
+_DIGITS = 24
 _REPLACED = "the table was replaced since it applied this source, so that all of the input is applied again"
 
 
@@ -27,6 +31,7 @@ class InputDecision:
     :param repeats: whether what was applied is applied again on purpose.
     :param other_stream: see :meth:`Listing.other_stream`.
     :param note: what the reason of the report has to add; empty for nothing.
+    :param skip_reason: sentence on why nothing of ``wanted`` is applied; empty where it is.
     """
 
     start: SourcePosition
@@ -35,6 +40,7 @@ class InputDecision:
     repeats: bool = False
     other_stream: str | None = None
     note: str = ""
+    skip_reason: str = ""
     warnings: tuple[str, ...] = ()
 
     def noted(self, reason: str) -> str:
@@ -54,6 +60,8 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         nothing = SourcePosition()
         return InputDecision(start=nothing, wanted=listed, position=nothing, repeats=True)
     kept_for = spec.keep_consumed_for
+    if spec.is_whole:
+        return decide_whole_input(spec, applied_state, listed)
     # Consumed input is remembered for ever where its rows count twice.
     if counts_rows := kept_for is None:
         _refuse_to_count_again(spec, applied_state)
@@ -72,13 +80,61 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
-        position=listed.position_after(start, kept_for),
+        # What comes now is no whole that a later one could be compared with.
+        position=listed.position_after(start, kept_for).without(WholePosition),
         other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
         warnings=_consumed_under_other_names(
             spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows
         ),
     )
+
+
+def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing) -> InputDecision:
+    """Decide on a source that is the whole table: all of it is applied, or nothing.
+
+    :raises BadInputError: the source changed and ``on_source_change`` is ``fail``.
+    """
+    position = applied_state.position
+    changed = _changed_parts(position, listed)
+    if changed and spec.source.on_source_change is OnSourceChange.FAIL:
+        raise _source_changed(spec, changed)
+    is_unsure = listed.is_lost_in(position) or position.is_rolled_back(applied_state.newest)
+    # A list that is lost does no harm: all that is there is applied.
+    start = position.without_lost(listed.at) if is_unsure else position
+    whole, before = _whole(spec, listed), start.of(WholePosition)
+    after = replace(listed.position_after(start, spec.keep_consumed_for), generation=start.generation + 1)
+    return InputDecision(
+        start=start,
+        wanted=listed,
+        position=after.with_position(whole),
+        repeats=spec.on_repeat is OnRepeat.APPLY,
+        note=_REPLACED if applied_state.is_replaced else "",
+        skip_reason="" if before is None or spec.on_repeat is OnRepeat.APPLY else _skip_reason(whole, before),
+    )
+
+
+def _whole(spec: LoadSpec, listed: Listing) -> WholePosition:
+    paths = [(name, each.files.path) for name, each in spec.source.inputs.items() if each.files]
+    times = [int(file.version) for file in listed.files if file.version.isdecimal()]
+    content = [sorted(listed.identities), sorted(listed.shape.items())]
+    return WholePosition(content=_digest(content), place=_digest(paths), newest=max(times, default=None))
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+def _skip_reason(whole: WholePosition, before: WholePosition) -> str:
+    match whole.compare(before):
+        case Comparison.EQUAL:
+            return "recognised by position: the source is as it was when the table last became what it held"
+        case Comparison.BEFORE:
+            return (
+                "recognised by position: this delivery is older than the one that the table is now, by its newest "
+                "file; on_repeat='apply' makes it the whole table all the same"
+            )
+    return ""
 
 
 def _refuse_to_count_again(spec: LoadSpec, applied_state: AppliedState) -> None:
@@ -103,11 +159,7 @@ def _changed_parts(position: SourcePosition, listed: Listing) -> list[str]:
 def _start(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> SourcePosition:
     position = applied_state.position
     if changed and spec.source.on_source_change is OnSourceChange.FAIL:
-        raise BadInputError(
-            f"{spec.table}: {', '.join(changed)} of source {spec.source_name} changed since its last commit, and "
-            "on_source_change='fail' was asked for. Give 'continue' to read new files with the change, or 'replay' to "
-            "apply all files again once"
-        )
+        raise _source_changed(spec, changed)
     if changed and spec.source.on_source_change is OnSourceChange.REPLAY:
         return position.restarted()
     if listed.is_lost_in(position):
@@ -118,6 +170,14 @@ def _start(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed
         # Which files of other listings the roll-back took is not known.
         return position.without_lost(listed.at)
     return position
+
+
+def _source_changed(spec: LoadSpec, changed: list[str]) -> BadInputError:
+    return BadInputError(
+        f"{spec.table}: {', '.join(changed)} of source {spec.source_name} changed since its last commit, and "
+        "on_source_change='fail' was asked for. Give 'continue' to read new files with the change, or 'replay' to "
+        "apply all files again once"
+    )
 
 
 def _lost(spec: LoadSpec, position: SourcePosition) -> BadInputError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import ClassVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -57,6 +58,9 @@ _ONE_TASK = 8 * 1024 * 1024
 
 class PlainSource(BatchSource):
     """A source of rows that are nothing but rows: it reads them, and here they are reduced."""
+
+    # Whether a listing has the same rows each time it is read, at about the cost of keeping them.
+    reads_alike: ClassVar[bool] = False
 
     @abstractmethod
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.spark.formats.base_appends import RowsOnceSuite
+from tests.spark.formats.base_complete import WholeTableSuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -18,6 +19,10 @@ class _Version2(IcebergSuite):
 
 
 class TestUpserts(_Version2, UpsertSuite):
+    pass
+
+
+class TestCompleteLoads(_Version2, WholeTableSuite):
     pass
 
 

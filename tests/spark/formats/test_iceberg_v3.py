@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.spark.formats.base_appends import AppendSuite
+from tests.spark.formats.base_complete import CompleteSuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -18,6 +19,10 @@ class _Version3(IcebergSuite):
 
 
 class TestUpserts(_Version3, UpsertSuite):
+    pass
+
+
+class TestCompleteLoads(_Version3, CompleteSuite):
     pass
 
 

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.applied.positions import (
     Position,
     SnapshotPosition,
     WatermarkPosition,
+    WholePosition,
 )
 from airflow_lake_provider.contracts.applied.redelivery import CommitTimes
 from airflow_lake_provider.contracts.input_file import ConsumedFiles
@@ -161,3 +162,26 @@ def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read() -
 def test_two_logs_do_not_share_a_code() -> None:
     with pytest.raises(TypeError, match="Another and GtidSet have the code 200"):
         type("Another", (TuplePosition,), {"kind": "another", "code": 200})
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (WholePosition(content="a", place="elsewhere", newest=1), Comparison.EQUAL),
+        # The same place holds now what it holds, whatever the age of its files.
+        (WholePosition(content="b", place="here", newest=9), Comparison.INCOMPARABLE),
+        (WholePosition(content="b", place="elsewhere", newest=9), Comparison.BEFORE),
+        (WholePosition(content="b", place="elsewhere", newest=1), Comparison.AFTER),
+        (WholePosition(content="b", place="elsewhere", newest=5), Comparison.INCOMPARABLE),
+        (WholePosition(content="b", place="elsewhere"), Comparison.INCOMPARABLE),
+    ],
+)
+def test_deliveries_of_a_whole_compare_by_their_newest_files(other: WholePosition, expected: Comparison) -> None:
+    assert WholePosition(content="a", place="here", newest=5).compare(other) is expected
+    assert WholePosition.from_plain(other.to_plain()) == other
+
+
+@pytest.mark.parametrize("plain", [["a", "b", -1], ["a", 1, None], [None, "b", None], ["a", "b"]])
+def test_a_whole_position_of_somebody_else_is_refused(plain: list[Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # of several sentences
+        WholePosition.from_plain(plain)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.lake_tables import Changes
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
@@ -208,6 +209,7 @@ ASIDE: dict[str, Any] = {
 # Of one action alone.
 ASIDE_OF: dict[str, dict[str, Any]] = {
     "expire-rows": {"asked_at": datetime(2025, 1, 1, tzinfo=UTC), "max_share": 0.25},
+    "upsert": {"max_deleted_share": 0.5},
 }
 OTHER: dict[type, Any] = {bool: None, int: 77, float: 0.25, str: "other"}
 
@@ -256,8 +258,8 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
     }
     for field in fields(spec):
         old = getattr(spec, field.name)
-        if field.name in ("query", "audits"):
-            continue  # contradicts the specimen's transform, or its branch; its own test is below
+        if field.name in ("query", "audits", "is_complete"):
+            continue  # contradicts the specimen's transform, branch or delete_when; its own test is below
         aside = {**ASIDE, **ASIDE_OF.get(spec.action, {})}
         if field.name in aside:
             assert changed(spec, field.name, aside[field.name]).digest_text() == spec.digest_text(), field.name
@@ -280,6 +282,16 @@ def test_audits_cross_the_border_and_are_no_part_of_what_is_applied() -> None:
     audited = upsert(audits=Audits(queries={"a": "SELECT * FROM batch"}, local=True))
     assert spec_from_plain(json.loads(to_json(spec_to_plain(audited)))) == audited
     assert audited.digest_text() == upsert().digest_text()
+
+
+def test_a_whole_source_is_another_digest_and_a_spec_without_one_is_as_it_was() -> None:
+    whole = upsert(is_complete=True, max_deleted_share=0.5)
+    assert spec_from_plain(json.loads(to_json(spec_to_plain(whole)))) == whole
+    assert whole.digest_text() != upsert().digest_text()
+    assert upsert(is_complete="false", max_deleted_share=0.2) == upsert()
+    # Tables know runs by it, and drivers of before read it.
+    for text in (upsert().digest_text(), to_json(spec_to_plain(upsert()))):
+        assert not {"is_complete", "max_deleted_share"} & set(text.split('"'))
 
 
 def append(**changed: Any) -> AppendSpec:
@@ -312,6 +324,7 @@ def upsert(**changed: Any) -> UpsertSpec:
 
 
 KEEPING = SchemaContract(missing_columns=MissingColumns.KEEP)
+WHOLE: dict[str, Any] = {"is_complete": True}
 EQUALITY: dict[str, Any] = {"strategy": UpsertStrategy.EQUALITY}
 
 
@@ -366,6 +379,21 @@ def expiry(**changed: Any) -> SnapshotExpirySpec:
             lambda: upsert(**EQUALITY, order_by=("at",), merge_engine=Deduplicate(ignore_stale=True)),
             ["'equality'", "without ignore_stale", "'auto'"],
         ),
+        (lambda: upsert(**WHOLE, source=EVENTS), ["Debezium's events are a part of the rows", "complete=True"]),
+        (lambda: upsert(**WHOLE, source=Changes("a.b", name="c")), ["Changes are a part", "a.b", "by LakeTable"]),
+        (
+            lambda: upsert(**WHOLE, source=Query("SELECT 1", over={"c": Changes("a.b")}, name="q")),
+            ["Changes are a part", "complete=True"],
+        ),
+        (lambda: upsert(**WHOLE, delete_when="a"), ["complete=True", "delete_when", "by a Query"]),
+        (lambda: upsert(**WHOLE, merge_engine=FirstRow()), ["complete=True", "a Deduplicate", "FirstRow"]),
+        (lambda: upsert(**WHOLE, merge_engine=Deduplicate(deletes="ignore")), ["complete=True", "deletes='ignore'"]),
+        (
+            lambda: upsert(**WHOLE, order_by=("at",), merge_engine=Deduplicate(ignore_stale=True)),
+            ["complete=True", "without ignore_stale"],
+        ),
+        (lambda: upsert(**WHOLE, **EQUALITY), ["'equality'", "looks at no row"]),
+        (lambda: upsert(**WHOLE, max_deleted_share=1.1), ["max_deleted_share", "from 0 to 1", "1.1"]),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.HILBERT), ["hilbert", "sort_by"]),
         (lambda: CompactionSpec(**BASE, sort_by=("a",)), ["sort_by", "binpack"]),

@@ -1,0 +1,186 @@
+"""Make the batch of a source that is the whole table into changes: what differs from the table, and what it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, UnsupportedError
+from airflow_lake_provider.contracts.reports.job import UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
+from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
+from airflow_lake_provider.spark_jobs.batch.change_batch import (
+    DELETED,
+    released_on_failure,
+)
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
+    COUNTERS,
+    count_changes,
+    latest_change_per_key,
+    refuse_unordered,
+    resolve_columns,
+)
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
+from airflow_lake_provider.spark_jobs.batch.table_differences import DifferenceCounts, Differences, WholeRows
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+
+_ROWS_OF_FILE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedBatch:
+    """Changes that make the table what the source holds.
+
+    :param batch: the changes.
+    :param schema_changes: of the table, made before it was compared.
+    :param counts: over the whole batch and the table.
+    """
+
+    batch: ChangeBatch
+    schema_changes: tuple[str, ...]
+    counts: DifferenceCounts
+
+    @property
+    def unchanged(self) -> int:
+        """Number of rows of the batch that the table has, those included of which another row of the key differs."""
+        return self.counts.unchanged + self.counts.upserts - self.batch.upserts
+
+
+def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int) -> ComparedBatch:
+    """Read all of the source, let the table's columns fit, and compare.
+
+    :param table_rows: about how many rows the table has.
+    :raises BadInputError: the batch cannot be applied as it is, or more rows would be deleted than the spec allows.
+    :raises UnsupportedError: its values cannot be compared with the table's.
+    :raises JobFailedError: the source had other keys when it was read again.
+    """
+    spec, source, target = new.spec, new.source, new.target
+    if not isinstance(source, PlainSource):
+        raise UnsupportedError(f"{spec.table}: complete=True takes a source of plain rows, got {spec.source.kind!r}")
+    types = target.schema()
+    with released_on_failure() as cached, source.reading(new.listed):
+        raw = _raw(source, new.listed, types, cached)
+        keys = resolve_columns(raw.rows, spec.keys, "keys")
+        order_by = resolve_columns(raw.rows, spec.order_by, "order_by")
+        refuse_unordered_columns(raw.rows.schema, keys, order_by)
+        excluded = {name.lower() for name in spec.exclude_columns}
+        names = [name for name in raw.rows.columns if not name.startswith("_lake_")]
+        stored = [name for name in names if name.lower() not in excluded]
+        schema_changes = fit_target(
+            spec, target, _with_flag(spec, raw.rows.select(*map(quoted, stored))), source.missing_columns, spec.keys
+        )
+        head_rows = target.current_rows(new.applied_state.base)
+        assert head_rows is not None, "a table without snapshots is not compared"
+        whole = WholeRows(
+            table=head_rows,
+            batch=raw.rows if raw.in_any_order is None or cached else raw.in_any_order,
+            schema=target.schema() or StructType(),
+            keys=keys,
+            stored=stored,
+            keeps_missing=source.missing_columns is MissingColumns.KEEP,
+            deleted_column=spec.merge_engine.deleted_column if spec.merge_engine.deletes is Deletes.SOFT else None,
+        )
+        differences = whole.differences(table_rows)
+        cached.extend(differences.kept)
+        counts = differences.counts
+        raw.refuse_unparsable(counts.unparsable)
+        refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
+        _refuse_deleting(spec, counts)
+        rows = _last_rows(spec, raw, whole, differences, order_by, cached)
+        upserts = rows.count()
+        gone = whole.deleted_keys(differences).withColumn(DELETED, sf.lit(True))
+    # A data file of each partition would be too many.
+    rows = rows.coalesce(1 + upserts // _ROWS_OF_FILE)
+    batch = ChangeBatch(
+        changes=rows.unionByName(gone, allowMissingColumns=True),
+        rows=counts.rows,
+        keys=upserts + counts.deletes,
+        upserts=upserts,
+        deletes=counts.deletes,
+        # Any commit in between may have a key that the batch lacks.
+        reads_table=True,
+        cached=tuple(cached),
+    )
+    return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
+
+
+def _raw(source: PlainSource, listing: Any, types: StructType | None, cached: list[DataFrame]) -> RawBatch:
+    """Return the rows, which are looked at twice: kept where a second look may see others, or costs more."""
+    if not listing.identities:
+        flag = source.upsert.merge_engine.deleted_column
+        columns = [each for each in types or () if each.name.lower() != flag.lower()]
+        return RawBatch(rows=source.spark.createDataFrame([], StructType(columns)))
+    raw = source.raw(listing, types)
+    if raw.may_be_unparsable:
+        cached.append(raw.rows)
+    elif not source.reads_alike:
+        cached.append(raw.rows.persist())
+    return raw
+
+
+def _with_flag(spec: UpsertSpec, rows: DataFrame) -> DataFrame:
+    if spec.merge_engine.deletes is not Deletes.SOFT:
+        return rows
+    batch = ChangeBatch(changes=rows.withColumn(DELETED, sf.lit(False)), rows=0, keys=0, upserts=0, deletes=0)
+    return batch.with_deleted_column(spec.merge_engine.deleted_column).changes
+
+
+def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts) -> None:
+    """Refuse what is likely to be no whole, and a table of which not every row has a key.
+
+    :raises BadInputError: with the counts.
+    """
+    if counts.null_in_table:
+        raise BadInputError(
+            f"{spec.table}: {counts.null_in_table} rows of the table have NULL in a key column of {list(spec.keys)}, "
+            "so that no batch can say whether they stay; delete them by LakeDeleteRowsOperator, or choose other keys"
+        )
+    if counts.deleted > spec.max_deleted_share * counts.live:
+        raise BadInputError(
+            f"{spec.table}: the batch has {counts.rows:,} rows and lacks the keys of {counts.deleted:,} of the table's "
+            f"{counts.live:,} live rows, a share of {counts.deleted / counts.live:.1%}, and "
+            f"max_deleted_share={spec.max_deleted_share:g} was asked for. Nothing was changed. Look whether the source "
+            "is whole; where it is, give a greater max_deleted_share for this run, up to 1"
+        )
+
+
+def _last_rows(
+    spec: UpsertSpec,
+    raw: RawBatch,
+    whole: WholeRows,
+    differences: Differences,
+    order_by: list[str],
+    cached: list[DataFrame],
+) -> DataFrame:
+    """Return the last row of each key that is new or differs, cached; where each key has one row, none is moved.
+
+    :raises JobFailedError: the source had other keys when it was read again.
+    """
+    keys = list(whole.keys)
+    stored = [*map(quoted, whole.stored), sf.lit(False).alias(DELETED)]
+    in_any_order = raw.rows if raw.in_any_order is None else raw.in_any_order
+    cached.append(rows := whole.of_upserts(in_any_order, differences).select(*stored).persist())
+    count, count_of_keys = rows.agg(sf.count(sf.lit(1)), sf.count_distinct(*map(quoted, keys))).collect()[0]
+    if count_of_keys != differences.counts.upserts:
+        raise JobFailedError(
+            f"{spec.table}: the source was read twice, and had {count_of_keys} of {differences.counts.upserts} changed "
+            "keys the second time: it changed meanwhile. A retry reads it anew"
+        )
+    if count == count_of_keys:
+        return rows
+    latest = latest_change_per_key(whole.of_upserts(raw.rows, differences), keys, order_by, raw.has_arrival)
+    cached.append(latest := latest.select(*stored, *COUNTERS).persist())
+    refuse_unordered(count_changes(latest, keys), keys, order_by)
+    cached.append(rows := whole.unlike_table(latest.drop(*COUNTERS), differences).persist())
+    return rows

@@ -1,0 +1,59 @@
+"""Digest of the values of a row, by which two rows of one key are told apart without carrying their values.
+
+It has two hashes of 64 bits with different seeds: of a trillion rows, none is taken for the same by chance. It is no
+proof against one who builds a collision. That would be the writer of the source, who may as well leave the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+
+_SEEDS = (1, 2)
+# In one number.
+_FLAGS = 60
+
+
+def content_digest(values: Sequence[tuple[str, DataType]]) -> tuple[Column, Column]:
+    """Return both halves of the digest, the same for rows that are equal in all values.
+
+    NULL is equal to NULL, NaN to NaN and -0.0 to 0.0. Maps are equal in any order of their entries.
+
+    :param values: SQL and type of each; rows that are compared need the same types.
+    """
+    # A hash passes over NULL: without the flags ('a', NULL) were the same as (NULL, 'a'). To hash each would cost more.
+    flags = [f"IF({value} IS NULL, {1 << place % _FLAGS}L, 0L)" for place, (value, _) in enumerate(values)]
+    packed = [" + ".join(flags[start : start + _FLAGS]) for start in range(0, len(flags), _FLAGS)]
+    parts = [*packed, *(hashable(value, kind) for value, kind in values)]
+    first, second = (sf.expr(f"xxhash64({', '.join((f'{seed}L', *parts))})") for seed in _SEEDS)
+    return first, second
+
+
+def hashable(value: str, kind: DataType, depth: int = 0) -> str:
+    """Return SQL of what a hash tells apart just where two values differ.
+
+    :param value: SQL.
+    """
+    item = f"lake_item{depth}"
+    match kind:
+        case StructType():
+            names = [(f"{value}.{quoted_name(field.name)}", field.dataType) for field in kind]
+            fields = [part for name, inner in names for part in (f"{name} IS NULL", hashable(name, inner, depth))]
+            return f"struct({', '.join(fields)})" if fields else f"{value} IS NULL"
+        case ArrayType():
+            # A hash runs through elements as through columns, so that their number has to be told.
+            element = f"struct({item} IS NULL, {hashable(item, kind.elementType, depth + 1)})"
+            return f"struct(size({value}), transform({value}, {item} -> {element}))"
+        case MapType():
+            # As Spark hashes no map.
+            key, inside = f"{item}.key", f"{item}.value"
+            hashed = (hashable(key, kind.keyType, depth + 1), hashable(inside, kind.valueType, depth + 1))
+            entry = f"struct({hashed[0]}, {inside} IS NULL, {hashed[1]})"
+            entries = f"transform(map_entries({value}), {item} -> {entry})"
+            return f"struct(size({value}), array_sort({entries}))"
+    return f"to_json({value})" if kind.typeName() == "variant" else value

@@ -1,0 +1,265 @@
+"""Compare a batch that is the whole table with the table: which keys are new, differ, or are not in the batch.
+
+One pass over both, and one join of them. Before it, a row becomes its key and a digest of its values. Only the keys
+that differ are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StructField, StructType
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_same, lacks_no_field, nullable
+
+# Of a key: pairs of rows, rows of the table without a partner, those of them that no soft delete hides, rows of the
+# batch, and those of them that cannot be read.
+_PAIRS, _GONE, _LIVE, _BATCH, _BAD = "_lake_pairs", "_lake_gone", "_lake_live", "_lake_batch", "_lake_bad"
+# Digests of the row of the table and of that of the batch, two halves each.
+_OLD, _NEW = ("_lake_old1", "_lake_old2"), ("_lake_new1", "_lake_new2")
+_KEY = "_lake_key"
+_MOST_BROADCAST = 2_000_000
+# Rows of the table that one task sorts: some 8 MB.
+_ROWS_OF_TASK = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceCounts:
+    """Counts over a batch and the table.
+
+    :param rows: of the batch.
+    :param unchanged: rows of the batch that the table has as they are.
+    :param live: rows of the table that no soft delete hides.
+    :param upserts: keys of the batch that the table lacks, or whose rows differ.
+    :param deletes: keys of the table that the batch lacks; ``deleted``: their rows that were live.
+    :param unparsable: records of the batch that cannot be read.
+    :param null_keys: rows of the batch with NULL in a key column, and in ``null_by_key`` how many in which.
+    :param null_in_table: rows of the table with NULL in one.
+    """
+
+    rows: int
+    unchanged: int
+    live: int
+    upserts: int
+    deletes: int
+    deleted: int
+    unparsable: int
+    null_keys: int
+    null_in_table: int
+    null_by_key: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRows:
+    """Rows of the table, and those of a batch that is all that it is to have.
+
+    :param schema: of the table, which the columns of the batch fit.
+    :param keys: key columns as the batch spells them.
+    :param stored: columns of the batch that are stored, keys included.
+    :param keeps_missing: columns that the batch lacks keep their values; else they become NULL.
+    :param deleted_column: column that flags a row of the table as deleted; None where deletes remove it.
+    """
+
+    table: DataFrame
+    batch: DataFrame
+    schema: StructType
+    keys: Sequence[str]
+    stored: Sequence[str]
+    keeps_missing: bool = False
+    deleted_column: str | None = None
+
+    def differences(self, table_rows: int) -> Differences:
+        """Compare both, in the one job that reads the batch and the table.
+
+        :param table_rows: about how many rows the table has.
+        :raises UnsupportedError: fields of a struct would have to keep their values.
+        """
+        of_table = self.table.select(*(sf.expr(self._of_table(each)).alias(each.name) for each in self._values()))
+        live = sf.lit(1) if self.deleted_column is None else (~quoted(self.deleted_column)).cast("int")
+        table = of_table.select(
+            *self._key_columns("t"), live.alias(_LIVE), *_named(dict(zip(_OLD, self._digest(), strict=True)))
+        )
+        batch = self.fitted(self.batch).select(
+            *self._key_columns("b"), sf.col(_BAD), *_named(dict(zip(_NEW, self._digest(), strict=True)))
+        )
+        places = range(len(self.keys))
+        tasks = 1 + table_rows // _ROWS_OF_TASK
+        # A number of our own: Spark's default is for any table, and merged partitions would be sorted by few tasks.
+        table = table.repartition(tasks, *(_key(place, "t") for place in places))
+        batch = batch.repartition(tasks, *(_key(place, "b") for place in places))
+        on = _all([sf.col(_key(place, "t")) == sf.col(_key(place, "b")) for place in places])
+        joined = table.hint("merge").join(batch, on, "full")
+        live_rows = of_table if self.deleted_column is None else of_table.filter(~quoted(self.deleted_column))
+        return Differences.of(joined, self.keys, self.batch.count, live_rows.count)
+
+    def fitted(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the batch in the types of the table, with those columns alone that are compared."""
+        bad = sf.col(UNPARSABLE).isNotNull().cast("int") if UNPARSABLE in rows.columns else sf.lit(0)
+        return rows.select(
+            *(sf.expr(self._of_batch(each)).alias(each.name) for each in self._values()), bad.alias(_BAD)
+        )
+
+    def unlike_table(self, rows: DataFrame, differences: Differences) -> DataFrame:
+        """Leave out the rows of the batch that the table has as they are, now that they are one for each key."""
+        digests = self.fitted(rows).select(*self._key_columns(), *_named(dict(zip(_NEW, self._digest(), strict=True))))
+        in_table = differences.by_key.filter(sf.col(_PAIRS) > 0).drop(*_NEW)
+        same = _all([sf.col(old) == sf.col(new) for old, new in zip(_OLD, _NEW, strict=True)])
+        names = [_key(place) for place in range(len(self.keys))]
+        equal = digests.join(in_table, on=names).filter(same).select(*names)
+        return rows.join(equal, on=self._on(rows, equal), how="left_anti")
+
+    def of_upserts(self, rows: DataFrame, differences: Differences) -> DataFrame:
+        """Return the rows of the batch that have one of the keys to insert or update."""
+        wanted = differences.by_key.filter(sf.col(_BATCH) > 0).select(*map(_key, range(len(self.keys))))
+        if differences.counts.upserts <= _MOST_BROADCAST:
+            wanted = sf.broadcast(wanted)
+        return rows.join(wanted, on=self._on(rows, wanted), how="left_semi")
+
+    def deleted_keys(self, differences: Differences) -> DataFrame:
+        """Return the keys that the batch lacks, in the columns that the batch has for them."""
+        gone = differences.by_key.filter(sf.col(_BATCH) == 0)
+        return gone.select(*(sf.col(_key(place)).alias(key) for place, key in enumerate(self.keys)))
+
+    def _on(self, rows: DataFrame, keys: DataFrame) -> Column:
+        kinds = [each.dataType for each in self._key_fields()]
+        return _all(
+            [rows[quoted_name(key)].cast(kinds[place]) == keys[_key(place)] for place, key in enumerate(self.keys)]
+        )
+
+    def _key_columns(self, side: str = "") -> list[Column]:
+        return [quoted(each.name).alias(_key(place, side)) for place, each in enumerate(self._key_fields())]
+
+    def _values(self) -> list[StructField]:
+        return [*self._key_fields(), *self._compared()]
+
+    def _digest(self) -> tuple[Column, Column]:
+        return content_digest([(quoted_name(each.name), each.dataType) for each in self._compared()])
+
+    def _key_fields(self) -> list[StructField]:
+        by_name = {each.name.lower(): each for each in self.schema}
+        return [by_name[key.lower()] for key in self.keys]
+
+    def _compared(self) -> list[StructField]:
+        keys, given = {key.lower() for key in self.keys}, {name.lower() for name in self.stored}
+        return [
+            each
+            for each in self.schema
+            if each.name.lower() not in keys
+            and (not self.keeps_missing or each.name.lower() in given or self._is_flag(each))
+        ]
+
+    def _is_flag(self, column: StructField) -> bool:
+        return self.deleted_column is not None and column.name.lower() == self.deleted_column.lower()
+
+    def _of_table(self, column: StructField) -> str:
+        value = quoted_name(column.name)
+        return f"coalesce({value}, false)" if self._is_flag(column) else value
+
+    def _of_batch(self, column: StructField) -> str:
+        if self._is_flag(column):
+            return "false"
+        stored = {name.lower() for name in self.stored}
+        given = {each.name.lower(): each for each in self.batch.schema if each.name.lower() in stored}
+        match = given.get(column.name.lower())
+        if match is None:
+            return f"CAST(NULL AS {type_text(column.dataType)})"
+        if self.keeps_missing and not lacks_no_field(match.dataType, column.dataType):
+            raise UnsupportedError(
+                f"complete=True compares whole values, and column {match.name!r} of the batch lacks fields that "
+                "missing_columns='keep' would keep; give all of its fields, or missing_columns='null'"
+            )
+        value = quoted_name(match.name)
+        return value if is_same(match.dataType, column.dataType) else _fitted(value, match.dataType, column.dataType)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """Keys that differ.
+
+    :param by_key: a row for each.
+    :param kept: what of it is cached.
+    """
+
+    by_key: DataFrame
+    kept: tuple[DataFrame, ...]
+    counts: DifferenceCounts
+
+    @classmethod
+    def of(
+        cls, joined: DataFrame, keys: Sequence[str], batch_rows: Callable[[], int], live_rows: Callable[[], int]
+    ) -> Differences:
+        """Keep the keys that differ.
+
+        :param joined: the rows of both, each beside those of its key.
+        :param batch_rows: counts the rows of the batch; ``live_rows``: those of the table that no soft delete hides.
+        """
+        places = range(len(keys))
+        has_old, has_new = sf.col(_OLD[0]).isNotNull(), sf.col(_NEW[0]).isNotNull()
+        same = _all([has_old & has_new, *(sf.col(old) == sf.col(new) for old, new in zip(_OLD, _NEW, strict=True))])
+        gone_before = ~has_new & (sf.col(_LIVE) == 0)
+        key = [sf.coalesce(_key(place, "t"), _key(place, "b")) for place in places]
+        unlike = ~sf.coalesce((same & (sf.col(_BAD) == 0)) | gone_before, sf.lit(False))
+        # A plan of its own: together with the aggregate below, the join's code is too long for the JVM to compile.
+        rows = joined.filter(unlike | ~_all([each.isNotNull() for each in key])).persist()
+        by_key = rows.groupBy(*(each.alias(_key(place)) for place, each in enumerate(key))).agg(
+            sf.count_if(has_old & has_new).alias(_PAIRS),
+            sf.count_if(~has_new).alias(_GONE),
+            _sum(_LIVE).alias(_LIVE),
+            sf.count_if(has_new).alias(_BATCH),
+            _sum(_BAD).alias(_BAD),
+            *(sf.max(name).alias(name) for name in _OLD),
+        )
+        by_key = by_key.persist()
+        has_rows, nulls = sf.col(_BATCH) > 0, [sf.col(_key(place)).isNull() for place in places]
+        null_key = ~_all([~each for each in nulls])
+        row = by_key.agg(
+            _sum(_BATCH).alias("unlike"),
+            sf.count_if(has_rows).alias("upserts"),
+            sf.count_if(~has_rows).alias("deletes"),
+            _sum(_LIVE, ~has_rows).alias("deleted"),
+            _sum(_BAD).alias("unparsable"),
+            _sum(_BATCH, null_key).alias("null_keys"),
+            _sum(_GONE, null_key).alias("null_in_table"),
+            sf.array(*(_sum(_BATCH, each) for each in nulls)).alias("null_by_key"),
+        ).collect()[0]
+        counted, all_rows = row.asDict(), batch_rows()
+        by_column = {key: count for key, count in zip(keys, counted.pop("null_by_key"), strict=True) if count}
+        counts = DifferenceCounts(
+            rows=all_rows,
+            unchanged=max(0, all_rows - counted.pop("unlike")),
+            live=live_rows(),
+            null_by_key=by_column,
+            **counted,
+        )
+        return cls(by_key=by_key, kept=(rows, by_key), counts=counts)
+
+
+def _key(place: int, side: str = "") -> str:
+    return f"{_KEY}{place}{side}"
+
+
+def _named(columns: dict[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    every = conditions[0]
+    for condition in conditions[1:]:
+        every = every & condition
+    return every
+
+
+def _sum(name: str, where: Column | None = None) -> Column:
+    value = sf.col(name) if where is None else sf.when(where, sf.col(name))
+    return sf.coalesce(sf.sum(value), sf.lit(0))
+
+
+def _fitted(value: str, given: DataType, wanted: DataType) -> str:
+    return fitted_value(value, given, nullable(wanted), lambda each: f"CAST(NULL AS {type_text(each.dataType)})")
