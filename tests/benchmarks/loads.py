@@ -29,10 +29,16 @@ from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.actions.overwrite_batch import overwrite_partitions
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.bench_session import open_session
+from tests.benchmarks.complete_loads import compare_whole
 
 # Spark's own number: adaptive execution merges what is small, for both sides.
 SETTINGS = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "true"}
 PARTITIONS, SKEWED_SHARE, DAYS_OF_SKEW = 500, 0.9, 20
+_MORE = (
+    "concat('value ', xxhash64(id, {0} + 10) % 100000)",
+    "cast(xxhash64(id, {0} + 10) % 100000 AS DOUBLE)",
+    "cast(xxhash64(id, {0} + 10) % 1000 AS INT)",
+)
 _RUNS = count()
 
 
@@ -47,10 +53,14 @@ class Loads:
     home: Path
     rows: int
 
-    def files(self, name: str, day: str) -> str:
+    def files(
+        self, name: str, day: str, amount: str = "cast(xxhash64(id, 2) % 1000 AS INT)", more_columns: int = 0
+    ) -> str:
         """Write an input of 16 Parquet files, whose rows fall on days, and return its path.
 
         :param day: SQL of the day of a row, a number.
+        :param amount: SQL of the fifth column.
+        :param more_columns: behind it, texts and numbers in turn.
         """
         path = f"{self.home}/in/{name}"
         rows = self.spark.range(0, self.rows, numPartitions=16).select(
@@ -58,7 +68,8 @@ class Loads:
             sf.expr(f"timestamp_seconds(1.7e9 + 86400 * ({day}))").alias("at"),
             sf.expr("concat('user-', xxhash64(id) % 1000000)").alias("name"),
             sf.expr("cast(xxhash64(id, 1) AS DOUBLE)").alias("score"),
-            sf.expr("cast(xxhash64(id, 2) % 1000 AS INT)").alias("amount"),
+            sf.expr(amount).alias("amount"),
+            *(sf.expr(_MORE[place % 3].format(place)).alias(f"c{place}") for place in range(more_columns)),
         )
         rows.write.parquet(path)
         return f"{path}/*.parquet"
@@ -160,10 +171,24 @@ def compare(home: Path, rows: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def whole(home: Path, rows: int, repeats: int) -> dict[str, Any]:
+    """Load a source that is the whole table, see ``complete_loads.py``."""
+    spark = open_session(home)
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    compared = compare_whole(Loads(spark, home, rows), repeats, timed)
+    spark.stop()
+    settings = {**SETTINGS, "rows": rows, "repeats": repeats, "both sides": "format version 3, local[2]"}
+    return {**compared, "settings": {**settings, **compared["settings"]}}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--complete", action="store_true", help="a source that is the whole table, of 30 M rows")
     given = parser.parse_args()
+    played = whole if given.complete else compare
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(compare(Path(folder), given.rows, given.repeats), indent=2))
+        rows = given.rows or (30_000_000 if given.complete else 10_000_000)
+        print(json.dumps(played(Path(folder), rows, given.repeats), indent=2))
