@@ -83,6 +83,11 @@ class Listing(ABC):
         return self
 
     @property
+    def shows_changes(self) -> bool:
+        """True where other rows have other identities, so that equal ones are no work."""
+        return True
+
+    @property
     def bytes_of_files(self) -> int | None:
         """Bytes of the files; None where more is read than files."""
         return sum(file.size for file in self.files) if self.files else None

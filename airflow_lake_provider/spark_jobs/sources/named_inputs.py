@@ -61,6 +61,11 @@ class InputsListing(Listing):
         return tuple(file for each in self.wanted.values() for file in each.files) if self.is_due else ()
 
     @property
+    def shows_changes(self) -> bool:
+        """True where the listing of each input does."""
+        return all(each.shows_changes for each in self.whole.values())
+
+    @property
     def bytes_of_files(self) -> int | None:
         """Bytes of the files; None where an input has none."""
         sizes = [each.bytes_of_files for each in self.wanted.values()]

@@ -103,6 +103,7 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
     # A list that is lost does no harm: all that is there is applied.
     start = position.without_lost(listed.at) if is_unsure else position
     whole, before = _whole(spec, listed), start.of(WholePosition)
+    is_asked = spec.on_repeat is OnRepeat.APPLY or not listed.shows_changes
     after = replace(listed.position_after(start, spec.keep_consumed_for), generation=start.generation + 1)
     return InputDecision(
         start=start,
@@ -110,7 +111,7 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
         position=after.with_position(whole),
         repeats=spec.on_repeat is OnRepeat.APPLY,
         note=_REPLACED if applied_state.is_replaced else "",
-        skip_reason="" if before is None or spec.on_repeat is OnRepeat.APPLY else _skip_reason(whole, before),
+        skip_reason="" if is_asked or before is None else _skip_reason(whole, before),
     )
 
 

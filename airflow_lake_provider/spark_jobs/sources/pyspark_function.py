@@ -40,6 +40,11 @@ class BatchListing(Listing):
     function: str
 
     @property
+    def shows_changes(self) -> bool:
+        """False: nothing is known of the rows."""
+        return False
+
+    @property
     def identities(self) -> tuple[str, ...]:
         """The function."""
         return (self.function,)

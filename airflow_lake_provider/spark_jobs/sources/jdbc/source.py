@@ -41,6 +41,11 @@ class RelationListing(Listing):
     may_show_earlier: ClassVar[bool] = False
     relation: Relation
 
+    @property
+    def shows_changes(self) -> bool:
+        """False: a row that is deleted leaves no trace."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class WholeListing(RelationListing):
