@@ -18,11 +18,22 @@ HOMES = (
     PACKAGE / "contracts" / "author" / "custom_source.py",
     PACKAGE / "contracts" / "author" / "jdbc_table.py",
     PACKAGE / "contracts" / "author" / "lake_tables.py",
+    PACKAGE / "contracts" / "author" / "pyspark_function.py",
     PACKAGE / "contracts" / "author" / "query.py",
     DRIVER / "sources",
 )
 KINDS = {found.__name__: found for found in Source.kinds().values() if found.__module__.startswith(PACKAGE.name)}
-NEUTRAL = {"base", "new_input", "delete_keys", "input_files", "batch_columns", "unreadable_files"}
+NEUTRAL = {
+    "base",
+    "new_input",
+    "plain_rows",
+    "raw_batch",
+    "delete_keys",
+    "input_files",
+    "batch_columns",
+    "unreadable_files",
+}
+OF_AUTHORS = tuple(f"author.{name}" for name in ("jdbc_table", "lake_tables", "pyspark_function", "query", "sources"))
 
 
 def modules(folder: Path) -> list[Path]:
@@ -50,7 +61,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if node.module.endswith(("author.jdbc_table", "author.lake_tables", "author.query", "author.sources")):
+        if node.module.endswith(OF_AUTHORS):
             yield from (alias.name for alias in node.names if alias.name in KINDS)
         _, is_driver, module = node.module.partition(".spark_jobs.sources.")
         if is_driver and module not in NEUTRAL:
