@@ -57,7 +57,7 @@ class UpsertSpec(LoadSpec):
     merge_engine: MergeEngine = argument(merge_engine, default=Deduplicate(), is_object=True)
     strategy: str = argument(_strategy, default=_AUTO, needs=_needs_of_strategy)
     # Author objects have a method of the argument's name.
-    is_complete: bool = argument(flag, default=False, author_name="complete", needs=("kept-values",), is_later=True)  # type: ignore[misc]  # others never are
+    is_complete: bool = argument(flag, default=False, author_name="complete", needs=("kept-values",), is_later=True)
     max_deleted_share: float = argument(_share, default=0.2, templated=False, is_later=True)
 
     def complete(self) -> None:
@@ -65,11 +65,16 @@ class UpsertSpec(LoadSpec):
         if not self.keys or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
         self.refuse_excluded("key columns", self.keys)
-        if self.is_complete and self.delete_when is not None:
+        if self.is_whole and self.delete_when is not None:
             raise InvalidSpecError(
                 f"{self.table}: complete=True does not go with delete_when; leave such rows out of the batch by a Query"
             )
         super().complete()
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether a batch is all that the table is to have."""
+        return self.is_complete
 
     @property
     def needs(self) -> tuple[str, ...]:
