@@ -82,7 +82,7 @@ class Changes(TableSource):
     def refuse_reading(self, spec: Any) -> None:
         """Refuse a branch, for which no position is kept, and an upsert of a whole table."""
         super().refuse_reading(spec)
-        if getattr(spec, "is_whole", False):
+        if getattr(spec, "is_complete", False):
             raise InvalidSpecError(
                 f"{spec.table}: Changes are a part of the rows of {self.table}, and complete=True takes a source that "
                 "has all; read it by LakeTable"

@@ -111,7 +111,7 @@ class MergeEngine(ArgumentObject):
                 f"{spec.table}: on_source_change='replay' would count all files again; an Aggregation takes "
                 "'continue' or 'fail'"
             )
-        if spec.is_whole and (self.combines_rows or self.ignore_stale or self.deletes is Deletes.IGNORE):
+        if spec.is_complete and (self.combines_rows or self.ignore_stale or self.deletes is Deletes.IGNORE):
             raise InvalidSpecError(
                 f"{spec.table}: complete=True makes the rows of the batch those of the table, and deletes the keys "
                 "that it lacks: merge_engine may only be a Deduplicate, without ignore_stale and deletes='ignore', got "

@@ -325,7 +325,7 @@ class ChangeEvents(Source):
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse what events bring themselves, or what their ordering cannot do."""
         engine, events = spec.merge_engine, f"{spec.table}: {type(self).__name__}'s events"
-        if spec.is_whole:
+        if spec.is_complete:
             raise InvalidSpecError(f"{events} are a part of the rows, and complete=True takes a source that has all")
         if spec.order_by or spec.delete_when:
             raise InvalidSpecError(f"{events} bring their own order and deletes; leave out order_by, delete_when")

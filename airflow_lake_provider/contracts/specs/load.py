@@ -37,6 +37,8 @@ class OnRepeat(str, Enum):
 class LoadSpec(JobSpec):
     """Bring a batch of a source into a table, once."""
 
+    # Whether a batch is all that the table is to have; no annotation, which would make it an argument of each load.
+    is_complete = False
     # Who applies input twice, and how, where it then counts twice; for messages.
     counted_by: ClassVar[tuple[str, str]] = ("an append", "add")
     # Whether the table keeps which input was applied; where not, each run applies all of the input.
@@ -75,11 +77,6 @@ class LoadSpec(JobSpec):
     def counts_rows(self) -> bool:
         """Tell whether input that is applied twice counts twice."""
         return True
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether a batch is all that the table is to have."""
-        return False
 
     @property
     def missing_columns(self) -> MissingColumns:

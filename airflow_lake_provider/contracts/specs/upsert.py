@@ -65,16 +65,11 @@ class UpsertSpec(LoadSpec):
         if not self.keys or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
         self.refuse_excluded("key columns", self.keys)
-        if self.is_whole and self.delete_when is not None:
+        if self.is_complete and self.delete_when is not None:
             raise InvalidSpecError(
                 f"{self.table}: complete=True does not go with delete_when; leave such rows out of the batch by a Query"
             )
         super().complete()
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether a batch is all that the table is to have."""
-        return self.is_complete
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
         is_covered_by_position=not spec.keeps_position
         or spec.on_repeat is OnRepeat.APPLY
         # A position knows the last whole only.
-        or (spec.branch is None and not spec.is_whole and listed.is_covered_by(applied_state.position)),
+        or (spec.branch is None and not spec.is_complete and listed.is_covered_by(applied_state.position)),
         way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
     )
     if done is not None:

@@ -105,7 +105,7 @@ class NewInput(Generic[SpecT, ReportT]):
             "what the source keeps for its readers", lambda: self.source.after_commit(decision.wanted)
         )
         of_input = decision.wanted.applied(self.listed, decision.start)
-        if self.spec.is_whole:
+        if self.spec.is_complete:
             of_input = f"applied all {len(self.listed.identities)} inputs as the whole table"
         applied = fields.pop("reason", None) or decision.noted(of_input)
         return self.report(
@@ -191,9 +191,9 @@ def _attempt(
     if decision.skip_reason:
         return new.unchanged(without_new_input(spec, decision))
     # Where the source is the whole table, nothing means something.
-    if listed.is_empty and not (spec.is_whole and applied_state.base is not None):
+    if listed.is_empty and not (spec.is_complete and applied_state.base is not None):
         return new.unchanged(Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
-    if decision.wanted.is_empty and not spec.is_whole:
+    if decision.wanted.is_empty and not spec.is_complete:
         return new.unchanged(without_new_input(spec, decision))
     return apply(new)
 

@@ -60,7 +60,7 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         nothing = SourcePosition()
         return InputDecision(start=nothing, wanted=listed, position=nothing, repeats=True)
     kept_for = spec.keep_consumed_for
-    if spec.is_whole:
+    if spec.is_complete:
         return decide_whole_input(spec, applied_state, listed)
     # Consumed input is remembered for ever where its rows count twice.
     if counts_rows := kept_for is None:
