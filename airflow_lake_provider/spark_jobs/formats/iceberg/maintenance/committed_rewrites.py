@@ -25,7 +25,7 @@ def refuse_broken_invariants(table: IcebergTable, ours: Collection[str]) -> None
         broken = parent and broken_invariant(snapshots[id_], parent, lambda each: _deletes_of(table, each))
         if parent and broken:
             raise BrokenInvariantError(
-                f"{table.name}: snapshot {id_} of this compaction may have changed rows: {broken}. Do not run it "
+                f"{table.name}: snapshot {id_} of this rewrite may have changed rows: {broken}. Do not run it "
                 f"again. Compare the rows with those of snapshot {parent.id}, and roll back to it if they differ"
             )
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
@@ -29,6 +30,7 @@ def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: P
     Iceberg itself tries again where a writer has added manifests. One that has removed some wins.
 
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
+    :raises BrokenInvariantError: a commit of it has changed rows.
     """
     run_key = spec.run.run_key(spec.digest_text(), ())
     with progress.phase("plan") as facts:
@@ -42,6 +44,7 @@ def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: P
             refusal = rewrite_manifests(table, {ACTION: spec.action, RUN_KEY: run_key}, due)
             facts["conflict"] = refusal is not None
     ours, _ = commits_since(table, before.snapshot, run_key)
+    refuse_broken_invariants(table, {id_ for id_, _ in ours})
     report = RewriteManifestsReport(
         table=spec.table,
         outcome=Outcome.DONE if ours else Outcome.NOTHING_DUE,

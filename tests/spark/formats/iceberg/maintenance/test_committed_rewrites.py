@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,15 +13,24 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Verification
 from airflow_lake_provider.iceberg.snapshot_retention import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import (
     refuse_broken_invariants,
     refuse_lost_refs,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
-from tests.spark.maintenance_flow import compact, expire, expiry, with_six_files_and_deletes, with_three_appends
+from tests.spark.maintenance_flow import (
+    compact,
+    expire,
+    expiry,
+    rewrite_manifests,
+    with_six_files_and_deletes,
+    with_three_appends,
+)
 
 
 def test_a_rewrite_that_leaves_out_a_file_is_refused_and_names_the_snapshot_to_go_back_to(spark: SparkSession) -> None:
@@ -32,6 +42,22 @@ def test_a_rewrite_that_leaves_out_a_file_is_refused_and_names_the_snapshot_to_g
     with pytest.raises(BrokenInvariantError, match=r"10 rows fewer .* roll back to it") as refused:
         refuse_broken_invariants(handle.refresh(), {table.head()})
     assert f"snapshot {before}" in str(refused.value)
+
+
+def test_a_merge_of_manifests_that_loses_rows_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = with_three_appends(MaintainedTable(spark))
+
+    def losing(handle: IcebergTable, summary: dict[str, str], _: Any) -> None:
+        (file, *_) = JavaItems(spark, handle.java.currentSnapshot().addedDataFiles(handle.java.io()))
+        update = handle.java.newRewrite().deleteFile(file)
+        for name, value in summary.items():
+            update.set(name, value)
+        update.commit()
+
+    # Of the module alone: who imports the whole action meanwhile would keep this one.
+    monkeypatch.setattr(manifests, "_merge_here", losing)
+    with pytest.raises(BrokenInvariantError, match=r"of this rewrite may have changed rows: .*10 rows fewer"):
+        rewrite_manifests(table)
 
 
 def test_the_tag_of_an_audit_is_not_lost_by_an_expiry(spark: SparkSession) -> None:
