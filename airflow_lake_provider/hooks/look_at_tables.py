@@ -52,6 +52,9 @@ def look_at_tables(
             levels = ", ".join(map(shown, table.levels))
             why = f"no operator can name it: of its levels {levels}, one has other characters than letters, digits, '_'"
             return broken(str(table), f"UnsupportedError: table {table}: {why} and '-'; rename it")
+        if table.foreign:
+            why = f"it is {table.foreign}, and {hook.table_format.title} alone is maintained"
+            return broken(str(table), f"UnsupportedError: {table}: {why}; leave it out by '!{table}'")
         try:
             return hook.look_at(table, lambda loaded: look(table, loaded))
         except LakeProviderError as error:

@@ -121,6 +121,9 @@ def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
 
     def at(listed: ListedTable) -> TableLocations | None:
         name = str(listed)
+        if listed.foreign:
+            # Its files are no less its own.
+            return TableLocations(name=name, folders=(listed.location,)) if listed.location else None
         try:
             return hook.look_at(
                 listed, lambda table: TableLocations(name=name, folders=table.locations(of_earlier_versions=True))

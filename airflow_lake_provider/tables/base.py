@@ -231,10 +231,14 @@ class ListedTable:
 
     :param levels: of its namespace, and its name.
     :param metadata_location: where the list says it.
+    :param foreign: what it is where it is no table of this format: ``a view``. Nothing loads it.
+    :param location: of a foreign table, where the list says it.
     """
 
     levels: tuple[str, ...]
     metadata_location: str | None = None
+    foreign: str | None = None
+    location: str | None = None
 
     @property
     def is_nameable(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, foreign_in_hive
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
+from airflow_lake_provider.tables.base import ListedTable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -25,7 +29,22 @@ def glue_catalog() -> type[Catalog]:
         def __init__(self, name: str, **properties: Any) -> None:
             super().__init__(name, **{"botocore_session": _session(), **properties})
 
+        def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:
+            database = self.identifier_to_database(namespace, NoSuchNamespaceError)
+            try:
+                pages = list(self.glue.get_paginator("get_tables").paginate(DatabaseName=database))
+            except self.glue.exceptions.EntityNotFoundException as error:
+                raise NoSuchNamespaceError(f"Database does not exist: {database}") from error
+            return [_listed(database, table) for page in pages for table in page["TableList"]]
+
     return LakeGlueCatalog
+
+
+def _listed(database: str, table: Mapping[str, Any]) -> ListedTable:
+    levels, parameters = (database, table["Name"]), table.get("Parameters", {})
+    place = table.get("StorageDescriptor", {}).get("Location")
+    foreign = foreign_in_hive(table.get("TableType"), parameters)
+    return ListedTable(levels, parameters.get("metadata_location"), foreign, place if foreign else None)
 
 
 def _session() -> Any:

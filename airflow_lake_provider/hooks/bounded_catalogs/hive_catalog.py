@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, foreign_in_hive
 from airflow_lake_provider.hooks.call_limits import (
     CONNECT_SECONDS,
     deadline,
@@ -13,6 +15,7 @@ from airflow_lake_provider.hooks.call_limits import (
     refuse_size,
     seconds_left,
 )
+from airflow_lake_provider.tables.base import ListedTable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -38,7 +41,20 @@ def hive_catalog() -> type[Catalog]:
             plain = HiveCatalog._create_hive_client(properties)
             return _Client(plain._uri, properties.get("ugi"), plain._kerberos_auth, plain._kerberos_service_name)
 
+        def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:
+            database = self.identifier_to_database(namespace, NoSuchNamespaceError)
+            with self._client as client:
+                names = client.get_all_tables(db_name=database)
+                return [_listed(each) for each in client.get_table_objects_by_name(dbname=database, tbl_names=names)]
+
     return LakeHiveCatalog
+
+
+def _listed(table: Any) -> ListedTable:
+    levels, parameters = (table.dbName, table.tableName), table.parameters or {}
+    foreign = foreign_in_hive(table.tableType, parameters)
+    place = table.sd.location if foreign and table.sd else None
+    return ListedTable(levels, parameters.get("metadata_location"), foreign, place or None)
 
 
 def _transport(uri: str, has_kerberos: bool, service: str | None) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
+from pyiceberg.exceptions import RESTError
 from requests import Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError
@@ -45,6 +46,16 @@ _NOT_OFFERED = (400, 404, 405, 501)
 
 class LakeRestCatalog(TrustedAnswers):
     """PyIceberg's catalog, with limits for each of its calls, and for what its server may say."""
+
+    def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:
+        """Return the tables of a namespace, and its views where the catalog has some and shows them."""
+        tables = super().listed_in(namespace)
+        try:
+            views = self.list_views(namespace)
+        except (RESTError, NotImplementedError) as error:
+            log.warning("catalog %s: it does not list the views of %s: %s", self.name, ".".join(namespace), error)
+            return tables
+        return [*tables, *(ListedTable(tuple(levels), foreign="a view") for levels in views)]
 
     def policies_for(self, table: ListedTable) -> list[CatalogPolicy]:
         """Return the policies that Apache Polaris applies to a table, inherited ones first.

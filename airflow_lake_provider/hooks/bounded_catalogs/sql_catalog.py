@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from sqlalchemy import Engine, event, or_, select
+from sqlalchemy import Engine, event, null, or_, select
 
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
@@ -58,21 +58,21 @@ class LakeSqlCatalog(TrustedTables, SqlCatalog):
         )
 
     def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
-        """Return tables with the locations of their metadata, by one statement.
+        """Return tables and views with the locations of their metadata, by one statement.
 
         :param within: namespace; empty for the whole catalog.
         """
+        # A catalog of the first version of this schema has tables alone, and no column that says so.
+        kind = IcebergTables.iceberg_type if self._iceberg_type_filter() is not None else null()
         columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
-        asked = select(*columns).where(IcebergTables.catalog_name == self.name)
-        if (is_table := self._iceberg_type_filter()) is not None:
-            asked = asked.where(is_table)
+        asked = select(*columns, kind).where(IcebergTables.catalog_name == self.name)
         if within:
             namespace, name = IcebergTables.table_namespace, ".".join(within)
             asked = asked.where(or_(namespace == name, namespace.startswith(f"{name}.", autoescape=True)))
         with self.engine.connect() as connection:
             return [
-                ListedTable((*self.identifier_to_tuple(namespace), name), location)
-                for namespace, name, location in connection.execute(asked)
+                ListedTable((*self.identifier_to_tuple(namespace), name), location, _foreign(kind))
+                for namespace, name, location, kind in connection.execute(asked)
             ]
 
     def load_for_facts(self, table: ListedTable) -> LoadedIcebergTable:
@@ -100,6 +100,13 @@ class LakeSqlCatalog(TrustedTables, SqlCatalog):
         opened = files[scheme].new_input(location).open()
         with Compressor.get_compressor(location).stream_decompressor(opened) as stream:
             return stream.read()
+
+
+def _foreign(kind: str | None) -> str | None:
+    """Return what an entry is whose ``iceberg_type`` is not that of a table."""
+    if kind in (None, ICEBERG_TABLE_TYPE):
+        return None
+    return "a view" if kind == "VIEW" else f"of type {kind!r} in the catalog"
 
 
 class _Alarm:

@@ -33,7 +33,7 @@ class TrustedTables(Catalog):
     most_readers: ClassVar[int] = 8
 
     def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
-        """Return the tables of a namespace and of those below it, by asking for one namespace after the other.
+        """Return what a namespace and those below it list, by asking for one namespace after the other.
 
         :param within: namespace; empty for the whole catalog.
         """
@@ -46,10 +46,14 @@ class TrustedTables(Catalog):
                 asked.add(namespace)
                 # One may be dropped meanwhile, and some servers know no namespace below another.
                 with suppress(NoSuchNamespaceError):
-                    tables += [ListedTable(tuple(levels)) for levels in self.list_tables(namespace)]
+                    tables += self.listed_in(namespace)
                 with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
                     left += self.list_namespaces(namespace)
         return tables
+
+    def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:
+        """Return the tables of a namespace, and beside them what is no table of Iceberg, such as a view."""
+        return [ListedTable(tuple(levels)) for levels in self.list_tables(namespace)]
 
     def policies_for(self, table: ListedTable) -> list[CatalogPolicy]:  # noqa: ARG002  of catalogs that have some
         """Return the catalog's own policies for the maintenance of a table."""
@@ -107,3 +111,18 @@ def refuse_code(table: Table, names: Iterable[str]) -> None:
             f"{'.'.join(table.name())}: the table names code to load, in {named}; remove it with "
             "ALTER TABLE ... UNSET TBLPROPERTIES"
         )
+
+
+def foreign_in_hive(kind: str | None, parameters: Mapping[str, str]) -> str | None:
+    """Return what an entry of a Hive metastore or of Glue is where it is no table of Iceberg; None where it is one.
+
+    Iceberg's own views have ``table_type`` ``iceberg-view``.
+
+    :param kind: its ``tableType``: ``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``.
+    :param parameters: of the entry.
+    """
+    format_ = parameters.get("table_type") or parameters.get("spark.sql.sources.provider") or "hive"
+    if format_.lower() == "iceberg":
+        return None
+    is_view = (kind or "").upper().endswith("VIEW") or format_.lower() == "iceberg-view"
+    return "a view" if is_view else f"a table of format {format_.lower()!r}"
