@@ -1,8 +1,9 @@
 """Maintain the shop's tables when commits have made it due, and not only by night.
 
-A commit to one of the tables starts a run, which looks at the tables that changed and at no others. Nothing due starts
-no Spark. Commits that come while a run is active share the next one, and ``compaction.every`` of the policy, 15 minutes
-by default, lies between two compactions of a table.
+A commit to one of the tables starts a run, which looks at the tables that changed and at no others. A table is due
+once 20 commits, 20 small files or 20 delete files have come since its last compaction. Nothing due starts no Spark.
+Commits that come while a run is active share the next one, and ``compaction.every`` of the policy, 15 minutes by
+default, lies between two compactions of a table.
 """
 
 from __future__ import annotations
@@ -27,4 +28,5 @@ with DAG(
     tags=["lake", "maintenance"],
     doc_md=__doc__,
 ):
-    lake_maintenance("by_commits", tables=["shop.*"], only_changed=True, policy={"compaction": {"level": "minor"}})
+    since_the_last = {"after_commits": 20, "after_small_files": 20, "after_delete_files": 20}
+    lake_maintenance("by_commits", tables=["shop.*"], only_changed=True, policy={"compaction": since_the_last})

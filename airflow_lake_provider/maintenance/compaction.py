@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
-from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.maintenance.compaction_debt import Debt, cut, debt_of, not_grown
 from airflow_lake_provider.maintenance.costs import (
     compaction_effect,
     compaction_gain,
@@ -21,7 +21,7 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history import HotPartition
-from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, Reason, ruled_out
+from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
 ACTION = "compaction"
@@ -29,7 +29,6 @@ ACTION = "compaction"
 LONGEST_WAIT = timedelta(days=1)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
-_LONGEST_NAME = 60
 _LONGEST_SKIPPED = 300
 _UNCOUNTED = "nobody has counted the deletes in hot partitions"
 
@@ -56,7 +55,7 @@ class _Heat:
     @property
     def names(self) -> str:
         """The partitions, for a sentence."""
-        named = ", ".join(_cut(each.partition) for each in self.partitions[:_MOST_NAMED])
+        named = ", ".join(cut(each.partition) for each in self.partitions[:_MOST_NAMED])
         rest = len(self.partitions) - _MOST_NAMED
         return f"{named} and {rest:,} more" if rest > 0 else named
 
@@ -76,22 +75,6 @@ class _Heat:
         return self.is_left_out and any(each.delete_files is None for each in self.partitions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Debt:
-    """Debt of a table that a compaction pays.
-
-    :param small: reasons for a merge of small files.
-    :param deletes: reasons for a rewrite of files with deletes.
-    :param order: reasons for a sort.
-    :param notes: what is not counted, and why.
-    """
-
-    small: tuple[Reason, ...] = ()
-    deletes: tuple[Reason, ...] = ()
-    order: tuple[Reason, ...] = ()
-    notes: tuple[str, ...] = field(default_factory=tuple)
-
-
 def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> PlannedAction | NotPlanned:
     """Return the compaction of a table, or why there is none.
 
@@ -109,9 +92,9 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
         )
     heat = _heat(health, asked, now)
     health = replace(health, deletes=_outside(health.deletes, heat))
-    debt = _debt(health, files, asked, heat)
+    debt = debt_of(health, files, asked, _mergeable(files, heat))
     if not (debt.small or debt.deletes or debt.order):
-        return _nothing_due(files, asked, heat)
+        return _nothing_due(health, files, asked, heat)
     level, notes, refusal = _level(debt, policy, now)
     refusal = _comes_too_soon(health, asked, now) or refusal
     if refusal is not None:
@@ -179,102 +162,21 @@ def _outside(deletes: DeleteDebt | None, heat: _Heat) -> DeleteDebt | None:
     )
 
 
-def _cut(partition: str) -> str:
-    """Return the name of a partition, which strangers choose, as a plan shows it."""
-    return partition if len(partition) <= _LONGEST_NAME and partition.isprintable() else shown(partition)
-
-
 def _mergeable(files: FileSizes, heat: _Heat) -> int:
     """Return the files that a merge would spare in what is not hot; at most these where nobody has read manifests."""
     counted = files.mergeable_files if files.mergeable_in_groups is None else files.mergeable_in_groups
     return max(0, (counted or 0) - heat.mergeable)
 
 
-def _debt(health: TableHealth, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> Debt:
-    small = tuple(_small_files(health, files, asked, heat))
-    deletes = tuple(_deletes(health.deletes, files, asked)) if health.deletes else ()
-    order, note = _order(files, asked)
-    return Debt(small=small, deletes=deletes, order=order, notes=(note,) if note else ())
-
-
-def _small_files(health: TableHealth, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> Iterator[Reason]:
+def _nothing_due(health: TableHealth, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> NotPlanned:
     mergeable, total = _mergeable(files, heat), files.data_files or 0
-    share = min(1.0, mergeable / max(1, total))
-    if mergeable >= asked.min_input_files and share >= asked.small_file_share:
-        most = "" if health.manifests_read else "at most "
-        yield Reason(
-            name="small-files",
-            value=share,
-            threshold=asked.small_file_share,
-            sentence=f"{most}{mergeable:,} of {total:,} data files, {share:.0%}, would be gone by a merge; the "
-            f"threshold is {asked.small_file_share:.0%}.",
+    if asked.waits_for_growth:
+        why = not_grown(health.growth, asked, mergeable)
+    else:
+        why = (
+            f"{mergeable:,} of {total:,} data files would be gone by a merge; the threshold is "
+            f"{asked.small_file_share:.0%}, and at least {asked.min_input_files:,}. Deletes are below theirs."
         )
-
-
-def _deletes(deletes: DeleteDebt, files: FileSizes, asked: CompactionPolicy) -> Iterator[Reason]:
-    count, total = deletes.delete_files or 0, files.data_files or 0
-    if deletes.dangling_files is not None and deletes.dangling_files >= count > 0:
-        # They lie on no data file, so no rewrite pays them.
-        return
-    if (keys := deletes.equality_deletes or 0) > 0:
-        yield Reason(
-            name="equality-deletes",
-            value=keys,
-            threshold=1,
-            sentence=f"{keys:,} keys of equality deletes are compared with rows at each read; the threshold is 1.",
-        )
-    if (deletes.deleted_share or 0) >= asked.deleted_share:
-        yield _share("deleted-rows", deletes.deleted_share or 0, asked.deleted_share, "the rows")
-    worst = max(deletes.partitions, key=lambda each: each.deleted_share, default=None)
-    if worst is not None and worst.deleted_share >= asked.deleted_share:
-        place = f"the rows of partition {_cut(worst.partition)}"
-        yield _share("partition-deletes", worst.deleted_share, asked.deleted_share, place)
-    ratio = count / max(1, total)
-    if count >= asked.min_input_files and ratio >= asked.delete_files_per_data_file:
-        yield Reason(
-            name="delete-files",
-            value=ratio,
-            threshold=asked.delete_files_per_data_file,
-            sentence=f"{count:,} delete files lie on {total:,} data files; the threshold is "
-            f"{asked.delete_files_per_data_file:g} for each.",
-        )
-
-
-def _share(name: str, share: float, threshold: float, what: str) -> Reason:
-    sentence = f"{share:.0%} of {what} are deleted; the threshold is {threshold:.0%}."
-    return Reason(name=name, value=share, threshold=threshold, sentence=sentence)
-
-
-def _order(files: FileSizes, asked: CompactionPolicy) -> tuple[tuple[Reason, ...], str | None]:
-    """Return why a sort is due; or why it is not, where the policy asks for an order."""
-    if asked.strategy is CompactionStrategy.BINPACK:
-        return (), None
-    wanted = asked.strategy.value
-    if asked.strategy is not CompactionStrategy.SORT:
-        return (), f"No {wanted}: the share of files in order is measured by one column, and a curve has several."
-    by = asked.sort_by[0].split()[0].strip("`") if asked.sort_by and asked.sort_by[0].split() else files.sorted_by
-    if files.sorted_share is None and by is not None and by == files.sorted_by:
-        return (), (
-            f"No {wanted}: the order cannot be told. Some files have no lowest and highest values of {by}, or only "
-            "first characters that they have in common."
-        )
-    if files.sorted_share is None or by != files.sorted_by:
-        return (), (
-            f"No {wanted}: nobody has measured the order. That takes a sort order of the table whose first column is "
-            "the policy's, and manifests that were read."
-        )
-    if files.sorted_share >= asked.sorted_share:
-        return (), f"No {wanted}: {files.sorted_share:.0%} of the files are in order, and {asked.sorted_share:.0%} do."
-    sentence = f"{files.sorted_share:.0%} of the files are in order by {by}; the threshold is {asked.sorted_share:.0%}."
-    return (Reason(name="order", value=files.sorted_share, threshold=asked.sorted_share, sentence=sentence),), None
-
-
-def _nothing_due(files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> NotPlanned:
-    mergeable, total = _mergeable(files, heat), files.data_files or 0
-    why = (
-        f"{mergeable:,} of {total:,} data files would be gone by a merge; the threshold is "
-        f"{asked.small_file_share:.0%}, and at least {asked.min_input_files:,}. Deletes are below theirs."
-    )
     more = f"{heat.mergeable:,} more" if heat.mergeable else ""
     deletes = f"{heat.deletes[0]:,} delete files" if heat.deletes[0] else ""
     if more or deletes:
@@ -364,6 +266,7 @@ def _planned(
         "delete_ratio_threshold": 1.0 if level is _MINOR else policy.compaction.deleted_share,
         "rewrite_manifests": policy.manifests.enabled,
         **({"sort_by": list(policy.compaction.sort_by)} if is_sort else {}),
+        **({"verify": asked.value} if (asked := policy.compaction.verify) else {}),
         **({"where": heat.where} if heat.where else {}),
         **({"skip_partitions": list(heat.skipped)} if heat.skipped else {}),
         **({"target_file_size": size} if (size := policy.compaction.target_file_size) else {}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.maintenance.history import growth
 from airflow_lake_provider.maintenance.score import (
     DELETE_FILES,
     DELETED_ROWS,
@@ -91,7 +92,9 @@ def _suspicions(
     deleted_share = _OF_THE_TABLE * min(DELETED_ROWS.first, limits.deleted_rows)
     if counts.data_files is None or counts.data_bytes is None:
         yield "no-summary"
-    if _is_due(counts.mergeable_files or 0, files, limits) or _adds_small_files(history, counts, limits):
+    # Large files hide small ones in an average.
+    added = growth(history, counts.target_bytes).small_files
+    if _is_due(counts.mergeable_files or 0, files, limits) or _is_due(added - 1, files, limits):
         yield "small-files"
     if counts.position_deletes and counts.position_deletes >= deleted_share * max(1, counts.records or 0):
         yield "deleted-rows"
@@ -118,16 +121,6 @@ def _since_maintenance(history: Sequence[Snapshot]) -> Iterator[Snapshot]:
         if snapshot.operation == "replace":
             return
         yield snapshot
-
-
-def _adds_small_files(history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits) -> bool:
-    """Tell whether commits since the last rewrite have added many small files, which large ones hide in an average."""
-    added, size = 0, 0
-    for snapshot in _since_maintenance(history):
-        added += count_of(snapshot.summary, "added-data-files")
-        size += count_of(snapshot.summary, "added-files-size")
-    is_small_on_average = added > 0 and is_small(size / added, counts.target_bytes)
-    return is_small_on_average and _is_due(added - 1, counts.data_files or 0, limits)
 
 
 def _leaves_deletes_behind(history: Sequence[Snapshot]) -> bool:

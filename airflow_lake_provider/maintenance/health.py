@@ -10,18 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from airflow_lake_provider.contracts.curve_order import CurveOrder
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.head_counts import HeadCounts, suspicions
 from airflow_lake_provider.maintenance.history import (
     CommitRate,
     ConsumerLag,
+    Growth,
     HotPartition,
     MaintenanceRun,
     SnapshotAges,
     calendar_tags,
     commit_rate,
     consumer_lags,
+    curve_order,
+    growth,
     hot_by_files,
     hot_partitions,
     last_arrival,
@@ -154,6 +158,9 @@ class TableHealth:
     :param snapshots: their number and ages.
     :param metadata_bytes: of ``metadata.json``, unpacked; None where the catalog's client does not say.
     :param commits: how often main is committed to.
+    :param growth: since the last compaction.
+    :param rows: of its data files, deleted ones among them.
+    :param curve: rows that lie along a curve; None where no compaction has put any in order.
     :param hot_partitions: those changed most in the last day, by the time of the newest change.
     :param last_maintenance: newest run by action; ``replace`` is one of another tool.
     :param consumers: incremental readers, by their tags.
@@ -183,6 +190,9 @@ class TableHealth:
     snapshots: SnapshotAges | None = None
     metadata_bytes: int | None = None
     commits: CommitRate | None = None
+    growth: Growth = field(default_factory=Growth)
+    rows: int | None = None
+    curve: CurveOrder | None = None
     hot_partitions: tuple[HotPartition, ...] = ()
     last_maintenance: dict[str, MaintenanceRun] = field(default_factory=dict)
     consumers: tuple[ConsumerLag, ...] = ()
@@ -253,6 +263,9 @@ def health_of(
         snapshots=snapshot_ages(facts, table.expirable(now, declared.older_than, declared.retain_last)),
         metadata_bytes=table.metadata_bytes,
         commits=commit_rate(facts, history, now),
+        growth=growth(history, counts.target_bytes),
+        rows=exact.records if exact and exact.are_counted else counts.records,
+        curve=curve_order(facts, history),
         hot_partitions=with_files(hot, exact.added if exact else (), table.rows_outside),
         last_maintenance=last_maintenance(history),
         consumers=consumer_lags(facts, history, now),
@@ -264,8 +277,7 @@ def health_of(
         tags=calendar_tags(facts),
         obstacles=_obstacles(table, suspected=bool(suspected)),
     )
-    records = exact.records if exact and exact.are_counted else counts.records
-    parts = score_parts(_measures(health, records or 0), declared)
+    parts = score_parts(_measures(health), declared)
     return replace(health, score=score_of(parts), parts=parts)
 
 
@@ -285,17 +297,14 @@ def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
     return {action: why for action, why in reasons.items() if why is not None}
 
 
-def _measures(health: TableHealth, records: int) -> Measures:
-    """Return the numbers that the score of a table is made of.
-
-    :param records: of its data files.
-    """
+def _measures(health: TableHealth) -> Measures:
+    """Return the numbers that the score of a table is made of."""
     files, deletes = health.files or FileSizes(target_bytes=0), health.deletes or DeleteDebt()
     manifests = health.manifests or ManifestSizes()
     worst = deletes.partitions[0] if deletes.partitions else None
     return Measures(
         data_files=files.data_files or 0,
-        records=records,
+        records=health.rows or 0,
         mergeable_files=files.mergeable_files or 0,
         delete_files=deletes.delete_files or 0,
         deleted_rows=deletes.deleted_rows or 0,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 
+from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.row_age import newest_arrival
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
-from airflow_lake_provider.tables.head_files import AddedFiles
+from airflow_lake_provider.tables.head_files import AddedFiles, is_small
 
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _SHORTEST_SPAN = timedelta(hours=1)
@@ -48,6 +51,20 @@ class CommitRate:
 
     last_day: int = 0
     per_day: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Commits of rows, small files and deletes that came since the last compaction, as far as the metadata knows.
+
+    :param commits: that changed rows.
+    :param small_files: data files of commits whose files are small on average.
+    :param delete_files: delete files and deletion vectors.
+    """
+
+    commits: int = 0
+    small_files: int = 0
+    delete_files: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +152,42 @@ def commit_rate(facts: TableFacts, history: Sequence[Snapshot], now: datetime) -
     return CommitRate(
         last_day=sum(1 for at in week if at >= moment - span_millis(_DAY)),
         per_day=round(len(week) * span_millis(_DAY) / span, 2),
+    )
+
+
+def growth(history: Sequence[Snapshot], target: int) -> Growth:
+    """Return what commits have added since the last compaction.
+
+    :param history: of main, newest first.
+    :param target: bytes that a data file should have.
+    """
+    since = [each.summary for each in takewhile(lambda each: not _is_compaction(each), history) if each.changes_rows]
+    return Growth(
+        commits=len(since),
+        small_files=sum(_small_files(summary, target) for summary in since),
+        delete_files=sum(count_of(summary, "added-delete-files") for summary in since),
+    )
+
+
+def _is_compaction(snapshot: Snapshot) -> bool:
+    """Tell whether a commit has rewritten files: a rewrite of manifests leaves all that was added."""
+    rewritten = ("deleted-data-files", "removed-delete-files")
+    return snapshot.operation == "replace" and any(count_of(snapshot.summary, name) for name in rewritten)
+
+
+def _small_files(summary: Mapping[str, str], target: int) -> int:
+    files = count_of(summary, "added-data-files")
+    return files if files and is_small(count_of(summary, "added-files-size") / files, target) else 0
+
+
+def curve_order(facts: TableFacts, history: Sequence[Snapshot]) -> CurveOrder | None:
+    """Return the rows that a compaction has put in order along a curve; None where none has."""
+    order = CurveOrder.of_property(facts.properties.get(CURVE_ORDER))
+    if order is None:
+        return None
+    since = takewhile(lambda each: each.id != order.snapshot, history)
+    return replace(
+        order, added_since=sum(count_of(each.summary, "added-records") for each in since if each.changes_rows)
     )
 
 

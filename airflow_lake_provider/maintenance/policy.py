@@ -110,16 +110,18 @@ class TablePolicy:
 def limits_of(policy: MaintenancePolicy) -> HealthLimits:
     """Return the limits by which a table's health is read, so that a policy's thresholds find what they are about."""
     compaction = policy.compaction
+    # What was added counts from a number on, whatever share of the table it is.
+    grows = compaction.waits_for_growth
     return HealthLimits(
         fresh_within=policy.fresh_within,
         consumed_within=policy.consumed_within,
         older_than=policy.expiry.older_than,
         retain_last=policy.expiry.retain_last,
         target_bytes=compaction.target_file_size,
-        small_files=compaction.small_file_share,
+        small_files=0.0 if grows else compaction.small_file_share,
         fewest_merged=compaction.min_input_files,
         deleted_rows=compaction.deleted_share,
-        delete_files=compaction.delete_files_per_data_file,
+        delete_files=0.0 if grows else compaction.delete_files_per_data_file,
         manifests=policy.manifests.mergeable,
     )
 

@@ -38,11 +38,16 @@ OTHERS = (
         for name in ("Manifest", "Orphan", "RowExpiry", "Statistics", "Tag")
     ),
     "contracts.author.maintenance_policy.OrphanMode",
+    "contracts.author.maintenance_policy.Verification",
+    "contracts.curve_order.CurveOrder",
     *(f"contracts.author.maintenance_policy.Compaction{name}" for name in ("Level", "Strategy")),
     "contracts.setting_kinds.Hours",
     *(f"maintenance.health.{name}" for name in ("TableHealth", "FileSizes", "DeleteDebt", "PartitionDeletes")),
     *(f"maintenance.health.{name}" for name in ("ManifestSizes", "OrphanCount")),
-    *(f"maintenance.history.{name}" for name in ("SnapshotAges", "CommitRate", "HotPartition", "MaintenanceRun")),
+    *(
+        f"maintenance.history.{name}"
+        for name in ("SnapshotAges", "CommitRate", "Growth", "HotPartition", "MaintenanceRun")
+    ),
     "maintenance.history.ConsumerLag",
     *(f"maintenance.score.{name}" for name in ("ScorePart", "HealthLimits")),
     "hooks.table_plans.table_plans",

@@ -274,7 +274,7 @@ CONTRACT_FLOORS = (
     {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
     {"applied", "as_of", "database_access", "reports", "row_age"},
     {"author"},
-    {"policy_settings", "specs"},
+    {"curve_order", "policy_settings", "specs"},
 )
 ORDERED = {
     PACKAGE: WORKER_FLOORS,

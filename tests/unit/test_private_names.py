@@ -45,7 +45,7 @@ WORKER = {
     *("_session", "_auth_manager", "_config_headers", "_create_session", "_init_sigv4", "_load_file_io"),
     *("_fetch_config", "_resolve_storage_credentials", "_response_to_table", "_response_to_staged_table"),
     *("_client_secret_header", "_content", "_convert_orm_to_iceberg", "_iceberg_type_filter", "_init_catalog"),
-    *("_HiveClient", "_create_hive_client", "_init_thrift_transport"),
+    *("_HiveClient", "_client", "_create_hive_client", "_init_thrift_transport"),
     *("_kerberos_auth", "_kerberos_service_name", "_uri"),
 }
 # The driver's side: names of PySpark.

@@ -67,18 +67,26 @@ class CompactionStrategy(str, Enum):
         return self in (CompactionStrategy.ZORDER, CompactionStrategy.HILBERT)
 
 
+class Verification(str, Enum):
+    """Comparison of the rows before and after a compaction, by a scan of both."""
+
+    ROWS = "rows"
+    KEYS = "keys"
+
+
 class OrphanMode(str, Enum):
     """Treatment of files that no metadata names."""
 
     OFF = "off"
     DRY_RUN = "dry-run"
+    QUARANTINE = "quarantine"
     DELETE = "delete"
 
 
 # Smaller files would be millions.
 _NO_CRUMBS = Bound("at least 1 MiB", lambda _, given: given is None or given >= 1024**2)
 _NO_MORE_WORK = before_in(CompactionLevel.MINOR, CompactionLevel.AUTO, CompactionLevel.MAJOR, CompactionLevel.FULL)
-_NO_MORE_DELETED = before_in(OrphanMode.OFF, OrphanMode.DRY_RUN, OrphanMode.DELETE)
+_NO_MORE_DELETED = before_in(*OrphanMode)
 
 
 def _group(cls: type[AuthorObject]) -> Mapping[str, Any]:
@@ -114,6 +122,11 @@ class CompactionPolicy(AuthorObject):
     :param hot_within: partitions that were changed so recently are left alone; at most a day counts, and ``PT0S`` lets
         none be.
     :param every: least time between two compactions, however quickly the debt grows.
+    :param after_commits: commits of rows since the last compaction from which on one is due. Where this or one of the
+        next two is given, the shares above do not count.
+    :param after_small_files: small files that were added since then.
+    :param after_delete_files: delete files and deletion vectors that were added since then.
+    :param verify: rows or keys before and after it are compared, by a scan of both: ``rows``, ``keys``.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
@@ -132,6 +145,17 @@ class CompactionPolicy(AuthorObject):
     sorted_share: float = field(default=0.5, metadata=setting(SHARE))
     hot_within: timedelta = field(default=timedelta(hours=1), metadata=setting(span(zero="none is hot")))
     every: timedelta = field(default=timedelta(minutes=15), metadata=setting(span()))
+    after_commits: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
+    after_small_files: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
+    after_delete_files: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
+    verify: Verification | None = field(
+        default=None, metadata=setting(one_of(Verification).or_none("nothing is compared"))
+    )
+
+    @property
+    def waits_for_growth(self) -> bool:
+        """True where a compaction is due by what commits have added, and not by shares."""
+        return (self.after_commits, self.after_small_files, self.after_delete_files) != (None, None, None)
 
     def complete(self) -> None:
         """Refuse a curve through no columns. Columns of another layer do not count where nothing is sorted."""
@@ -175,16 +199,18 @@ class ManifestPolicy(AuthorObject):
 class OrphanPolicy(AuthorObject):
     """Files that no metadata names; off until ``mode`` is given, since each look lists the whole table.
 
-    :param mode: ``off``, ``dry-run`` counts them, ``delete`` removes them.
+    :param mode: ``off``, ``dry-run`` counts them, ``quarantine`` moves them aside, ``delete`` removes them.
     :param older_than: of their last change; at least a day.
     :param every: time between two looks.
     :param max_share: of a table's files; more are refused.
+    :param quarantine_for: time after which files that were moved aside are deleted; at least a day.
     """
 
     mode: OrphanMode = field(default=OrphanMode.OFF, metadata=setting(one_of(OrphanMode), _NO_MORE_DELETED))
     older_than: timedelta = field(default=timedelta(days=3), metadata=setting(span(_SAFE_AGE), LONGER))
     every: timedelta = field(default=timedelta(days=7), metadata=setting(span(), LONGER))
     max_share: float = field(default=0.2, metadata=setting(SHARE, LOWER))
+    quarantine_for: timedelta = field(default=timedelta(days=14), metadata=setting(span(_SAFE_AGE), LONGER))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import (
@@ -16,20 +15,13 @@ from airflow_lake_provider.contracts.argument_validation import (
     size,
     text,
 )
-from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy, Verification
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 __all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy", "Verification"]
-
-
-class Verification(str, Enum):
-    """Comparison of the rows before and after a compaction, by a scan of both."""
-
-    ROWS = "rows"
-    KEYS = "keys"
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:

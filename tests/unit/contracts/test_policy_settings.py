@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
     OrphanMode,
     OrphanPolicy,
     RowExpiryPolicy,
+    Verification,
 )
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.policy_settings import (
@@ -37,6 +38,9 @@ VALUES: dict[str, tuple[str, Any, Any]] = {
     "compaction.target_file_size": ("128MB", "128MB", 128 * 1024**2),
     "compaction.sort_by": ("day, id DESC", ["day", "id DESC"], ("day", "id DESC")),
     "compaction.hot_within": ("PT2H", "PT2H", timedelta(hours=2)),
+    "compaction.after_commits": ("20", 20, 20),
+    "compaction.verify": ("rows", "rows", Verification.ROWS),
+    "orphans.quarantine_for": ("P7D", "P7D", timedelta(days=7)),
     "expiry.retain_last": ("3", 3, 3),
     "orphans.mode": ("off", "off", OrphanMode.OFF),
     "orphans.older_than": ("P4D", "P4D", timedelta(days=4)),
@@ -83,7 +87,7 @@ WRONG_VALUES = [
     ("compaction.every", "PT0S", "ISO-8601 duration"),
     ("compaction.hot_within", "P99999999D", "at most P36500D"),
     ("expiry.retain_last", 0, "must be a whole number from 1"),
-    ("orphans.mode", "remove", "must be one of 'off', 'dry-run', 'delete'"),
+    ("orphans.mode", "remove", "must be one of 'off', 'dry-run', 'quarantine', 'delete'"),
     ("orphans.mode", False, "must be one of"),
     ("orphans.older_than", "PT23H", "must be at least P1D and at most P36500D, got 'PT23H'"),
     ("orphans.max_share", 2, "must be a share"),
@@ -160,7 +164,7 @@ def test_properties_of_others_are_none_of_ours() -> None:
 
 
 def test_every_setting_says_what_it_is_and_has_a_property_and_a_default_that_it_takes() -> None:
-    assert len(SETTINGS) == len(BY_PROPERTY) == 39
+    assert len(SETTINGS) == len(BY_PROPERTY) == 44
     for key, each in SETTINGS.items():
         assert each.sentence.endswith("."), key
         plain = each.default.value if hasattr(each.default, "value") else each.default

@@ -12,6 +12,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder, curve_of
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
     JobFailedError,
@@ -33,6 +34,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
@@ -179,7 +181,19 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
             refusals.append(rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
         if spec.rewrite_manifests:
             refusals.append(rewrite_manifests(table, summary, manifest_specs_due(table)))
+        if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups:
+            refusals.append(_note_curve(rewrite))
     tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
+
+
+def _note_curve(rewrite: DataFileRewrite) -> str | None:
+    """Say on the table how many rows lie along the curve now: plans sort no rows that are in order."""
+    table, spec = rewrite.table.refresh(), rewrite.spec
+    ours, _ = commits_since(table, None, rewrite.run_key)
+    rows = min(sum_of(ours, "added-records"), table.state().rows)
+    order = CurveOrder(by=curve_of(spec.strategy, spec.sort_by), rows=rows, snapshot=str(table.head()))
+    update = table.java.updateProperties().set(CURVE_ORDER, order.as_property())
+    return execute(table, update.commit, "the note of its order")
 
 
 def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:

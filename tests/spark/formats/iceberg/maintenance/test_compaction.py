@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
     InvalidSpecError,
@@ -259,6 +260,9 @@ def test_z_order_and_the_order_of_the_table_can_be_asked_for(spark: SparkSession
     ordered = compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.SORT)
 
     assert zorder.outcome is ordered.outcome is Outcome.DONE
+    order = CurveOrder.of_property(table.outside().properties.get(CURVE_ORDER))
+    # Files in order show it themselves, so that a sort leaves the note of the curve before it.
+    assert order == CurveOrder(by="zorder(id, amount)", rows=len(table.rows), snapshot=zorder.committed[-1])
     assert table.rows_read() == table.rows
 
 
