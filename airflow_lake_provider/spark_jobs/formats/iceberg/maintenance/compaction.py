@@ -34,9 +34,9 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
     remove_dangling_deletes,

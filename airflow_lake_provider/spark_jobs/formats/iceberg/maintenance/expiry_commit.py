@@ -17,13 +17,13 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, 
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.snapshot_retention import FOREVER, Retention, RetentionRequest, retention_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_lost_refs
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_lost_refs
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import named_by

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import IO, Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenInvariantError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import is_below, normalised
 from airflow_lake_provider.contracts.reports.job import OrphanFilesReport, Outcome
 from airflow_lake_provider.contracts.specs.orphan_files import (
@@ -320,10 +320,11 @@ def _refusals(
 
 def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reached: _Reached) -> MovedFiles:
     """Delete or move the files, with a look at the table before each batch of them."""
-    quarantine, removed = QuarantinedFiles(table), MovedFiles()
+    quarantine, removed, kept = QuarantinedFiles(table), MovedFiles(), set[str]()
     for batch in orphans.batches(_BATCHES[spec.mode]):
         named = reached.names_since()
         going = [(location, size) for location, size in batch if name_key(location) not in named]
+        kept |= named
         if not going:
             continue
         if spec.mode is RemovalMode.QUARANTINE:
@@ -333,7 +334,25 @@ def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reach
         removed.note(None, len(going) - left)
         if left:
             removed.note(_NOT_DELETED, left)
+    _refuse_reached(table, spec, orphans, reached.names_since() - kept)
     return removed
+
+
+def _refuse_reached(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, new: set[str]) -> None:
+    """Refuse to have removed what a commit has named since the last look before it went.
+
+    :param new: names of files that have become reachable since then.
+    :raises BrokenInvariantError: naming some of them, and the way back.
+    """
+    if not new:
+        return
+    lost = [place for batch in orphans.batches(1_000) for place, _ in batch if name_key(place) in new]
+    if lost:
+        back = "run mode='restore'" if spec.mode is RemovalMode.QUARANTINE else "roll back, or write these rows again"
+        raise BrokenInvariantError(
+            f"{table.name}: a commit has named {len(lost):,} files while they were removed as orphans, such as "
+            f"{', '.join(lost[:_NAMED])}. No writer names files of its own that are a day old: find it, and {back}"
+        )
 
 
 class _Reached:

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifest
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifests_sentence, specs_due
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
     METADATA,
     execute,
@@ -17,7 +18,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list

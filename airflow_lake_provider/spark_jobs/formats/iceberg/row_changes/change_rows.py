@@ -26,6 +26,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_change
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
     FileOverwrite,
     commit_overwrite,
@@ -124,6 +125,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         with discarded_on_failure(table, staged):
             snapshot = _commit_or_withhold(table, commit, matched, files, overwrite or staged)
         facts["snapshot"] = str(snapshot)
+    refuse_broken_change(table, str(snapshot), matched.deleted + files.rows)
     return AppliedCommit(
         snapshot=str(snapshot),
         rows_updated=matched.updated,

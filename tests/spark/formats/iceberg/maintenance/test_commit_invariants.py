@@ -12,25 +12,29 @@ from airflow_lake_provider.contracts.errors import BrokenInvariantError, Invalid
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Verification
 from airflow_lake_provider.iceberg.snapshot_retention import request_for
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as manifests
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.committed_rewrites import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
+    refuse_broken_change,
     refuse_broken_invariants,
     refuse_lost_refs,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit, orphan_files, quarantined_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
+from tests.spark import hostile_tables
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import (
     compact,
     expire,
     expiry,
+    remove_orphans,
     rewrite_manifests,
     with_six_files_and_deletes,
     with_three_appends,
 )
+from tests.spark.orphaned_files import made_old, orphan
 
 
 def test_a_rewrite_that_leaves_out_a_file_is_refused_and_names_the_snapshot_to_go_back_to(spark: SparkSession) -> None:
@@ -121,3 +125,37 @@ def test_keys_of_a_table_without_identifier_fields_are_refused_before_anything_i
     with pytest.raises(InvalidSpecError, match="or use verify='rows'"):
         plan_compaction(table.on_worker(), table.compaction(verify=Verification.KEYS))
     assert table.head() == head
+
+
+def test_a_change_that_took_other_rows_than_those_that_matched_is_refused(spark: SparkSession) -> None:
+    table = with_three_appends(MaintainedTable(spark))
+    before = table.head()
+    table.delete([1, 2])
+    refuse_broken_change(table.handle, table.head(), 2)
+    for matched in (1, 3):
+        with pytest.raises(BrokenInvariantError, match=rf"{matched} rows matched, and 2 went.*snapshot {before}"):
+            refuse_broken_change(table.handle, table.head(), matched)
+
+
+@pytest.mark.parametrize(("mode", "way_back"), [("delete", "roll back"), ("quarantine", "run mode='restore'")])
+def test_a_commit_that_names_an_orphan_while_it_goes_is_told_with_the_way_back(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: str, way_back: str
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    made_old(table)
+    named, unnamed = orphan(table, "data/named.parquet"), orphan(table, "data/unnamed.parquet")
+    # The look before a batch has just been over.
+    before_it_goes: tuple[Any, str] = (quarantined_files.QuarantinedFiles, "put")
+    if mode == "delete":
+        before_it_goes = orphan_files, "delete_files"
+    remove = getattr(*before_it_goes)
+
+    def naming(*given: Any) -> Any:
+        hostile_tables.add_data_file(table, f"file:{named}")
+        return remove(*given)
+
+    monkeypatch.setattr(*before_it_goes, naming)
+    with pytest.raises(BrokenInvariantError, match=rf"has named 1 files .*named\.parquet.* {way_back}") as refused:
+        remove_orphans(table, mode=mode, max_share=1)
+    assert unnamed.name not in str(refused.value).replace(named.name, "")

@@ -1,13 +1,17 @@
-"""Check commits of maintenance on metadata alone: a rewrite kept the rows, and an expiry keeps the refs."""
+"""Check commits of maintenance on metadata alone.
+
+A rewrite kept the rows, a change of rows took those that matched, and an expiry keeps the refs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import BrokenInvariantError
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.iceberg.rewrite_invariants import broken_invariant
+from airflow_lake_provider.iceberg.commit_invariants import broken_change, broken_invariant
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list
@@ -28,6 +32,26 @@ def refuse_broken_invariants(table: IcebergTable, ours: Collection[str]) -> None
                 f"{table.name}: snapshot {id_} of this rewrite may have changed rows: {broken}. Do not run it "
                 f"again. Compare the rows with those of snapshot {parent.id}, and roll back to it if they differ"
             )
+
+
+def refuse_broken_change(table: IcebergTable, snapshot: str, deleted: int) -> None:
+    """Refuse a commit that took other rows than those that matched.
+
+    :param deleted: rows that matched, and are to be gone.
+    :raises BrokenInvariantError: naming it, and the snapshot to go back to.
+    """
+    parent, broken = None, None
+    # It is committed: what nobody can look at any more has not failed.
+    with suppress(Exception):
+        snapshots = table.refresh().facts.snapshots
+        done = snapshots[snapshot]
+        parent = snapshots.get(done.parent or "")
+        broken = parent and broken_change(done, parent, deleted, lambda each: _deletes_of(table, each))
+    if parent and broken:
+        raise BrokenInvariantError(
+            f"{table.name}: snapshot {snapshot} may have taken other rows than it was to: {broken}. Do not run it "
+            f"again. Compare the rows with those of snapshot {parent.id}, and roll back to it if they differ"
+        )
 
 
 def _deletes_of(table: IcebergTable, snapshot: Snapshot) -> int | None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.iceberg.rewrite_invariants import broken_invariant
+from airflow_lake_provider.iceberg.commit_invariants import broken_change, broken_invariant
 
 REWRITE = {"added-data-files": "1", "deleted-data-files": "6", "added-records": "1000"}
 
@@ -70,3 +70,50 @@ def test_a_rewrite_of_manifests_or_deletes_keeps_rows_and_files() -> None:
     fewer = snapshot(total_records="10", total_data_files="2")
     sentence = "it replaced no data file, and total-data-files went from 3 to 2"
     assert broken_invariant(fewer, before, lambda _: 0) == sentence
+
+
+CHANGES: dict[str, tuple[dict[str, str], dict[str, str], int, int | None]] = {
+    "a vector": ({"added_position_deletes": "5"}, {}, 5, 0),
+    "a vector in place of another": (
+        {"added_position_deletes": "8", "removed_position_deletes": "3"},
+        {"total_position_deletes": "3"},
+        5,
+        3,
+    ),
+    "a whole file": ({"deleted_records": "10"}, {}, 10, 0),
+    "a whole file with a vector": (
+        {"deleted_records": "10", "removed_position_deletes": "3"},
+        {"total_position_deletes": "3"},
+        7,
+        3,
+    ),
+    "a file copied": ({"deleted_records": "10", "added_records": "8"}, {}, 2, 0),
+    "rows updated": ({"added_records": "4", "added_position_deletes": "4"}, {}, 0, 0),
+    "keys deleted before": ({"deleted_records": "10"}, {"total_equality_deletes": "2"}, 3, 0),
+    "deletes that no summary counts": ({"deleted_records": "10"}, {}, 7, 3),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_that_takes_the_rows_that_matched_breaks_nothing(what: str) -> None:
+    done, before, deleted, in_manifests = CHANGES[what]
+    assert broken_change(snapshot(**done), snapshot(**before), deleted, lambda _: in_manifests) is None
+
+
+@pytest.mark.parametrize(
+    ("done", "before", "deleted", "sentence"),
+    [
+        ({"deleted_records": "10"}, {}, 9, "9 rows matched, and 10 went, of which at most 0 were deleted before"),
+        ({"deleted_records": "10"}, {}, 11, "11 rows matched, and 10 went"),
+        ({"deleted_records": "10"}, {"total_position_deletes": "2"}, 7, "7 rows matched, and 10 went, .* at most 2"),
+        ({"deleted_records": "10", "added_records": "7"}, {}, 2, "2 rows matched, and 3 went"),
+        ({"added_records": "9"}, {}, 0, "0 rows matched, and -9 went"),
+    ],
+)
+def test_a_change_that_takes_other_rows_is_told(
+    done: dict[str, str], before: dict[str, str], deleted: int, sentence: str
+) -> None:
+    counted = int(before.get("total_position_deletes", "0"))
+    broken = broken_change(snapshot(**done), snapshot(**before), deleted, lambda _: counted)
+    assert broken is not None
+    assert re.search(sentence, broken)

@@ -1,4 +1,7 @@
-"""Invariants of a rewrite: no row comes or goes, by the summaries of its snapshot and of the one before."""
+"""Invariants of maintenance, by the summaries of its snapshot and of the one before.
+
+A rewrite brings and takes no row, and a change of rows takes those that matched and no others.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,25 @@ def broken_invariant(snapshot: Snapshot, parent: Snapshot, deletes_of: Callable[
     if gone <= deleted or deletes_of(parent) != deleted:
         return None
     return f"it has {gone:,} rows fewer than the {files[1]:,} files that it replaced, and {deleted:,} were deleted"
+
+
+def broken_change(
+    snapshot: Snapshot, parent: Snapshot, deleted: int, deletes_of: Callable[[Snapshot], int | None]
+) -> str | None:
+    """Return how a commit took other rows than those that matched, a sentence; None where it did not.
+
+    A file that went may have had rows that were deleted before, which its records count. Keys of equality deletes may
+    delete any number of rows.
+
+    :param deleted: rows that matched, and are to be gone.
+    :param deletes_of: as of :func:`broken_invariant`.
+    """
+    if count_of(parent.summary, "total-equality-deletes"):
+        return None
+    gone, before = -snapshot.rows_gained, count_of(parent.summary, "total-position-deletes")
+    if deleted <= gone <= deleted + before or (gone > deleted and deletes_of(parent) != before):
+        return None
+    return f"{deleted:,} rows matched, and {gone:,} went, of which at most {before:,} were deleted before"
 
 
 def _changed_total(snapshot: Snapshot, parent: Snapshot) -> str | None:
