@@ -25,6 +25,8 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
     for _ in retries.attempts(say):
         current = table.refresh().java.operations().current()
+        if _was_made(table, change):
+            return
         change.refuse_other_state(str(table.name), table.uuid, table.facts.heads())
         try:
             table.java.operations().commit(current, _changed(table, current, change))
@@ -46,6 +48,14 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
                 table.refresh()
             return
     raise CommitConflictError(f"{table.name}: the metadata changed {retries.tries} times while it was being committed")
+
+
+def _was_made(table: IcebergTable, change: MetadataChange) -> bool:
+    """Tell whether an earlier try has made the change: a cluster starts a driver that died with what it was sent."""
+    heads = table.facts.heads()
+    is_elsewhere = any(heads.get(name) != expected for name, expected in change.expected_refs.items())
+    is_as_left = change.is_made(heads, table.properties(), table.format_version)
+    return is_elsewhere and is_as_left and table.uuid == change.table_uuid
 
 
 def _is_made(table: IcebergTable, change: MetadataChange) -> bool:
