@@ -23,9 +23,11 @@ from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.fault_checks import Checks, difference, is_hidden
-from tests.soak.fault_tables import KINDS, LONG_AGO, FaultTable, Step, made
+from tests.soak.fault_kinds import KINDS, made
+from tests.soak.fault_tables import FaultTable, Step
 from tests.soak.faulty_session import KILL_FILE
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
+from tests.soak.maintained_fault_tables import LONG_AGO
 
 _LONGEST_DELAY = 0.4
 _MOST_SURVIVALS = 4

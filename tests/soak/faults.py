@@ -30,7 +30,8 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.bounded import Hang
 from tests.soak.fault_checks import Checks, Seen, difference, is_hidden
 from tests.soak.fault_kills import kill_drivers
-from tests.soak.fault_tables import KINDS, FaultTable, Step, made
+from tests.soak.fault_kinds import KINDS, made
+from tests.soak.fault_tables import FaultTable, Step
 from tests.soak.faulty_session import FOREVER, PHASES, Fault, FaultySession, Ran
 from tests.soak.lake import NAMESPACE, Lake
 from tests.soak.tiny_batches import planned_for_tiny_batches

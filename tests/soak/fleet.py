@@ -2,7 +2,7 @@
 
 One writer upserts without a pause. Another one commits a checkpoint every ten seconds as Flink does, with deletes by
 key and by position. Beside their tables are a broken one, one of version 1, one whose partition spec evolved, one of
-many partitions, and two that share a location.
+many partitions, one with old rows, one along a curve, and two that share a location. Every action comes through.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, TimestamptzType
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
@@ -50,8 +53,24 @@ _CHECKPOINT = Path(__file__).with_name("FlinkCheckpoint.java")
 _STREAM = TableName.parse(f"{NAMESPACE}.stream")
 _SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "n", LongType()))
 _BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
-# A table that changes all the time has hot files only.
-POLICY = {"compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3}}
+# A table that changes all the time has hot files only. A look for orphans lists a table, so that few have one.
+POLICIES = {
+    "*": {
+        "compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3},
+        "manifests": {"mergeable": 3},
+    },
+    f"{NAMESPACE}.evolved": {"tags": {"daily": 2}, "statistics": {"every": "PT1S"}},
+    f"{NAMESPACE}.orders": {"orphans": {"mode": "dry-run", "every": "PT1S"}, "compaction": {"verify": "rows"}},
+    f"{NAMESPACE}.v1": {"orphans": {"mode": "delete", "every": "PT1S"}},
+    f"{NAMESPACE}.shared_*": {"orphans": {"mode": "delete", "every": "PT1S"}},
+    f"{NAMESPACE}.aged": {"row_expiry": {"column": "at", "keep": "P30D", "max_share": 1}},
+    f"{NAMESPACE}.curve": {"compaction": {"strategy": "zorder", "sort_by": ["id", "n"], "level": "full"}},
+}
+# What has to come through at least once, beside compactions of the tables that are written to.
+DUE = (
+    *(("many", "compaction"), ("curve", "compaction"), ("evolved", "create-tag"), ("evolved", "compute-statistics")),
+    *(("aged", "expire-rows"), ("v1", "remove-orphans")),
+)
 APPLICATION = {
     "conf": {"spark.driver.memory": "1500m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
 }
@@ -119,15 +138,38 @@ class FleetSoak:
         with evolved.update_spec() as update:
             update.add_identity("n")
         self._append(evolved, 8)
+        self._append(catalog.create_table(f"{NAMESPACE}.curve", _SCHEMA, properties=plain), 8)
         many = catalog.create_table(f"{NAMESPACE}.many", _SCHEMA, partition_spec=_BY_N, properties=plain)
         rows = [{"id": number, "n": number % self.partitions} for number in range(2 * self.partitions)]
-        many.append(pa.Table.from_pylist(rows, schema=_SCHEMA.as_arrow()))
-        self.others["many"] = rows
+        # As many files in each partition as make a merge due.
+        for _ in range(3):
+            many.append(pa.Table.from_pylist(rows, schema=_SCHEMA.as_arrow()))
+        self.others["many"] = 3 * rows
+        self._make_aged(catalog)
         for name in ("shared_a", "shared_b"):
             place = f"{self.lake.home.as_uri()}/warehouse/{NAMESPACE}/shared"
             self._append(catalog.create_table(f"{NAMESPACE}.{name}", _SCHEMA, location=place, properties=plain), 6)
+        self.orphans = {name: self._orphan(catalog.load_table(f"{NAMESPACE}.{name}")) for name in ("v1", "shared_a")}
         Path(urlsplit(catalog.load_table(f"{NAMESPACE}.broken").metadata_location).path).unlink()
         del self.others["broken"]
+
+    def _orphan(self, table: Table) -> Path:
+        """Put an old file into a table's folder that nothing names."""
+        orphan = Path(urlsplit(table.location()).path) / "data" / "orphan.parquet"
+        orphan.write_bytes(b"orphan")
+        os.utime(orphan, (1_000_000_000, 1_000_000_000))
+        return orphan
+
+    def _make_aged(self, catalog: Catalog) -> None:
+        """Make a table with old rows in files of their own, and in files of both."""
+        now = datetime.now(UTC)
+        schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimestamptzType()))
+        aged = catalog.create_table(f"{NAMESPACE}.aged", schema, properties={"format-version": "2"})
+        self.others["aged"] = []
+        for number, ages in enumerate(((90, 80), (90, 1), (2, 1))):
+            rows = [{"id": number, "at": now - timedelta(days=age)} for age in ages]
+            aged.append(pa.Table.from_pylist(rows, schema=schema.as_arrow()))
+            self.others["aged"] += [row for row, age in zip(rows, ages, strict=True) if age < 30]
 
     def _append(self, table: Table, files: int) -> None:
         kept = self.others.setdefault(table.name()[-1], [])
@@ -174,8 +216,17 @@ class FleetSoak:
 
         return commit
 
+    @cached_property
+    def _policy_file(self) -> Path:
+        file = self.lake.home / "lake_policy.yaml"
+        # JSON is YAML.
+        file.write_text(json.dumps({"tables": POLICIES}))
+        return file
+
     def _maintain(self) -> None:
-        outcomes = run_maintenance(f"{NAMESPACE}.*", f"run {self.runs}", plan={"policy": POLICY}, **APPLICATION)
+        outcomes = run_maintenance(
+            f"{NAMESPACE}.*", f"run {self.runs}", plan={"policy_file": str(self._policy_file)}, **APPLICATION
+        )
         self.runs += 1
         for each in outcomes:
             name = each.table.rpartition(".")[2]
@@ -191,12 +242,15 @@ class FleetSoak:
         for name, expected in {"orders": self.orders, "stream": stream}.items():
             if self.lake.rows(f"{NAMESPACE}.{name}") != expected:
                 self.failed.append(f"{name} has other rows than its writer gave it")
-            if not self.outcomes[name, "compaction", DONE]:
-                self.failed.append(f"no compaction of {name} came through")
+        for name, action in (("orders", "compaction"), ("stream", "compaction"), *DUE):
+            if not self.outcomes[name, action, DONE]:
+                self.failed.append(f"no {action} of {name} came through")
         for name, rows in self.others.items():
             found = catalog.load_table(f"{NAMESPACE}.{name}").scan().to_arrow().to_pylist()
             if _sorted(found) != _sorted(rows):
                 self.failed.append(f"{name} has other rows than before")
+        if [name for name, path in self.orphans.items() if path.exists()] != ["shared_a"]:
+            self.failed.append("orphan files were left, or removed from a location that two tables share")
         if self.outcomes["broken", "plan", FAILED] != self.runs:
             self.failed.append("the broken table was not reported by each run")
 

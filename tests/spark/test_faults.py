@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.soak.fault_kills import kill_drivers
-from tests.soak.fault_tables import KINDS
+from tests.soak.fault_kinds import KINDS
 from tests.soak.faults import FaultSoak
 from tests.soak.faulty_session import FaultySession
 from tests.soak.lake import Lake
