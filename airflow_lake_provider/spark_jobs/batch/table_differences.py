@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
+from airflow_lake_provider.spark_jobs.session.pinned_settings import with_shuffle_partitions
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_same, lacks_no_field, nullable
 
@@ -97,7 +98,8 @@ class WholeRows:
         on = _all([sf.col(_key(place, "t")) == sf.col(_key(place, "b")) for place in places])
         joined = table.hint("merge").join(batch, on, "full")
         live_rows = of_table if self.deleted_column is None else of_table.filter(~quoted(self.deleted_column))
-        return Differences.of(joined, self.keys, self.batch.count, live_rows.count)
+        with with_shuffle_partitions(self.batch.sparkSession, tasks):
+            return Differences.of(joined, self.keys, self.batch.count, live_rows.count)
 
     def fitted(self, rows: DataFrame) -> DataFrame:
         """Return rows of the batch in the types of the table, with those columns alone that are compared."""

@@ -8,7 +8,7 @@ alone. A key that is read as another type is refused by name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -151,19 +151,28 @@ def _without_legacy(spark: SparkSession) -> list[str]:
     return changed
 
 
-_ENABLED = "spark.sql.adaptive.enabled"
-
-
-@contextmanager
-def without_adaptive_execution(spark: SparkSession) -> Iterator[None]:
+def without_adaptive_execution(spark: SparkSession) -> AbstractContextManager[None]:
     """Plan the queries of the block once.
 
     Adaptive execution plans again after each stage, which takes some 20 to 40 ms. It chooses joins and merges
     partitions, and a query gains nothing whose join is given and which shuffles no rows.
     """
-    before = spark.conf.get(_ENABLED)
-    spark.conf.set(_ENABLED, "false")
+    return _with_setting(spark, "spark.sql.adaptive.enabled", "false")
+
+
+def with_shuffle_partitions(spark: SparkSession, partitions: int) -> AbstractContextManager[None]:
+    """Plan the queries of the block with a number of partitions of their own.
+
+    Where that of the session is larger, Spark joins by that one, whatever a ``repartition`` of both sides says.
+    """
+    return _with_setting(spark, "spark.sql.shuffle.partitions", str(partitions))
+
+
+@contextmanager
+def _with_setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_ENABLED, str(before))
+        spark.conf.set(name, str(before))
