@@ -10,7 +10,13 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
-from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.merge_engines import (
+    Aggregation,
+    Deduplicate,
+    FirstRow,
+    History,
+    PartialUpdate,
+)
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
@@ -26,6 +32,7 @@ __all__ = [
     "Deduplicate",
     "Files",
     "FirstRow",
+    "History",
     "JdbcTable",
     "LakeTable",
     "PartialUpdate",

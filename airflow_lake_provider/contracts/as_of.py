@@ -22,22 +22,30 @@ def as_of(value: object, name: str) -> str:
     :raises InvalidSpecError: it is something else, or a time without a zone.
     """
     given = value.strip() if isinstance(value, str) else value
-    if isinstance(given, str) and _TIME.fullmatch(given):
-        try:
-            given = datetime.fromisoformat(given)
-        except ValueError as error:
-            raise InvalidSpecError(f"{name} looks like a time and is none: {error}, got {value!r}") from None
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            raise InvalidSpecError(
-                f"{name} must be a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}"
-            )
-        return given.astimezone(UTC).isoformat()
+    if isinstance(given, datetime) or (isinstance(given, str) and _TIME.fullmatch(given)):
+        return time_in_utc(given, name)
     if not isinstance(given, str) or not given:
         raise InvalidSpecError(
             f"{name} must be a snapshot id as text, the name of a tag or branch, or a time with a zone, got {value!r}"
         )
     return given
+
+
+def time_in_utc(value: object, name: str) -> str:
+    """Return a time as text in UTC.
+
+    :param value: text, or a datetime with a zone.
+    :raises InvalidSpecError: it is something else, or a time without a zone.
+    """
+    given = value
+    if isinstance(value, str):
+        try:
+            given = datetime.fromisoformat(value.strip())
+        except ValueError as error:
+            raise InvalidSpecError(f"{name} looks like a time and is none: {error}, got {value!r}") from None
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise InvalidSpecError(f"{name} must be a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}")
+    return given.astimezone(UTC).isoformat()
 
 
 def snapshot_as_of(facts: TableFacts, moment: str) -> str:

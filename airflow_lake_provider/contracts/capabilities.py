@@ -257,7 +257,7 @@ _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, oth
 _IN_EVERY_VERSION = (
     *("upsert", "append", "overwrite-partitions", "create-table", "schema-evolution", "soft-deletes"),
     *("kept-values", "change-events", "lake-table-source", "merge-deduplicate", "merge-first-row"),
-    *("merge-partial-update", "merge-aggregation", "strategy-copy-on-write", "strategy-merge"),
+    *("merge-partial-update", "merge-aggregation", "merge-history", "strategy-copy-on-write", "strategy-merge"),
     *("branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
     *("compaction-hilbert", "file-lists", "statistics"),

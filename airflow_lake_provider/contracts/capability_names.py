@@ -43,6 +43,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "merge-first-row": "keep the first row of a key",
             "merge-partial-update": "keep the last value of each column that is not NULL",
             "merge-aggregation": "apply a function to all values of a column",
+            "merge-history": "keep each version of a key, with the time for which it was valid",
         },
         "strategies": {
             "strategy-positions": "find the rows to replace, and delete them by position",

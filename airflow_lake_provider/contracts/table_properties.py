@@ -12,6 +12,7 @@ FILTER = "lake.filter"
 ERASED_DIGEST = "lake.erased-digest"
 ROWS_MATCHED = "lake.rows-matched"
 EXPIRED_BEFORE = "lake.expired-before"
+HISTORY_AT = "lake.history-at"
 
 RECENT_RUN_KEYS = "lake.recent-run-keys"
 RUN_KEYS_DROPPED_BEFORE = "lake.run-keys-dropped-before"

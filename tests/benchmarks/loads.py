@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -30,6 +31,7 @@ from airflow_lake_provider.spark_jobs.actions.overwrite_batch import overwrite_p
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.complete_loads import compare_whole
+from tests.benchmarks.history_loads import compare_histories
 
 # Spark's own number: adaptive execution merges what is small, for both sides.
 SETTINGS = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "true"}
@@ -171,12 +173,12 @@ def compare(home: Path, rows: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def whole(home: Path, rows: int, repeats: int) -> dict[str, Any]:
-    """Load a source that is the whole table, see ``complete_loads.py``."""
+def beside_merge(play: Callable[..., dict[str, Any]], home: Path, rows: int, repeats: int) -> dict[str, Any]:
+    """Load beside ``MERGE``, see ``complete_loads.py`` and ``history_loads.py``."""
     spark = open_session(home)
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
-    compared = compare_whole(Loads(spark, home, rows), repeats, timed)
+    compared = play(Loads(spark, home, rows), repeats, timed)
     spark.stop()
     settings = {**SETTINGS, "rows": rows, "repeats": repeats, "both sides": "format version 3, local[2]"}
     return {**compared, "settings": {**settings, **compared["settings"]}}
@@ -187,8 +189,10 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--complete", action="store_true", help="a source that is the whole table, of 30 M rows")
+    parser.add_argument("--history", action="store_true", help="a history of a dimension of 10 M rows")
     given = parser.parse_args()
-    played = whole if given.complete else compare
+    other = compare_whole if given.complete else compare_histories if given.history else None
+    played = compare if other is None else partial(beside_merge, other)
     with tempfile.TemporaryDirectory() as folder:
         rows = given.rows or (30_000_000 if given.complete else 10_000_000)
         print(json.dumps(played(Path(folder), rows, given.repeats), indent=2))

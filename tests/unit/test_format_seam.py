@@ -49,6 +49,7 @@ OF_ONE_FORMAT = (
 OF_A_COMMIT = {
     *("action", "run_key", "base", "positions", "branch", "properties", "summary"),
     *("rows", "keys", "key_ranges", "upserts", "missing_columns", "order_by", "merge_engine", "reads_table", "audits"),
+    "located",
 }
 
 

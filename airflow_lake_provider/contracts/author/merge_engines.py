@@ -8,7 +8,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, text, texts
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, names, optional, text, texts
+from airflow_lake_provider.contracts.as_of import time_in_utc
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -65,9 +66,14 @@ class MergeEngine(ArgumentObject):
     sequence_groups = cast("Mapping[str, Sequence[str]]", MappingProxyType({}))
 
     @property
+    def history_columns(self) -> Sequence[str]:
+        """Columns that it adds to those of a batch."""
+        return ()
+
+    @property
     def combines_rows(self) -> bool:
         """True where more than the last row of a key counts."""
-        return not isinstance(self, Deduplicate)
+        return not isinstance(self, (Deduplicate, History))
 
     @property
     def counts_rows(self) -> bool:
@@ -87,6 +93,14 @@ class MergeEngine(ArgumentObject):
         """Return the function of :data:`AGGREGATES` by which a column's values are merged, where no group has it."""
         chosen = {name.lower(): function for name, function in self.aggregates.items()}
         return chosen.get(column.lower(), "last_non_null")
+
+    def identity_in_batch(self, keys: Sequence[str], order_by: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the columns of which a batch keeps one row for each value, and the order in which it is the last."""
+        return keys, order_by
+
+    def identity_in_table(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that identify a row of the table."""
+        return tuple(keys)
 
     @property
     def named_columns(self) -> list[str]:
@@ -220,6 +234,103 @@ class Aggregation(MergeEngine):
     # To it absent and NULL are the same.
     missing_columns: ClassVar[MissingColumns] = MissingColumns.KEEP
     aggregates: Mapping[str, str] = field(metadata=reads(_aggregates, {"a_column": "sum"}))
+
+
+@dataclass(frozen=True)
+class History(MergeEngine):
+    """Keep every version of a key as a row of its own, with the time for which it was valid.
+
+    A version is valid from the time of its row, the first column of ``order_by``, until the next version or delete.
+
+    :param valid_from: column of the time from which a row is valid, that moment included.
+    :param valid_to: column of the time until which, that moment excluded; NULL in the newest version of a key.
+    :param current: boolean column that is true just there; None for none.
+    :param track: columns whose change makes a new version; changes of others update the version in place. None for all
+        but the keys and ``order_by``.
+    :param at: time of the whole batch, with a zone, where rows have none: ``"{{ data_interval_end }}"``.
+    """
+
+    kind: ClassVar[str] = "history"
+    valid_from: str = field(default="valid_from", metadata=reads(text))
+    valid_to: str = field(default="valid_to", metadata=reads(text))
+    current: str | None = field(default="is_current", metadata=reads(optional(text)))
+    track: Sequence[str] | None = field(default=None, metadata=reads(optional(names)))
+    at: str | None = field(default=None, metadata=reads(optional(time_in_utc), "2000-01-01T00:00:00+00:00"))
+
+    def complete(self) -> None:
+        """Refuse what cannot be a history."""
+        columns = [name.lower() for name in self.history_columns]
+        if len(set(columns)) != len(columns):
+            raise InvalidSpecError(f"valid_from, valid_to and current must be different columns, got {columns}")
+        if self.track is not None and not self.track:
+            raise InvalidSpecError("track must name one or more columns; leave it out for all, got none")
+        if self.deletes is Deletes.SOFT:
+            raise InvalidSpecError(
+                "deletes='soft' does not go with a History, which keeps deleted rows in any case: a delete ends the "
+                "time for which a row is valid. Take 'hard' for that, or 'ignore'"
+            )
+
+    @property
+    def history_columns(self) -> Sequence[str]:
+        """The two of times, then the flag."""
+        return [self.valid_from, self.valid_to, *((self.current,) if self.current else ())]
+
+    def identity_in_batch(self, keys: Sequence[str], order_by: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the keys and the time of a row; where the batch has one time, the keys."""
+        return (keys, order_by) if self.at else ([*keys, *order_by[:1]], order_by[1:])
+
+    def identity_in_table(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the keys, and the column of the time from which a row is valid."""
+        return (*keys, self.valid_from)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Its merge, which looks at the rows of a key."""
+        return (f"merge-{self.kind}", "kept-values")
+
+    @property
+    def column_names(self) -> Mapping[str, Iterable[str]]:
+        """The columns that it writes."""
+        return {"valid_from": (self.valid_from,), "valid_to": (self.valid_to,), "current": self.history_columns[2:]}
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse a batch without a time, columns that do not go together, and values that would have to be kept."""
+        table, tables = spec.table, spec.source.lake_tables.values()
+        if spec.source.is_change_stream and not tables:
+            raise InvalidSpecError(
+                f"{table}: the events of {type(spec.source).__name__} come as the last one of each key, and a History "
+                "takes all of them: read their files by Query(..., Files(...)), which selects the columns, the time "
+                "and the deletes"
+            )
+        if spec.is_complete and self.at is None:
+            raise InvalidSpecError(
+                f"{table}: a History of complete=True needs the time of the batch, from which its rows are valid and "
+                "until which those were that it lacks: History(at='{{ data_interval_end }}')"
+            )
+        if spec.is_complete and self.deletes is Deletes.IGNORE:
+            raise InvalidSpecError(f"{table}: complete=True deletes the keys that the batch lacks; leave out deletes")
+        if self.at is None and not spec.order_by:
+            raise InvalidSpecError(
+                f"{table}: a History needs the time of each row, as the first column of order_by, or that of the "
+                "batch: History(at='{{ data_interval_end }}')"
+            )
+        if self.at is None and spec.order_by[0].lower() in (key.lower() for key in spec.keys):
+            raise InvalidSpecError(f"{table}: the time of a row, {spec.order_by[0]!r}, cannot be one of its keys")
+        if self.at is None and any(each.tells_changes for each in tables):
+            raise InvalidSpecError(
+                f"{table}: a row that Changes report as deleted has the time of the row, not that of its delete; give "
+                "the time of the batch: History(at='{{ data_interval_end }}')"
+            )
+        if spec.missing_columns is MissingColumns.KEEP:
+            raise InvalidSpecError(f"{table}: missing_columns='keep' does not go with a History; take 'null' or 'fail'")
+        spec.refuse_excluded("columns of order_by, which a History compares,", spec.order_by)
+        spec.refuse_excluded("columns of track", self.track or ())
+        written = {name.lower() for name in self.history_columns}
+        for what, given in {"keys": spec.keys, "order_by": spec.order_by, "track": self.track or ()}.items():
+            if both := sorted(written & {name.lower() for name in given}):
+                raise InvalidSpecError(f"{table}: columns {both} are written by the History and cannot be in {what}")
+        if both := sorted({name.lower() for name in self.track or ()} & {name.lower() for name in spec.keys}):
+            raise InvalidSpecError(f"{table}: key columns {both} identify a row and cannot be in track")
 
 
 def merge_engine(value: object, name: str = "merge_engine") -> MergeEngine:

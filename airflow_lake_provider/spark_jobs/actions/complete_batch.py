@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.spark_jobs.actions.history_batch import stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
@@ -27,6 +28,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     refuse_unordered,
     resolve_columns,
 )
+from airflow_lake_provider.spark_jobs.batch.key_versions import current_versions, unversioned
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.batch.table_differences import DifferenceCounts, Differences, WholeRows
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
@@ -68,7 +70,8 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
     spec, source, target = new.spec, new.source, new.target
     if not isinstance(source, PlainSource):
         raise UnsupportedError(f"{spec.table}: complete=True takes a source of plain rows, got {spec.source.kind!r}")
-    types = target.schema()
+    engine, types = spec.merge_engine, target.schema()
+    types = None if types is None else unversioned(types, engine)
     with released_on_failure() as cached, source.reading(new.listed):
         raw = _raw(source, new.listed, types, cached)
         keys = resolve_columns(raw.rows, spec.keys, "keys")
@@ -77,19 +80,18 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         excluded = {name.lower() for name in spec.exclude_columns}
         names = [name for name in raw.rows.columns if not name.startswith("_lake_")]
         stored = [name for name in names if name.lower() not in excluded]
-        schema_changes = fit_target(
-            spec, target, _with_flag(spec, raw.rows.select(*map(quoted, stored))), source.missing_columns, spec.keys
-        )
+        rows = stored_with_history(new, _with_flag(spec, raw.rows.select(*map(quoted, stored))))
+        schema_changes = fit_target(spec, target, rows, source.missing_columns, engine.identity_in_table(spec.keys))
         head_rows = target.current_rows(new.applied_state.base)
         assert head_rows is not None, "a table without snapshots is not compared"
         whole = WholeRows(
-            table=head_rows,
+            table=current_versions(head_rows, engine),
             batch=raw.rows if raw.in_any_order is None or cached else raw.in_any_order,
-            schema=target.schema() or StructType(),
+            schema=unversioned(target.schema() or StructType(), engine),
             keys=keys,
             stored=stored,
             keeps_missing=source.missing_columns is MissingColumns.KEEP,
-            deleted_column=spec.merge_engine.deleted_column if spec.merge_engine.deletes is Deletes.SOFT else None,
+            deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
         )
         differences = whole.differences(table_rows)
         cached.extend(differences.kept)

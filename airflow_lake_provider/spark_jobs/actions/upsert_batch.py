@@ -8,12 +8,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
-from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, History
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_events
 from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
+from airflow_lake_provider.spark_jobs.actions.history_batch import changes_of_history, stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit, state_after_commit
@@ -46,13 +48,17 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
     with new.progress.phase("read") as facts:
         batch = _flagged(spec, source.read(new.wanted))
         facts.update(rows=batch.rows, keys=batch.keys)
+    keys, identity = batch.keys, spec.merge_engine.identity_in_table(spec.keys)
     try:
-        commit = _commit(new, batch, keys=batch.keys)
-        if batch.keys == 0:
+        if keys == 0:
+            commit = _commit(new, batch, keys=keys)
             batch.side.before_rows(applied_state)
             return _without_rows(new, batch, commit)
         before = target.state(spec.branch) if target.exists() else None
-        changes = fit_target(spec, target, batch.changes.drop(*batch.completed), source.missing_columns, spec.keys)
+        stored = stored_with_history(new, batch.changes.drop(*batch.completed))
+        changes = fit_target(spec, target, stored, source.missing_columns, identity)
+        batch = _versioned(new, batch)
+        commit = _commit(new, batch, keys=keys)
         batch.side.before_rows(applied_state)
         applied = target.apply(batch.side.with_history(commit, applied_state, new.progress), new.progress)
     finally:
@@ -62,7 +68,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         before,
         warnings=_absent(batch),
         batch_rows=batch.rows,
-        batch_keys=batch.keys,
+        batch_keys=keys,
         schema_changes=changes,
         source_position=positions_in_summary(commit.positions),
         ordering=batch.side.ordering,
@@ -81,9 +87,8 @@ def _apply_whole(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
     # A key that has several rows in the batch, all equal to the table's, counts with each of them.
     keys, unchanged = batch.upserts + compared.unchanged, compared.unchanged
     try:
+        batch = _versioned(new, batch) if batch.keys else batch
         commit = _commit(new, batch, keys=keys, rows_unchanged=unchanged)
-        # Audits of a table that stays as it is have passed, or were never asked for.
-        commit = commit if batch.keys else replace(commit, audits=None)
         applied = new.target.apply(commit, new.progress)
     finally:
         batch.release()
@@ -104,6 +109,16 @@ def _flagged(spec: UpsertSpec, batch: ChangeBatch) -> ChangeBatch:
     return batch.with_deleted_column(spec.merge_engine.deleted_column) if is_soft else batch
 
 
+def _versioned(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> ChangeBatch:
+    engine = new.spec.merge_engine
+    if not isinstance(engine, History):
+        return batch
+    with new.progress.phase("history") as facts:
+        versioned = changes_of_history(new, batch, engine)
+        facts.update(upserts=versioned.upserts, deletes=versioned.deletes)
+    return versioned
+
+
 def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, commit: KeyedCommit) -> UpsertReport:
     """Report a batch that changes no row; what a stream's files are known not to hold is not looked for again."""
     wanted, target = new.decision.wanted, new.target
@@ -121,7 +136,7 @@ def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, c
     is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
     if not batch.side.is_worth_a_commit or not is_worth_it or not target.exists():
         return report
-    applied = target.apply(replace(commit, audits=None), new.progress)
+    applied = target.apply(commit, new.progress)
     after, unseen = state_after_commit(lambda: target.state(new.spec.branch))
     return replace(
         report,
@@ -135,21 +150,31 @@ def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, c
 def _commit(
     new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, *, keys: int, rows_unchanged: int | None = None
 ) -> KeyedCommit:
-    spec, files = new.spec, len(new.decision.wanted.files)
+    spec, engine = new.spec, new.spec.merge_engine
+    summary = counts_to_summary(
+        batch_files=len(new.decision.wanted.files),
+        batch_rows=batch.rows,
+        batch_keys=keys,
+        rows_unchanged=rows_unchanged,
+    )
+    if isinstance(engine, History):
+        summary.update({HISTORY_AT: engine.at} if engine.at else {})
+        # What is left of it is to write rows, and to delete some.
+        engine = Deduplicate()
     commit = KeyedCommit(
         rows=batch.changes,
-        keys=spec.keys,
-        summary=counts_to_summary(
-            batch_files=files, batch_rows=batch.rows, batch_keys=keys, rows_unchanged=rows_unchanged
-        ),
+        keys=spec.merge_engine.identity_in_table(spec.keys),
+        summary=summary,
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
         order_by=spec.order_by,
-        merge_engine=spec.merge_engine,
+        merge_engine=engine,
         reads_table=batch.reads_table,
+        located=batch.located,
         **new.of_commit(),
     )
-    return batch.side.beside_rows(commit)
+    # Audits of a table that stays as it is have passed, or were never asked for.
+    return batch.side.beside_rows(commit if batch.keys else replace(commit, audits=None))
 
 
 def _absent(batch: ChangeBatch) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ that differ are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
@@ -170,15 +170,12 @@ class WholeRows:
         stored = {name.lower() for name in self.stored}
         given = {each.name.lower(): each for each in self.batch.schema if each.name.lower() in stored}
         match = given.get(column.name.lower())
-        if match is None:
-            return f"CAST(NULL AS {type_text(column.dataType)})"
-        if self.keeps_missing and not lacks_no_field(match.dataType, column.dataType):
+        if match is not None and self.keeps_missing and not lacks_no_field(match.dataType, column.dataType):
             raise UnsupportedError(
                 f"complete=True compares whole values, and column {match.name!r} of the batch lacks fields that "
                 "missing_columns='keep' would keep; give all of its fields, or missing_columns='null'"
             )
-        value = quoted_name(match.name)
-        return value if is_same(match.dataType, column.dataType) else _fitted(value, match.dataType, column.dataType)
+        return fitted_column(given, column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,5 +260,19 @@ def _sum(name: str, where: Column | None = None) -> Column:
     return sf.coalesce(sf.sum(value), sf.lit(0))
 
 
-def _fitted(value: str, given: DataType, wanted: DataType) -> str:
-    return fitted_value(value, given, nullable(wanted), lambda each: f"CAST(NULL AS {type_text(each.dataType)})")
+def fitted_column(given: Mapping[str, StructField], column: StructField) -> str:
+    """Return SQL of what a row of a batch has for a column of the table, in its type; NULL where it has nothing.
+
+    :param given: columns of the batch, by their names in lower case.
+    """
+    match = given.get(column.name.lower())
+    if match is None:
+        return _null(column)
+    value = quoted_name(match.name)
+    if is_same(match.dataType, column.dataType):
+        return value
+    return fitted_value(value, match.dataType, nullable(column.dataType), _null)
+
+
+def _null(column: StructField) -> str:
+    return f"CAST(NULL AS {type_text(column.dataType)})"

@@ -43,6 +43,7 @@ from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.commits import (
     CHANGE_ORDINAL,
     CHANGE_TYPE,
@@ -146,6 +147,16 @@ class FormatTable(ABC):
     @abstractmethod
     def current_rows(self, base: str | None) -> DataFrame | None:
         """Live rows at a branch's head, in columns named as they are now; None where there are none."""
+
+    def rows_of_keys(self, base: str | None, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame | None:
+        """Live rows at a branch's head with one of some keys; with others too, where a format reads them anyway.
+
+        It may add columns by which it finds the rows again, see ``KeyedCommit.located``.
+
+        :param keys: the key columns, and nothing else.
+        :param ranges: of ``keys``; a format counts them where nobody has.
+        """
+        return self.current_rows(base)
 
     def is_created(self) -> bool:
         """Tell whether it exists with all that its creation sets; the next run finishes one that was cut off."""

@@ -129,6 +129,8 @@ class KeyedCommit(LoadCommit):
     :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
     :param key_ranges: of ``rows``, where the source has counted them; a format counts them where not.
     :param upserts: rows that do not delete, where their number is known already.
+    :param located: rows of the table at ``base`` that :meth:`.FormatTable.rows_of_keys` found, those with a key of
+        ``rows`` among them; None where nobody has looked.
     """
 
     keys: tuple[str, ...]
@@ -136,6 +138,7 @@ class KeyedCommit(LoadCommit):
     upserts: int | None = None
     order_by: tuple[str, ...] = ()
     merge_engine: MergeEngine = field(default_factory=Deduplicate)
+    located: DataFrame | None = None
 
     @property
     def counts_rows(self) -> bool:

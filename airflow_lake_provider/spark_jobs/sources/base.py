@@ -173,6 +173,7 @@ class ChangeBatch:
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
     :param completed: columns that no event has; ``changes`` may have them of the table's rows.
     :param side: what only the batch's source understands.
+    :param located: see :class:`.KeyedCommit`.
     :param cached: what :meth:`release` gives back.
     """
 
@@ -187,6 +188,7 @@ class ChangeBatch:
     absent: dict[str, int] = field(default_factory=dict)
     completed: tuple[str, ...] = ()
     side: SideState = field(default_factory=SideState)
+    located: DataFrame | None = None
     cached: tuple[DataFrame, ...] = ()
 
     def with_deleted_column(self, column: str) -> ChangeBatch:

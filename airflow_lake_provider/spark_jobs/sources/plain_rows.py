@@ -37,6 +37,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     resolve_columns,
     with_ambiguous_order,
 )
+from airflow_lake_provider.spark_jobs.batch.key_versions import unversioned
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
@@ -126,8 +127,9 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         batch = source.raw(listing, types)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
-        keys = resolve_columns(batch.rows, spec.keys, "keys")
-        order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
+        identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
+        keys = resolve_columns(batch.rows, identity, "keys")
+        order_by = resolve_columns(batch.rows, order, "order_by")
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)
@@ -160,10 +162,11 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:
+    if table_schema is None:
+        return None
+    table_schema = unversioned(table_schema, spec.merge_engine)
     # What a query makes of a column before it is aggregated is not known.
-    if table_schema is None or spec.source.query:
-        return table_schema
-    return before_aggregation(table_schema, spec.merge_engine)
+    return table_schema if spec.source.query else before_aggregation(table_schema, spec.merge_engine)
 
 
 def _reduced(

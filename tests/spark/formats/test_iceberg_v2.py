@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.spark.formats.base_appends import RowsOnceSuite
 from tests.spark.formats.base_complete import WholeTableSuite
+from tests.spark.formats.base_history import HistorySuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -23,6 +24,10 @@ class TestUpserts(_Version2, UpsertSuite):
 
 
 class TestCompleteLoads(_Version2, WholeTableSuite):
+    pass
+
+
+class TestHistories(_Version2, HistorySuite):
     pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.spark.formats.base_appends import AppendSuite
 from tests.spark.formats.base_complete import CompleteSuite
+from tests.spark.formats.base_history import HistorySuite
 from tests.spark.formats.base_incremental import IncrementalSuite
 from tests.spark.formats.base_maintenance import MaintenanceSuite
 from tests.spark.formats.base_metadata import MetadataSuite
@@ -23,6 +24,10 @@ class TestUpserts(_Version3, UpsertSuite):
 
 
 class TestCompleteLoads(_Version3, CompleteSuite):
+    pass
+
+
+class TestHistories(_Version3, HistorySuite):
     pass
 
 

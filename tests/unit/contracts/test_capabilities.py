@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.author.merge_engines import (
     Deduplicate,
     Deletes,
     FirstRow,
+    History,
     PartialUpdate,
 )
 from airflow_lake_provider.contracts.author.query import Query
@@ -59,6 +60,8 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from scripts.capabilities_page import capabilities_page
 from tests.tiny_format import TINY
 
+NOON = "2026-01-01T12:00:00+00:00"
+
 _GAP_OF_PYICEBERG = "outside of REST catalogs PyIceberg writes metadata of version 2 alone"
 UPSERT = UpsertSpec(table="shop.orders", source="a.parquet", keys=("id",), create=None)  # type: ignore[arg-type]  # as an author writes it
 KEYS = LakeTable("shop.keys")
@@ -75,6 +78,7 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
         replace(UPSERT, merge_engine=Aggregation({"n": "sum"})),
         {"upsert", "merge-aggregation", "kept-values"},
     ),
+    "history": (replace(UPSERT, merge_engine=History(at=NOON)), {"upsert", "merge-history", "kept-values"}),
     "soft": (
         replace(UPSERT, merge_engine=PartialUpdate(deletes=Deletes.SOFT)),
         {"upsert", "merge-partial-update", "soft-deletes", "kept-values"},
@@ -158,6 +162,7 @@ TABLES_OF_VALUES_KEPT_BY_EQUALITY: list[dict[str, Any]] = [
     {"merge_engine": FirstRow()},
     {"merge_engine": PartialUpdate()},
     {"merge_engine": Aggregation({"n": "sum"})},
+    {"merge_engine": History(at=NOON)},
     {"source": Debezium("in", table="t", schema="id INT", ordering="key")},
 ]
 

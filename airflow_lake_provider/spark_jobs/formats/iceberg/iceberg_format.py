@@ -31,6 +31,7 @@ from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import (
     AppendCommit,
@@ -59,6 +60,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import applied_state
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import rows_of_keys
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -114,6 +116,9 @@ class IcebergFormatTable(FormatTable):
 
     def current_rows(self, base: str | None) -> DataFrame | None:
         return None if base is None else self.table.rows_by_newest_schema(int(base))
+
+    def rows_of_keys(self, base: str | None, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame | None:
+        return None if base is None else rows_of_keys(self.table, base, keys, ranges)
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         create_table.create_table(self.table, columns, keys, layout, self.strategy)

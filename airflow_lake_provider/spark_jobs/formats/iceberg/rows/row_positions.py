@@ -145,6 +145,11 @@ def _by_path(rows: pa.Table, column: str) -> dict[str, int]:
 ROW_ID = "_row_id"
 
 
+def place_columns(format_version: int) -> list[str]:
+    """Return the metadata columns of where a row is, and of its id where the table has ids."""
+    return ["_file", "_pos", *([ROW_ID] if format_version >= 3 else [])]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRows:
     """The rows of a table that have a key of the batch.

@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     without_gaps,
 )
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import place_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
@@ -53,17 +54,17 @@ class BatchKeys:
 
     @classmethod
     def of(cls, commit: KeyedCommit) -> BatchKeys:
-        """Return the keys of a commit; a job counts them where the source has not, and one looks for gaps."""
-        ranges = commit.key_ranges
+        """Return the keys of a commit."""
+        return cls.of_rows(commit.rows, commit.keys, commit.key_ranges)
+
+    @classmethod
+    def of_rows(cls, rows: DataFrame, names: tuple[str, ...], ranges: KeyRanges | None) -> BatchKeys:
+        """Return the keys of rows; a job counts them where nobody has, and one looks for gaps."""
         if ranges is None:
-            values = [(quoted(key), kind) for key, kind in key_types(commit.rows, commit.keys).items()]
-            ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(values)).collect()[0][0])
-        keys = cls(rows=commit.rows, names=commit.keys, ranges=ranges)
-        return (
-            keys
-            if keys.are_listed
-            else cls(rows=commit.rows, names=commit.keys, ranges=without_gaps(ranges, commit.rows))
-        )
+            values = [(quoted(key), kind) for key, kind in key_types(rows, names).items()]
+            ranges = read_ranges(names, rows.agg(ranges_column(values)).collect()[0][0])
+        keys = cls(rows=rows, names=names, ranges=ranges)
+        return keys if keys.are_listed else cls(rows=rows, names=names, ranges=without_gaps(ranges, rows))
 
     @property
     def count(self) -> int:
@@ -140,6 +141,20 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
                 predicates.append(buckets[0])
                 words.append(buckets[1])
     return predicates, f"pruned by {' and '.join(words)}" if words else "not pruned, no key column has bounds"
+
+
+def rows_of_keys(table: IcebergTable, base: str, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame:
+    """Return the rows of a branch's head that satisfy the conditions on some keys, with their places.
+
+    :param keys: the key columns, and nothing else.
+    """
+    alias = table.name.table
+    batch_keys = BatchKeys.of_rows(keys, tuple(keys.columns), ranges)
+    predicates, _ = key_pruning(table, batch_keys, quoted_name(alias))
+    rows = table.rows_by_newest_schema(int(base)).alias(alias)
+    for predicate in predicates:
+        rows = rows.filter(sf.expr(predicate))
+    return rows.select("*", *place_columns(table.format_version))
 
 
 def _in(alias: str, column: str, listed: list[str]) -> str:

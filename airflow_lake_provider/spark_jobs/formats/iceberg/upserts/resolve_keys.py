@@ -15,10 +15,10 @@ from pyspark.sql.types import IntegralType
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
-    ROW_ID,
     WINS,
     ResolvedRows,
     collect_positions,
+    place_columns,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks, rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -35,6 +35,10 @@ def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:
         return ResolvedRows()
     if not candidates.rows_by_file:
         return ResolvedRows(pruning=candidates.pruning)
+    located, places = commit.located, place_columns(table.format_version)
+    # A commit that is made of them is never rebased, so that they are those of its base.
+    if located is not None and commit.reads_table and set(places) <= set(located.columns):
+        return _resolved(table, commit, located, candidates.pruning)
     # Of the files as they were planned: Spark would read the manifests once more.
     with rows_of_files(table, candidates.tasks) as table_rows:
         if table_rows is None:
@@ -95,10 +99,11 @@ def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set
 def _resolved(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame, pruning: str) -> ResolvedRows:
     merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
-    lineage = [ROW_ID] if table.format_version >= 3 else []
     old = [quoted(name).alias(OLD + name.lower()) for name in merge.reads]
     changes = commit.rows.select(*keys, *(quoted(name) for name in deciding_columns(commit)))
-    rows = table_rows.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
+    rows = table_rows.select(*keys, *place_columns(table.format_version), *old).join(
+        sf.broadcast(changes), on=list(commit.keys)
+    )
     # Lazy: the job that collects the positions also fills it.
     rows = rows.withColumn(WINS, sf.expr(merge.wins or "true"))
     with without_adaptive_execution(table.spark):

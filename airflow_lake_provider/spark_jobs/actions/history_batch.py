@@ -1,0 +1,161 @@
+"""Make a batch into changes of a history: versions that begin, end, are split or are none any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StructType, TimestampType
+
+from airflow_lake_provider.contracts.author.merge_engines import History
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reports.job import UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_properties import HISTORY_AT
+from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
+from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.batch.key_versions import KeyVersions, with_history_columns
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_MOST_BROADCAST = 2_000_000
+_ROWS_OF_FILE = 100_000
+
+
+def stored_with_history(new: NewInput[UpsertSpec, UpsertReport], rows: DataFrame) -> DataFrame:
+    """Return the rows of a batch in all columns that the table is to have; those of a history have no values yet.
+
+    :raises BadInputError: the batch has one of them, a time that is none, or the table has rows without them.
+    """
+    spec, engine = new.spec, new.spec.merge_engine
+    if not isinstance(engine, History):
+        return rows
+    written = {name.lower() for name in engine.history_columns}
+    if given := sorted(name for name in rows.columns if name.lower() in written):
+        raise BadInputError(
+            f"{spec.table}: the batch has columns {given}, which the History writes; leave them out by "
+            "exclude_columns, or choose other names in History(valid_from=, valid_to=, current=)"
+        )
+    table_columns = {name.lower() for name in (new.target.schema() or StructType()).names}
+    if new.applied_state.base is not None and (lacking := sorted(written - table_columns)):
+        raise BadInputError(
+            f"{spec.table}: the table has rows and lacks the columns {lacking} of a History, so nobody can say since "
+            "when its rows are valid. Load the history into a new table. Or add the columns with ALTER TABLE, and "
+            f"fill {engine.valid_from} in all rows with LakeUpdateRowsOperator"
+        )
+    return with_history_columns(rows, engine, _time_type(spec, engine, rows))
+
+
+def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, engine: History) -> ChangeBatch:
+    """Return a batch of rows of the table, each identified by its key and the time from which it is valid.
+
+    :param batch: of which the columns fit the table; it is given back together with the result.
+    :raises BadInputError: the batch, or the table, has no time where it needs one, or is older than what was applied.
+    """
+    spec, target, base = new.spec, new.target, new.applied_state.base
+    _refuse_earlier(new, engine)
+    schema = target.schema() or StructType()
+    columns = {name.lower() for name in schema.names}
+    if unknown := [name for name in engine.track or () if name.lower() not in columns]:
+        raise BadInputError(f"{spec.table}: track names columns that the batch and the table lack: {unknown}")
+    versions = KeyVersions(engine=engine, schema=schema, keys=spec.keys, order_by=spec.order_by)
+    with released_on_failure() as cached:
+        rows, count = None, 0
+        if base is not None:
+            rows = _rows_of_keys(new, batch, schema)
+            cached.append(rows.persist())
+            count = _checked(spec, engine, rows)
+        changes = versions.changes(batch.changes, rows if count else None, batch.keys + 2 * count)
+        cached.append(changes.persist())
+        identity = engine.identity_in_table(spec.keys)
+        fields = changes.select(*map(quoted, identity)).schema
+        ranges = ranges_column([(quoted(each.name), each.dataType) for each in fields])
+        deletes, measures = changes.agg(sf.count_if(DELETED), ranges).collect()[0]
+    key_ranges = read_ranges(identity, measures)
+    total = key_ranges.keys
+    return replace(
+        batch,
+        # A data file of each partition would be too many.
+        changes=changes.coalesce(1 + total // _ROWS_OF_FILE),
+        keys=total,
+        upserts=total - deletes,
+        deletes=deletes,
+        key_ranges=key_ranges,
+        reads_table=True,
+        located=rows,
+        cached=(*batch.cached, *cached),
+    )
+
+
+def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame) -> DataType:
+    if engine.at is not None:
+        return TimestampType()
+    column = next(field for field in rows.schema if field.name.lower() == spec.order_by[0].lower())
+    if column.dataType.typeName() not in _TIMES:
+        raise BadInputError(
+            f"{spec.table}: the first column of order_by is the time from which a row is valid, and {column.name} is "
+            f"{column.dataType.simpleString()}; give it a type in the source's schema, or cast it to a TIMESTAMP or a "
+            "DATE in a Query"
+        )
+    return column.dataType
+
+
+def _refuse_earlier(new: NewInput[UpsertSpec, UpsertReport], engine: History) -> None:
+    """Refuse a batch of which nobody can say what it would have changed in one that came later.
+
+    :raises BadInputError: with both times.
+    """
+    if engine.at is None:
+        return
+    times = [each.summary[HISTORY_AT] for each in new.applied_state.commits if HISTORY_AT in each.summary]
+    newest = max(map(datetime.fromisoformat, times), default=None)
+    if newest is not None and datetime.fromisoformat(engine.at) < newest:
+        raise BadInputError(
+            f"{new.spec.table}: the batch is of {engine.at}, and one of {newest.isoformat()} was applied. Of a batch "
+            "with one time only what differs is kept, so that an earlier one has nothing to be compared with. Run the "
+            "batches in the order of their times; max_active_runs=1 does that"
+        )
+
+
+def _rows_of_keys(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, schema: StructType) -> DataFrame:
+    """Return the rows of the table with a key of the batch."""
+    kinds = {field.name.lower(): field for field in schema}
+    fields = [(kinds[key.lower()], key) for key in new.spec.keys]
+    keys = batch.changes.select(*(quoted(key).cast(each.dataType).alias(each.name) for each, key in fields))
+    ranges = batch.key_ranges
+    if ranges is not None:
+        columns = [each for each in ranges.columns if each.column.lower() in (key.lower() for key in new.spec.keys)]
+        ranges = replace(ranges, columns=tuple(columns))
+    rows = new.target.rows_of_keys(new.applied_state.base, keys, ranges)
+    assert rows is not None, "a table without snapshots has no rows"
+    keys = keys if batch.keys > _MOST_BROADCAST else sf.broadcast(keys)
+    return rows.join(keys, on=[each.name for each, _ in fields], how="left_semi")
+
+
+def _checked(spec: UpsertSpec, engine: History, rows: DataFrame) -> int:
+    """Return how many rows there are, in the job that fills their cache.
+
+    :raises BadInputError: some have no time, or one later than the batch.
+    """
+    start, end = quoted(engine.valid_from), quoted(engine.valid_to)
+    later = sf.lit(False)
+    if engine.at is not None:
+        at = sf.lit(engine.at).cast("timestamp")
+        later = (start > at) | sf.coalesce(end > at, sf.lit(False))
+    counted = rows.agg(sf.count(sf.lit(1)), sf.count_if(start.isNull()), sf.count_if(later)).collect()[0]
+    total, without, after = map(int, counted)
+    if without:
+        raise BadInputError(
+            f"{spec.table}: {without} rows of the table with keys of the batch have NULL in {engine.valid_from}, so "
+            "nobody can say since when they are valid; fill it with LakeUpdateRowsOperator"
+        )
+    if after:
+        raise BadInputError(
+            f"{spec.table}: the batch is of {engine.at}, and {after} rows of the table with its keys begin or end "
+            "later. Run the batches in the order of their times; max_active_runs=1 does that"
+        )
+    return total

@@ -1,0 +1,231 @@
+"""Versions of keys, each a row of the table with the time for which it is valid, and what a batch makes of them.
+
+Rows of the table are turned back into the events that they came from: a row began, it was seen again, it ended. Those
+of the batch join them. What all of them make together is compared with the rows that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StructField, StructType
+
+from airflow_lake_provider.contracts.author.merge_engines import History, MergeEngine
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
+from airflow_lake_provider.spark_jobs.batch.table_differences import fitted_column
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
+
+# Of an event: its time, the rest of its order where that is known, and who wins where both are equal.
+_TIME, _ORDER, _RANK = "_lake_time", "_lake_order", "_lake_rank"
+# What a row of the table says: a delete ended it, it began, it was seen again. Any event of a batch wins over it.
+_END, _START, _SEEN, _OF_BATCH = range(4)
+_SAME_TIME, _BEGINS, _BEGUN, _NEXT, _IS_LAST = (
+    *("_lake_same_time", "_lake_begins", "_lake_begun"),
+    *("_lake_next", "_lake_is_last"),
+)
+# Digests, two halves each, and how many rows of the table begin at a time.
+_NEW, _OLD, _COPIES = ("_lake_new1", "_lake_new2"), ("_lake_old1", "_lake_old2"), "_lake_copies"
+_EVENTS_OF_TASK = 50_000
+
+
+def unversioned(schema: StructType, engine: MergeEngine) -> StructType:
+    """Return the columns of a table without those that its history adds."""
+    added = {name.lower() for name in engine.history_columns}
+    return StructType([field for field in schema if field.name.lower() not in added])
+
+
+def current_versions(rows: DataFrame, engine: MergeEngine) -> DataFrame:
+    """Return the rows of a table that are valid now, without the columns of its history."""
+    if not isinstance(engine, History):
+        return rows
+    names = unversioned(rows.schema, engine).names
+    return rows.filter(quoted(engine.valid_to).isNull()).select(*map(quoted, names))
+
+
+def with_history_columns(rows: DataFrame, engine: MergeEngine, time: DataType) -> DataFrame:
+    """Add the columns of a history, with nothing in them.
+
+    :param time: type of the times.
+    """
+    if not isinstance(engine, History):
+        return rows
+    kinds = {engine.valid_from: time, engine.valid_to: time}
+    return rows.withColumns({name: sf.lit(None).cast(kinds.get(name, "boolean")) for name in engine.history_columns})
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyVersions:
+    """Makes rows to write, and rows to delete, of the events of a batch.
+
+    :param schema: of the table, which the columns of the batch fit.
+    :param keys: key columns.
+    :param order_by: of the rows of a key. Unless the batch has one time, the first is the time of a row.
+    """
+
+    engine: History
+    schema: StructType
+    keys: Sequence[str]
+    order_by: Sequence[str]
+
+    def changes(self, batch: DataFrame, rows: DataFrame | None, events: int) -> DataFrame:
+        """Return the rows that are new or differ, and those that are none any more with ``_lake_deleted``.
+
+        :param batch: one row for each key and time, with ``_lake_deleted``.
+        :param rows: all rows of the table with one of the keys; None where it has none.
+        :param events: about how many there are.
+        """
+        every = self._events_of_batch(batch)
+        if rows is not None:
+            every = every.unionByName(self._events_of_table(rows))
+        # All that follows is in one order of one partitioning: nothing is moved or sorted again.
+        return self._differences(every.repartition(1 + events // _EVENTS_OF_TASK, *map(quoted, self._keys)))
+
+    @cached_property
+    def _fields(self) -> dict[str, StructField]:
+        return {field.name.lower(): field for field in self.schema}
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        return [self._fields[key.lower()].name for key in self.keys]
+
+    @cached_property
+    def _values(self) -> list[StructField]:
+        keys = {key.lower() for key in self.keys}
+        return [field for field in unversioned(self.schema, self.engine) if field.name.lower() not in keys]
+
+    @cached_property
+    def _tracked(self) -> list[StructField]:
+        if self.engine.track is not None:
+            return [self._fields[name.lower()] for name in self.engine.track]
+        ordering = {name.lower() for name in self.order_by}
+        return [field for field in self._values if field.name.lower() not in ordering]
+
+    @cached_property
+    def _time(self) -> StructField | None:
+        """Column of the time of a row; None where the batch has one."""
+        return None if self.engine.at else self._fields[self.order_by[0].lower()]
+
+    @property
+    def _time_type(self) -> DataType:
+        return self._fields[self.engine.valid_from.lower()].dataType
+
+    @property
+    def _order(self) -> Column:
+        names = () if self.engine.at else self.order_by[1:]
+        # Fields named alike on both sides; without any, all are equal.
+        ordered = [quoted(self._fields[name.lower()].name).alias(f"o{place}") for place, name in enumerate(names)]
+        return sf.struct(*ordered) if ordered else sf.lit(0)
+
+    @property
+    def _identity(self) -> list[str]:
+        return [*self._keys, self._fields[self.engine.valid_from.lower()].name]
+
+    def _digest(self, fields: Sequence[StructField], names: Sequence[str]) -> dict[str, Column]:
+        halves = content_digest([(quoted_name(each.name), each.dataType) for each in fields])
+        return dict(zip(names, halves, strict=True))
+
+    def _events_of_batch(self, batch: DataFrame) -> DataFrame:
+        given = {field.name.lower(): field for field in batch.schema}
+        fields = [*(self._fields[key.lower()] for key in self.keys), *self._values]
+        fitted = batch.select(*(sf.expr(fitted_column(given, each)).alias(each.name) for each in fields), DELETED)
+        time = sf.lit(self.engine.at) if self._time is None else quoted(self._time.name)
+        return fitted.withColumns(
+            {
+                _TIME: time.cast(self._time_type),
+                _ORDER: self._order,
+                _RANK: sf.lit(_OF_BATCH),
+                **{name: sf.lit(None).cast("bigint") for name in _OLD},
+            }
+        )
+
+    def _events_of_table(self, rows: DataFrame) -> DataFrame:
+        start, end = quoted(self.engine.valid_from), quoted(self.engine.valid_to).cast(self._time_type)
+        seen = sf.lit(None) if self._time is None else quoted(self._time.name)
+        seen = seen.cast(self._time_type)
+        is_seen = sf.coalesce((seen > start) & (end.isNull() | (seen < end)), sf.lit(False))
+        parts = sf.array_compact(
+            sf.array(sf.lit(_START), sf.when(is_seen, sf.lit(_SEEN)), sf.when(end.isNotNull(), sf.lit(_END)))
+        )
+        compared = [each for each in self.schema if each.name not in self._identity]
+        events = rows.withColumns(self._digest(compared, _OLD)).withColumn(_RANK, sf.explode(parts))
+        is_start = sf.col(_RANK) == _START
+        is_known = (sf.col(_RANK) == _SEEN) | (is_start & ~is_seen)
+        events = events.withColumns(
+            {
+                _TIME: sf.when(sf.col(_RANK) == _END, end).when(sf.col(_RANK) == _SEEN, seen).otherwise(start),
+                _ORDER: sf.when(is_known, self._order),
+                DELETED: sf.col(_RANK) == _END,
+            }
+        )
+        values = {each.name: quoted(each.name) for each in self._values}
+        if self._time is not None:
+            # Where another version comes in between, this is all that is known of when the first part was seen.
+            began = start.cast(self._time.dataType)
+            values[self._time.name] = sf.when(is_start & is_seen, began).otherwise(quoted(self._time.name))
+        named = [value.alias(name) for name, value in values.items()]
+        old = [sf.when(is_start, sf.col(name)).alias(name) for name in _OLD]
+        return events.select(*map(quoted, self._keys), *named, DELETED, _TIME, _ORDER, _RANK, *old)
+
+    def _differences(self, events: DataFrame) -> DataFrame:
+        key = Window.partitionBy(*map(quoted, self._keys))
+        last_first = key.orderBy(_TIME, sf.col(_ORDER).desc_nulls_last(), sf.col(_RANK).desc())
+        of_time = Window.partitionBy(*map(quoted, self._keys), _TIME)
+        events = events.withColumns(
+            {
+                _SAME_TIME: sf.lag(_TIME).over(last_first).eqNullSafe(sf.col(_TIME)),
+                _COPIES: sf.count(_OLD[0]).over(of_time),
+                **{name: sf.max(name).over(of_time) for name in _OLD},
+            }
+        )
+        # Of each time the event that wins, with the digest of the row that begins there.
+        events = events.filter(~sf.col(_SAME_TIME)).withColumns(self._digest(self._tracked, _NEW))
+        in_time = key.orderBy(_TIME)
+        differs = [sf.lag(name).over(in_time) != sf.col(name) for name in _NEW]
+        was_deleted = sf.lag(DELETED).over(in_time)
+        begins = (
+            was_deleted.isNull() | (was_deleted != sf.col(DELETED)) | (~sf.col(DELETED) & (differs[0] | differs[1]))
+        )
+        events = events.withColumn(_BEGINS, begins)
+        so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        begun = sf.when(sf.col(_BEGINS), sf.struct(_TIME, _COPIES, *_OLD))
+        events = events.withColumns(
+            {
+                _BEGUN: sf.last(begun, ignorenulls=True).over(so_far),
+                _NEXT: sf.lead(_TIME).over(in_time),
+                _IS_LAST: sf.coalesce(sf.lead(_BEGINS).over(in_time), sf.lit(True)) & ~sf.col(DELETED),
+            }
+        )
+        return self._unlike(events)
+
+    def _unlike(self, events: DataFrame) -> DataFrame:
+        """Return the versions that the table has otherwise or not, and its rows that are none any more.
+
+        :param events: the last event of a version has its newest values, and ``_lake_begun`` of its first.
+        """
+        added = {self.engine.valid_from: sf.col(_BEGUN)[_TIME], self.engine.valid_to: sf.col(_NEXT)}
+        if self.engine.current:
+            added[self.engine.current] = sf.col(_NEXT).isNull()
+        events = events.withColumns(
+            {name: value.cast(self._fields[name.lower()].dataType) for name, value in added.items()}
+        )
+        compared = [each for each in self.schema if each.name not in self._identity]
+        events = events.withColumns(self._digest(compared, _NEW))
+        begun = sf.col(_BEGUN)
+        # A row that others wrote twice is replaced by one.
+        is_there = [begun[_COPIES] == 1, *(begun[old] == sf.col(new) for old, new in zip(_OLD, _NEW, strict=True))]
+        same = sf.coalesce(is_there[0] & is_there[1] & is_there[2], sf.lit(False))
+        gone = (sf.col(_COPIES) > 0) & ~(sf.col(_BEGINS) & ~sf.col(DELETED))
+        written = sf.array_compact(
+            sf.array(sf.when(sf.col(_IS_LAST) & ~same, sf.lit(False)), sf.when(gone, sf.lit(True)))
+        )
+        events = events.withColumn(DELETED, sf.explode(written))
+        start = self._identity[-1]
+        here = sf.col(_TIME).cast(self._fields[start.lower()].dataType)
+        since = sf.when(sf.col(DELETED), here).otherwise(quoted(start))
+        columns = [since.alias(start) if each.name == start else quoted(each.name) for each in self.schema]
+        return events.select(*columns, DELETED)

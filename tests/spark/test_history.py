@@ -1,0 +1,127 @@
+"""Histories of change events, of whole snapshots and beside other writers, and tables that cannot have one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.merge_engines import History
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reports.job import Outcome
+from tests.spark.history_flow import BEGIN, SCHEMA, expected, history_of, put, table
+from tests.spark.history_model import Event, Version, after
+from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow
+
+
+def test_change_events_are_rows_of_a_query_each_of_them_a_version(flow: Flow) -> None:
+    kind = "STRUCT<id BIGINT, city STRING>"
+    schema = f"before {kind}, after {kind}, op STRING, source STRUCT<lsn BIGINT, ts_ms BIGINT>"
+    sql = (
+        "SELECT coalesce(after.id, before.id) AS id, after.city, op, source.lsn, "
+        "timestamp_millis(source.ts_ms) AS changed_at FROM source"
+    )
+    events = [("c", 0, None, "Bern"), ("u", 3, "Bern", "Oslo"), ("d", 5, "Oslo", None), ("c", 5, None, "Rome")]
+    for lsn, (op, at, before, after_) in enumerate(events):
+        row = {name: city and {"id": 1, "city": city} for name, city in (("before", before), ("after", after_))}
+        flow.arrive(f"{lsn}.jsonl", {**row, "op": op, "source": {"lsn": lsn, "ts_ms": 1000 * at}})
+    files = Files(f"{flow.inbox}/*.jsonl", "json", schema)
+    flow.apply(source=Query(sql, files), order_by=("changed_at", "lsn"), merge_engine=History())
+    rows = sorted((row["valid_from"].timestamp(), row["valid_to"], row["city"]) for row in flow.records())
+    ended = [None if end is None else end.timestamp() for _, end, _ in rows]
+    assert [(start, end, city) for (start, _, city), end in zip(rows, ended, strict=True)] == [
+        (0, 3, "Bern"),
+        (3, 5, "Oslo"),
+        (5, None, "Rome"),
+    ]
+
+
+def test_a_batch_that_another_commit_overtakes_is_made_anew_of_its_rows(new_flow: NewFlow) -> None:
+    # By positions: the other strategies start over in any case.
+    flow = history_of(new_flow, strategy="positions")
+    first = [Event(1, 1, 1, "Bern", "a"), Event(2, 1, 1, "Bern", "a")]
+    overtaking, late = [Event(1, 5, 1, "Rome", "b")], [Event(1, 3, 1, "Oslo", "c"), Event(2, 3, 1, deletes=True)]
+    put(flow, "delete.jsonl", [Event(9, 0, 1, deletes=True)])
+    assert flow.apply("delete").outcome is Outcome.APPLIED
+    assert table(flow) == []
+    put(flow, "first.jsonl", first)
+    flow.apply("first")
+    other = flow.spark, flow.inbox.parent / "other"
+    put(flow, "late.jsonl", late)
+
+    def overtake() -> None:
+        rows = Flow(other[0], flow.table, other[1], flow.changes)
+        put(rows, "rows.jsonl", overtaking)
+        rows.apply("other", source=Files(f"{other[1]}/*.jsonl", "json", SCHEMA, name="other"))
+
+    report = flow.apply("late", progress=InterruptedProgress(at="choose", then=overtake))
+    assert report.attempts == 2
+    assert table(flow) == expected(after(after(after([], first), overtaking), late))
+
+
+def whole(flow: Flow, at: str, rows: dict[int, tuple[str, str]], **changes: Any) -> Any:
+    """Apply all rows that there are at a time."""
+    for path in flow.inbox.glob("*"):
+        path.unlink()
+    flow.arrive(f"{at}.jsonl", *({"id": key, "city": city, "note": note} for key, (city, note) in rows.items()))
+    source = Files(f"{flow.inbox}/*.jsonl", "json", "id BIGINT, city STRING, note STRING")
+    return flow.apply(
+        f"{at} {sorted(rows)}",
+        source=source,
+        delete_when=None,
+        is_complete=True,
+        max_deleted_share=1.0,
+        merge_engine=History(track=["city"], current=None, at=f"{at}T00:00:00+00:00"),
+        **changes,
+    )
+
+
+def test_whole_snapshots_close_what_they_lack_and_write_nothing_else(new_flow: NewFlow) -> None:
+    flow = new_flow()
+    days = {
+        "2026-01-01": {1: ("Bern", "a"), 2: ("Bern", "a"), 3: ("Bern", "a")},
+        "2026-01-02": {1: ("Bern", "b"), 2: ("Oslo", "a"), 4: ("Rome", "a")},
+        "2026-01-03": {1: ("Bern", "b"), 2: ("Oslo", "a"), 3: ("Bern", "a"), 4: ("Rome", "a")},
+    }
+    model: list[Version] = []
+    known: dict[int, tuple[str, str]] = {}
+    for number, (day, rows) in enumerate(days.items()):
+        gone = [Event(key, number, 1, deletes=True) for key in known.keys() - rows.keys()]
+        events = [Event(key, number, 1, *values) for key, values in rows.items() if known.get(key) != values]
+        report = whole(flow, day, rows)
+        known, model = rows, after(model, [*gone, *events])
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted, report.rows_unchanged) == (1, 0, 0, 3)
+    names = ("id", "valid_from", "valid_to", "city", "note")
+    assert sorted(tuple(row[name] for name in names) for row in flow.records()) == [
+        (r.key, BEGIN + timedelta(days=r.since), None if r.until is None else BEGIN + timedelta(days=r.until), r.city,
+         r.note) for r in model
+    ]  # fmt: skip
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
+        whole(flow, "2026-01-02", {1: ("Lima", "late")})
+
+
+def test_a_table_that_cannot_have_a_history_is_left_as_it_is(new_flow: NewFlow) -> None:
+    flow = history_of(new_flow)
+    put(flow, "1.jsonl", [Event(1, 1, 1, "Bern")])
+    with pytest.raises(BadInputError, match=r"the first column of order_by is the time .* and note is string"):
+        flow.apply(order_by=("note",))
+    with pytest.raises(BadInputError, match=r"the batch has columns \['note'\], which the History writes"):
+        flow.apply(merge_engine=History(current="note"))
+    flow.apply(merge_engine="deduplicate")
+    put(flow, "2.jsonl", [Event(1, 2, 1, "Rome")])
+    with pytest.raises(BadInputError, match=r"lacks the columns \['is_current', 'valid_from', 'valid_to'\]"):
+        flow.apply("run 2")
+    flow.spark.sql(
+        f"ALTER TABLE {flow.table} ADD COLUMNS (valid_from TIMESTAMP, valid_to TIMESTAMP, is_current BOOLEAN)"
+    )
+    with pytest.raises(BadInputError, match="1 rows of the table with keys of the batch have NULL in valid_from"):
+        flow.apply("run 2")
+    flow.spark.sql(f"UPDATE {flow.table} SET valid_from = TIMESTAMP '1970-01-01 00:00:00 UTC'")
+    assert flow.apply("run 2").outcome is Outcome.APPLIED
+    assert [(row["city"], row["is_current"]) for row in sorted(flow.records(), key=lambda row: row["valid_from"])] == [
+        ("Bern", False),
+        ("Rome", True),
+    ]
