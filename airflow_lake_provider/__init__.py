@@ -8,6 +8,7 @@ from __future__ import annotations
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import (
@@ -19,6 +20,7 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 )
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
@@ -28,6 +30,7 @@ __all__ = [
     "Aggregation",
     "Audits",
     "Changes",
+    "DeadLetter",
     "Debezium",
     "Deduplicate",
     "Files",
@@ -39,6 +42,7 @@ __all__ = [
     "PositionSource",
     "PySparkFunction",
     "Query",
+    "RepairedLetters",
     "SchemaContract",
     "TableLayout",
 ]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
@@ -54,6 +55,8 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index.
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was added. With
         ``"apply"`` a cleared task or a new run adds all of the input once more, and Airflow's own retries do not.
+    :param dead_letter: ``DeadLetter``: records of ``Files`` that cannot be read, or lack what the table needs, go to
+        its table. Left out, they refuse the batch.
     :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
         the table as it is to be, and ``batch``, the rows that are added. They wait on a branch until it finds none.
     :param allow_sql: take ``Query`` and ``audits`` that run shell commands. They are code in any case: never
@@ -80,6 +83,7 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
         branch: str | None = None,
         batch_id: str | None = None,
         on_repeat: str = "skip",
+        dead_letter: DeadLetter | Mapping[str, Any] | XComArg | None = None,
         audits: Audits | Mapping[str, Any] | XComArg | None = None,
         allow_sql: bool = False,
         max_attempts: int = 5,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Source
@@ -61,6 +62,8 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :param complete: the source holds the whole table: keys that it lacks are deleted, by ``deletes`` of
         ``merge_engine``, and only rows that differ are written. All of it is read whenever something of it has changed.
     :param max_deleted_share: of the table's live rows; a complete batch that would delete more is refused.
+    :param dead_letter: ``DeadLetter``: records of ``Files`` that cannot be read, or lack what the table needs, go to
+        its table. Left out, they refuse the batch.
     :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
         the table as it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they
         find none.
@@ -93,6 +96,7 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
         strategy: str = "auto",
         complete: bool | str = False,
         max_deleted_share: float = 0.2,
+        dead_letter: DeadLetter | Mapping[str, Any] | XComArg | None = None,
         audits: Audits | Mapping[str, Any] | XComArg | None = None,
         allow_sql: bool = False,
         max_attempts: int = 5,

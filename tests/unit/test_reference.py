@@ -31,10 +31,10 @@ def test_a_docstring_begins_with_a_sentence(name: str) -> None:
     assert first.endswith("."), first
 
 
-def test_no_operator_takes_more_than_16_parameters_of_its_own() -> None:
+def test_no_operator_takes_more_than_17_parameters_of_its_own() -> None:
     # Without the keywords that go to the base.
     own = {name: len(own_parameters(named(name))) - 1 for name in NAMES if name.endswith("Operator")}
-    assert max(own.values()) <= 16, own
+    assert max(own.values()) <= 17, own
 
 
 def test_operators_name_the_errors_that_they_raise() -> None:

@@ -20,6 +20,7 @@ HOMES = (
     PACKAGE / "contracts" / "author" / "lake_tables.py",
     PACKAGE / "contracts" / "author" / "pyspark_function.py",
     PACKAGE / "contracts" / "author" / "query.py",
+    PACKAGE / "contracts" / "author" / "repaired_letters.py",
     DRIVER / "sources",
 )
 KINDS = {found.__name__: found for found in Source.kinds().values() if found.__module__.startswith(PACKAGE.name)}
@@ -33,7 +34,10 @@ NEUTRAL = {
     "batch_columns",
     "unreadable_files",
 }
-OF_AUTHORS = tuple(f"author.{name}" for name in ("jdbc_table", "lake_tables", "pyspark_function", "query", "sources"))
+OF_AUTHORS = tuple(
+    f"author.{name}"
+    for name in ("jdbc_table", "lake_tables", "pyspark_function", "query", "repaired_letters", "sources")
+)
 
 
 def modules(folder: Path) -> list[Path]:

@@ -33,6 +33,7 @@ _NAMES = {
         "partitions_replaced",
         "duplicates_in_batch",
         "duplicates_in_table",
+        "dead_letters",
         "upserts_read",
         "deletes_read",
     )
@@ -78,6 +79,8 @@ def counts_in_words(counts: Mapping[str, int | None]) -> str:
 
 def _words(name: str) -> str:
     noun, _, change = name.partition("_")
+    if noun == "dead":
+        return f"{noun} {change}"
     if noun == "batch":
         return "keys" if change == "keys" else f"{change} read"
     if noun == "duplicates":

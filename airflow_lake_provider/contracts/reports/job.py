@@ -70,6 +70,7 @@ class LoadReport(JobReport):
     :param source_location: path of the source with scheme and authority, as the driver resolved it; None for a table.
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
+    :param dead_letters: records that were put aside, not among ``batch_rows``; None without ``dead_letter``.
     :param attempts: commits tried; 1 without a conflict.
     """
 
@@ -80,6 +81,7 @@ class LoadReport(JobReport):
     source_location: str | None = None
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
+    dead_letters: int | None = None
     attempts: int = 0
 
 

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, number, optional
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, dead_letter
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.durations import duration, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -47,6 +48,7 @@ class AppendSpec(RowLoadSpec):
     on_source_changes: ClassVar[tuple[OnSourceChange, ...]] = (OnSourceChange.CONTINUE, OnSourceChange.FAIL)
     no_other_change: ClassVar[str] = "would add the rows of all files again"
     deduplicate_against: str | None = argument(optional(_recent), default=None)
+    dead_letter: DeadLetter | None = argument(dead_letter, default=None, is_object=True, is_later=True)
     on_changed_input: OnChangedInput = argument(choice_of(OnChangedInput), default=OnChangedInput.FAIL)
 
     def refuse_columns(self, deduplicate_by: Sequence[str]) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, optional, text
 from airflow_lake_provider.contracts.author.audits import Audits, audits
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
@@ -39,11 +40,13 @@ class LoadSpec(JobSpec):
 
     # Whether a batch is all that the table is to have; no annotation, which would make it an argument of each load.
     is_complete = False
+    # Where records go that cannot be applied; None refuses them. Likewise.
+    dead_letter = cast("DeadLetter | None", None)
     # Who applies input twice, and how, where it then counts twice; for messages.
     counted_by: ClassVar[tuple[str, str]] = ("an append", "add")
     # Whether the table keeps which input was applied; where not, each run applies all of the input.
     keeps_position: ClassVar[bool] = True
-    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id"}
+    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id", "dead_letter"}
     source: Source = argument(source, Files("file.parquet"), is_object=True)
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
     schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, optional, share, text
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, dead_letter
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, MergeEngine, merge_engine
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.capabilities import known_capabilities
@@ -58,6 +59,7 @@ class UpsertSpec(LoadSpec):
     strategy: str = argument(_strategy, default=_AUTO, needs=_needs_of_strategy)
     # Author objects have a method of the argument's name.
     is_complete: bool = argument(flag, default=False, author_name="complete", needs=("kept-values",), is_later=True)
+    dead_letter: DeadLetter | None = argument(dead_letter, default=None, is_object=True, is_later=True)
     max_deleted_share: float = argument(_share, default=0.2, templated=False, is_later=True)
 
     def complete(self) -> None:

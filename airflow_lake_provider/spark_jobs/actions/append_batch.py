@@ -79,8 +79,9 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
     def summary(written: int) -> dict[str, str] | None:
         counted = counts(written)
         # Duplicates alone are committed, too: once they are no recent rows any more, they would be added.
-        return counts_to_summary(batch_files=files, **counted) if counted["batch_rows"] else None
+        return counts_to_summary(batch_files=files, **counted, **put_aside) if counted["batch_rows"] else None
 
+    put_aside: dict[str, int] = {}
     before = target.state(spec.branch) if target.exists() else None
     changes = fit_target(spec, target, batch.rows, new.source.missing_columns)
     recent = None
@@ -95,6 +96,7 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
         input_bytes=sum(file.size for file in new.decision.wanted.files) or None,
         **new.of_commit(),
     )
+    put_aside.update(new.keep_dead_letters(batch))
     applied = target.append(commit, new.progress)
     if applied is None:
         why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
@@ -105,4 +107,5 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
         schema_changes=changes,
         source_position=positions_in_summary(commit.positions),
         **counts(applied.rows_inserted),
+        **put_aside,
     )

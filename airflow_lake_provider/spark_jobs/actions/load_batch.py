@@ -13,7 +13,9 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised, without_new_input
+from airflow_lake_provider.spark_jobs.actions.keep_dead_letters import keep_dead_letters
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, seen_after_commit, state_after_commit
@@ -21,6 +23,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import (
     BatchSource,
+    ChangeBatch,
     Listing,
     RowBatch,
     UndecidedTextError,
@@ -87,6 +90,16 @@ class NewInput(Generic[SpecT, ReportT]):
             "missing_columns": self.source.missing_columns,
             "audits": self.spec.audits,
         }
+
+    def keep_dead_letters(self, batch: RowBatch | ChangeBatch) -> dict[str, int]:
+        """Write the dead letters of a batch before it is committed; return their number for summary and report."""
+        letter, letters = self.spec.dead_letter, batch.dead_letters
+        if letter is None or letters is None:
+            return {}
+        if letters.count:
+            table = table_of(letters.rows.sparkSession, self.spec, TableName.parse(letter.table))
+            keep_dead_letters(table, letter.table, letters, self.run_key, self.spec.max_attempts, self.progress)
+        return {"dead_letters": letters.count}
 
     def unchanged(self, why: Unchanged, **fields: Any) -> ReportT:
         """Report that the table is left as it is."""

@@ -60,6 +60,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         batch = _versioned(new, batch)
         commit = _commit(new, batch, keys=keys)
         batch.side.before_rows(applied_state)
+        put_aside = new.keep_dead_letters(batch)
         applied = target.apply(batch.side.with_history(commit, applied_state, new.progress), new.progress)
     finally:
         batch.release()
@@ -74,6 +75,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         ordering=batch.side.ordering,
         events_dropped=batch.side.dropped,
         **_counts(applied),
+        **put_aside,
     )
 
 
@@ -156,6 +158,7 @@ def _commit(
         batch_rows=batch.rows,
         batch_keys=keys,
         rows_unchanged=rows_unchanged,
+        dead_letters=batch.dead_letters.count if batch.dead_letters else None,
     )
     if isinstance(engine, History):
         summary.update({HISTORY_AT: engine.at} if engine.at else {})

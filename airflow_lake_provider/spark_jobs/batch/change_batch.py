@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 # MARKERS are those that leave with the changes.
 ARRIVAL = "_lake_arrival"
 UNPARSABLE = "_lake_unparsable"
+RECORD = "_lake_record"
 DELETED = "_lake_deleted"
 RESET = "_lake_reset"
 RESET_ORDER = "_lake_reset_order"

@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
+from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
@@ -174,6 +175,7 @@ class ChangeBatch:
     :param completed: columns that no event has; ``changes`` may have them of the table's rows.
     :param side: what only the batch's source understands.
     :param located: see :class:`.KeyedCommit`.
+    :param dead_letters: records that are put aside; None where such are refused.
     :param cached: what :meth:`release` gives back.
     """
 
@@ -189,6 +191,7 @@ class ChangeBatch:
     completed: tuple[str, ...] = ()
     side: SideState = field(default_factory=SideState)
     located: DataFrame | None = None
+    dead_letters: DeadLetters | None = None
     cached: tuple[DataFrame, ...] = ()
 
     def with_deleted_column(self, column: str) -> ChangeBatch:
@@ -221,6 +224,7 @@ class RowBatch:
     :param reads_table: whether the table gave values to ``rows``.
     :param rows_read: number of the rows that were read, once they are written; None where those written are all.
     :param rows_kept: likewise of those that are left without duplicates.
+    :param dead_letters: records that are put aside; None where such are refused.
     """
 
     rows: DataFrame
@@ -228,6 +232,7 @@ class RowBatch:
     reads_table: bool = False
     rows_read: Callable[[], int] | None = None
     rows_kept: Callable[[], int] | None = None
+    dead_letters: DeadLetters | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

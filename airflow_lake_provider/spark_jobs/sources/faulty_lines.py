@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -31,6 +31,7 @@ _ESCAPE = "\\u"
 _VALUES = '{"values":'
 _OF_BYTES = {"encoding", "charset", "linesep", "multiline"}
 OPEN_QUOTE = "a quoted value without its end"
+UNFIT_QUOTES = f"{OPEN_QUOTE}, or with a quote that is not doubled"
 NO_VALUES = "a line of control characters alone"
 REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
@@ -83,17 +84,31 @@ def faulty_lines(
         # A value of several lines is whole only in its file.
         return []
     else:
-        # Spark takes these two signs for one.
-        separator = lower.get("sep", lower.get("delimiter", ",")).replace("\\t", "\t")
-        quote = lower.get("quote", '"')
-        fault = _fault_without_values(line, separator)
-        if _is_doubled(lower) and "\\" not in separator:
-            fault = f"coalesce({fault}, {_fault_of_csv(line, quote, separator)})"
-    kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
-    if is_whole:
-        kept["wholetext"] = "true"
-    lines = spark.read.format("text").options(**kept).load(list(paths)).filter(HAS_TEXT)
+        fault = fault_of_csv_line(line, lower)
+    more = {"wholetext": "true"} if is_whole else {}
+    lines = text_lines(spark, paths, options, **more).filter(HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
+
+
+def text_lines(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], **more: str) -> DataFrame:
+    """Return the lines of files, as options of another reader find them."""
+    kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
+    return spark.read.format("text").options(**kept, **more).load(list(paths))
+
+
+def fault_of_csv_line(line: str, options: Mapping[str, str], *, of_every_quote: bool = False) -> str:
+    """Return SQL of the fault of a line of CSV that Spark's parser accepts; NULL for a sound line.
+
+    :param options: of the reader, by lower-case name, with our defaults.
+    :param of_every_quote: look at quotes that end Spark's parser with an error, too.
+    """
+    # Spark takes these two signs for one.
+    separator = options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
+    fault = _fault_without_values(line, separator)
+    if not _is_doubled(options) or "\\" in separator:
+        return fault
+    quotes = _fault_of_quotes(line, options.get("quote", '"'), separator, of_every_quote)
+    return f"coalesce({fault}, {quotes})"
 
 
 def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
@@ -113,11 +128,9 @@ def is_parsed(line: str, schema: str, options: Mapping[str, str]) -> str:
 
     :param schema: DDL, with the column of corrupt records.
     """
-    # Of a text, not of bytes.
-    given = {name: value for name, value in options.items() if name.lower() not in _OF_BYTES}
-    record = f"{_from_json(line, schema, given)}.{quoted_name(UNPARSABLE)} IS NULL"
+    record = f"{_from_json(line, schema, options)}.{quoted_name(UNPARSABLE)} IS NULL"
     # Spark's reader makes a row of each object of an array, which the function does not.
-    array = f"{_from_json(line, f'ARRAY<STRUCT<{schema}>>', given)} IS NOT NULL"
+    array = f"{_from_json(line, f'ARRAY<STRUCT<{schema}>>', options)} IS NOT NULL"
     return f"CASE WHEN startswith(ltrim({line}), '[') THEN {array} ELSE {record} END"
 
 
@@ -139,8 +152,17 @@ def _is_not_one_value(line: str, options: Mapping[str, str]) -> str:
 
 
 def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
+    return parsed_line("from_json", text, schema, options)
+
+
+def parsed_line(function: str, text: str, schema: str, options: Mapping[str, str]) -> str:
+    """Return SQL that parses a text by a function of Spark's: ``from_json`` or ``from_csv``.
+
+    :param options: of the reader of files; those that say how lines are found are left out.
+    """
+    options = {name: value for name, value in options.items() if name.lower() not in _OF_BYTES}
     given = ", ".join(text_literal(part) for pair in options.items() for part in map(str, pair))
-    return f"from_json({text}, {text_literal(schema)}{f', map({given})' if given else ''})"
+    return f"{function}({text}, {text_literal(schema)}{f', map({given})' if given else ''})"
 
 
 def _decoded(options: Mapping[str, str]) -> str:
@@ -166,7 +188,7 @@ def _fault_without_values(line: str, separator: str) -> str:
     return f"CASE WHEN {matches(line, _CONTROLS)} AND {has_more} THEN {text_literal(NO_VALUES)} END"
 
 
-def _fault_of_csv(line: str, quote: str, separator: str) -> str:
+def _fault_of_quotes(line: str, quote: str, separator: str, of_every_quote: bool) -> str:
     """Tell a line that ends within a quoted value, which Spark's reader takes for its end."""
     q, s = re.escape(quote), re.escape(separator)
     # A quote may also stand alone in a value that is not quoted: 5" pipe.
@@ -174,8 +196,10 @@ def _fault_of_csv(line: str, quote: str, separator: str) -> str:
     field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q}){bare})"
     is_complete = matches(line, rf"(?s)^{field}(?:{s}{field})*+\s*+$")
     has_quote = f"contains({line}, {text_literal(quote)})"
-    is_odd = f"{has_quote} AND {_count(line, quote)} % 2 <> 0 AND {_count(line, separator)} < {_MOST_FIELDS}"
-    return f"CASE WHEN {is_odd} AND NOT {is_complete} THEN {text_literal(OPEN_QUOTE)} END"
+    is_odd = "" if of_every_quote else f" AND {_count(line, quote)} % 2 <> 0"
+    may_be = f"{has_quote}{is_odd} AND {_count(line, separator)} < {_MOST_FIELDS}"
+    fault = UNFIT_QUOTES if of_every_quote else OPEN_QUOTE
+    return f"CASE WHEN {may_be} AND NOT {is_complete} THEN {text_literal(fault)} END"
 
 
 def _count(line: str, sign: str) -> str:

@@ -135,7 +135,14 @@ class FilesSource(FileBatchSource, PlainSource):
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
         """Read them as they are, with the folders that are columns."""
-        return read_files(self.spark, self.source, listing.files, types, keeps_absent=self.keeps_absent)
+        return read_files(
+            self.spark,
+            self.source,
+            listing.files,
+            types,
+            keeps_absent=self.keeps_absent,
+            keeps_lines=self.spec.dead_letter is not None,
+        )
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of the files, or of their schema, and no row.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 from pyspark.errors import AnalysisException
@@ -24,8 +25,10 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
+    release_frames,
     released_on_failure,
 )
+from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     NUMBER,
@@ -46,6 +49,7 @@ from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, RowBatch, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
+from airflow_lake_provider.spark_jobs.sources.dead_letters import without_dead_letters
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -96,14 +100,27 @@ class PlainSource(BatchSource):
         """Read the rows lazily."""
         listing = wanted.listing
         with self.reading(listing):
-            raw = self.raw(listing, wanted.target.schema())
-        return added_rows(
+            raw, letters = self._without_dead_letters(wanted, deduplicate_by)
+        rows = added_rows(
             self.spec,
             raw,
             lambda: self.reading(listing),
             deduplicate_by,
             takes_replacements=takes_replacements,
         )
+        return replace(rows, dead_letters=letters)
+
+    def _without_dead_letters(
+        self, wanted: Wanted, deduplicate_by: Sequence[str]
+    ) -> tuple[RawBatch, DeadLetters | None]:
+        table_schema = wanted.target.schema()
+        raw = self.raw(wanted.listing, table_schema)
+        if self.spec.dead_letter is None:
+            return raw, None
+        # Read again while it is written: to cache the records would cost more than to parse them.
+        release_frames(raw.rows)
+        keys = resolve_columns(raw.rows, deduplicate_by, "deduplicate_by")
+        return without_dead_letters(self.spec, raw, keys, table_schema)
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the rows and keep the last change of each key."""
@@ -130,6 +147,11 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
         keys = resolve_columns(batch.rows, identity, "keys")
         order_by = resolve_columns(batch.rows, order, "order_by")
+        letters = None
+        if spec.dead_letter is not None:
+            # A row that deletes has its key alone, and one that is combined with others may lack what they have.
+            is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows
+            batch, letters = without_dead_letters(spec, batch, keys, table_schema if is_whole else None)
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)
@@ -157,6 +179,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         deletes=counts.deletes,
         key_ranges=counts.key_ranges,
         reads_table=batch.reads_more or spec.table.lower() in tables,
+        dead_letters=letters,
         cached=tuple(cached),
     )
 

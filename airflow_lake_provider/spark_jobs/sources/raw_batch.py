@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -37,6 +38,7 @@ class RawBatch:
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
     :param encoding: of text that is not UTF-8, where the reader puts the mark in the place of other bytes; else empty.
+    :param first_rows: numbers of the first lines of files, by the index of the file; none where records are no lines.
     """
 
     rows: DataFrame
@@ -49,6 +51,7 @@ class RawBatch:
     lines: DataFrame | None = None
     hint: str = ""
     encoding: str = ""
+    first_rows: Callable[[], dict[int, int]] = dict
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.

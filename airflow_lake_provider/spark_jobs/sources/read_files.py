@@ -40,6 +40,7 @@ def read_files(
     table_schema: StructType | None,
     *,
     keeps_absent: bool = False,
+    keeps_lines: bool = False,
 ) -> RawBatch:
     """Read files lazily, but for what finding out the schema of JSON and CSV takes.
 
@@ -50,6 +51,7 @@ def read_files(
     :param table_schema: of the table the batch goes to; None when it does not exist yet.
     :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
         batch. Else it is NULL.
+    :param keeps_lines: keep the line of each record of JSON and CSV in ``_lake_record``.
     :raises BadInputError: records that cannot be read.
     :raises UnsupportedError: avro without its package, XML before Spark 4.
     """
@@ -61,7 +63,7 @@ def read_files(
     if source.schema and folders.texts:
         source = replace(source, schema=columns_of_files(source.schema, folders.columns.names))
     if source.format in TEXT_FORMATS:
-        return read_text(spark, source, files, table_schema, keeps_absent, folders)
+        return read_text(spark, source, files, table_schema, keeps_absent, folders, keeps_lines=keeps_lines)
     times: Times = {}
     refuse_as_before(spark)
     try:

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, faulty_lines
+from airflow_lake_provider.spark_jobs.sources.line_records import LineRecords
 from airflow_lake_provider.spark_jobs.sources.partition_columns import PartitionColumns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
 from airflow_lake_provider.spark_jobs.sources.text_schema import (
@@ -62,10 +63,13 @@ def read_text(
     table_schema: StructType | None,
     keeps_absent: bool,
     folders: PartitionColumns,
+    *,
+    keeps_lines: bool = False,
 ) -> RawBatch:
     """Read files of text lazily, but for what finding out their schema takes.
 
     :param folders: columns that are names of folders.
+    :param keeps_lines: keep the line of each record in ``_lake_record``.
     """
     paths, kind, lower = literal_paths(files), str(source.format), _by_lower_name(source)
     options, hint = _reader_options(source, lower)
@@ -86,17 +90,28 @@ def read_text(
     # A value of XML is a text, as one of CSV is.
     values = "json" if kind == "json" else "csv"
     plain = StructType([StructField(field.name, read_as(field.dataType, values, lower)) for field in schema])
-    scans = _scans(spark, source, paths, options, plain)
+    records = None
+    if keeps_lines:
+        records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
+    scans = [records.scan()] if records else _scans(spark, source, paths, options, plain)
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
+    arrived = records.without_headers(arrived) if records else arrived
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
-    rows = _converted(arrived, plain, schema, values, inferred).persist()
+    rows = converted_rows(arrived, plain, schema, values, inferred).persist()
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
-    lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) else None
+    lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
     encoding = "" if is_utf8(options) else encoding_of(options)
     return RawBatch(
-        rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines, hint=hint, encoding=encoding
+        rows=rows,
+        files=files,
+        has_arrival=True,
+        may_be_unparsable=True,
+        lines=lines,
+        hint=hint,
+        encoding=encoding,
+        first_rows=records.first_rows if records else dict,
     )
 
 
@@ -159,7 +174,9 @@ def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
     return {"lineSep": "\n"} if kind == "json" else {}
 
 
-def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]) -> DataFrame:
+def converted_rows(
+    rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]
+) -> DataFrame:
     """Return the columns in their types, and records with a value that does not come through as unparsable."""
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}

@@ -1,0 +1,100 @@
+"""The dead letter of a load: where records go that cannot be applied, and how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_lake_provider.contracts.argument_validation import share, text
+from airflow_lake_provider.contracts.author.merge_engines import FirstRow
+from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.text_encoding import is_utf8
+
+LETTERS_TABLE = "lake_ops.dead_letters"
+
+
+def _table(value: object, name: str) -> str:
+    return str(TableName.parse(text(value, name)))
+
+
+def _max_share(value: object, name: str) -> float:
+    given = share(value, name)
+    if not 0 <= given < 1:
+        raise InvalidSpecError(f"{name} must be a share from 0 to below 1, got {value!r}")
+    return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter(ArgumentObject):
+    """Put records aside that cannot be applied, each as it is written in its file, and apply the others.
+
+    :param table: lake table of the dead letters, of the same catalog; it is created where it is missing, and many loads
+        may share it.
+    :param max_share: of the records that are read; a run with more dead letters is refused, and nothing is written.
+    """
+
+    table: str = field(default=LETTERS_TABLE, metadata=reads(_table))
+    max_share: float = field(default=0.01, metadata=reads(_max_share))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Letters are inserted once, by their ids, into a table that may be missing."""
+        return ("create-table", "upsert", *FirstRow().needs)
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse a source whose records cannot be put aside one by one, and loads in which their lack does harm."""
+        source = spec.source
+        if source.files is None or source.is_change_stream or source.is_made:
+            raise InvalidSpecError(
+                f"{spec.table}: dead_letter takes rows of Files, and {type(source).__name__} is something else: "
+                "changes have an order in which none may be missing, and rows of tables and queries can be read. Leave "
+                "bad rows out in a Query"
+            )
+        if spec.is_complete:
+            raise InvalidSpecError(
+                f"{spec.table}: complete=True deletes the keys that the batch lacks, so no record of it may be put "
+                "aside; leave out dead_letter"
+            )
+        if spec.table == self.table:
+            raise InvalidSpecError(f"{spec.table}: dead_letter needs a table of its own")
+        if unfit := _unfit(str(source.files.format), source.files.options):
+            raise InvalidSpecError(
+                f"{spec.table}: dead_letter takes a record of text where it is a line of its own, in UTF-8; {unfit}"
+            )
+
+
+def _unfit(kind: str, options: Mapping[str, str]) -> str | None:
+    """Return why a record is not found by its line, in words; None where it is, or where files are no text."""
+    lower = {name.lower(): value for name, value in options.items()}
+    if kind == "xml":
+        return "an element of XML may be many lines"
+    if kind not in ("csv", "json"):
+        return None
+    if lower.get("multiline", "false").strip().lower() == "true":
+        return "leave out multiLine"
+    if not is_utf8(lower):
+        return "write the files anew in it, without an encoding"
+    if kind == "csv":
+        quote = lower.get("quote", '"')
+        is_plain = quote and lower.get("escape", quote) == quote and "unescapedquotehandling" not in lower
+        if not is_plain or "\\" in lower.get("sep", lower.get("delimiter", ",")).replace("\\t", "\t"):
+            return "quotes in a quoted value are doubled, and no backslash parts the values"
+        if lower.get("ignoreleadingwhitespace", "false").strip().lower() == "true":
+            return "leave out ignoreLeadingWhiteSpace, which makes another value of a blank before a quote"
+    return None
+
+
+def dead_letter(value: object, name: str = "dead_letter") -> DeadLetter | None:
+    """Return the dead letter that an author gives; None without one.
+
+    :param value: a dead letter, or a mapping of its fields.
+    :raises InvalidSpecError: it is neither.
+    """
+    if value is None or isinstance(value, DeadLetter):
+        return value
+    if isinstance(value, Mapping):
+        return DeadLetter.from_mapping(value, name)
+    raise InvalidSpecError(f"{name} must be a DeadLetter, or a mapping of its fields, got {value!r}")

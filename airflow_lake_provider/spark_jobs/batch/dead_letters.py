@@ -1,0 +1,20 @@
+"""Dead letters: records of a batch that are put aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+LETTER_ID, REPLAYED_AT = "letter_id", "replayed_at"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetters:
+    """Records of a batch that are put aside.
+
+    :param rows: of the table of dead letters, one for each; an id is the same in each try.
+    """
+
+    count: int
+    rows: DataFrame

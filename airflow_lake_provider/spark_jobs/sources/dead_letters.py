@@ -1,0 +1,144 @@
+"""Dead letters of a batch: records that cannot be applied, each with its place and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT, DeadLetters
+from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
+
+_REASON, _CLASS = "_lake_reason", "_lake_error_class"
+_FILE, _FIRST = "_lake_file", "_lake_first_row"
+_SHOWN = 3
+
+
+def without_dead_letters(
+    spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None
+) -> tuple[RawBatch, DeadLetters | None]:
+    """Return the records of a batch that can be applied, and the others; one job counts them.
+
+    :param keys: columns that may not be NULL, as the batch spells them.
+    :param table_schema: of the target, whose required columns each record has to fill; None where it need not.
+    :raises BadInputError: the others are a greater share than ``max_share``; it shows what is wrong with them.
+    """
+    assert spec.dead_letter is not None, "else records that cannot be applied are refused"
+    faults = list(_faults(spec, raw, keys, table_schema))
+    reason, kind = (" ".join(f"WHEN {fault[0]} THEN {fault[place]}" for fault in faults) for place in (1, 2))
+    judged = raw.rows.withColumns(
+        {_REASON: sf.expr(f"CASE {reason} END"), _CLASS: sf.expr(f"CASE {kind} END")}
+        if faults
+        else {_REASON: sf.lit(None).cast("string"), _CLASS: sf.lit(None).cast("string")}
+    )
+    counts = {row[_REASON]: row["count"] for row in judged.groupBy(_REASON).count().collect()}
+    read, dead = sum(counts.values()), sum(count for reason, count in counts.items() if reason is not None)
+    if dead > spec.dead_letter.max_share * read:
+        _refuse(spec, judged, raw, counts, dead, read)
+    hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
+    without = replace(raw, in_any_order=None, may_be_unparsable=False)
+    if not dead:
+        return replace(without, rows=raw.rows.drop(*hidden)), DeadLetters(count=0, rows=raw.rows.limit(0))
+    kept = judged.filter(f"{_REASON} IS NULL").drop(*hidden)
+    letters = DeadLetters(count=dead, rows=_letters(spec, judged.filter(f"{_REASON} IS NOT NULL"), raw))
+    return replace(without, rows=kept), letters
+
+
+def _faults(
+    spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield conditions with SQL of what is wrong with a record in words, and of its class."""
+    if raw.may_be_unparsable:
+        changed = text_literal(CHANGED_VALUE)
+        kind = f"IF(startswith({UNPARSABLE}, {changed}), 'LOST_VALUE', 'UNREADABLE_RECORD')"
+        yield f"{UNPARSABLE} IS NOT NULL", UNPARSABLE, kind
+    for key in keys:
+        yield (
+            f"{quoted_name(key)} IS NULL",
+            text_literal(f"NULL in the column {key}, which tells rows apart"),
+            "'NULL_KEY'",
+        )
+    for name in _required(spec, raw.rows.columns, table_schema):
+        yield (
+            f"{quoted_name(name)} IS NULL",
+            text_literal(f"NULL in the column {name}, which the table requires"),
+            ("'NULL_VALUE'"),
+        )
+
+
+def _required(spec: LoadSpec, columns: Sequence[str], table_schema: StructType | None) -> list[str]:
+    """Return the columns of a batch in which the table takes no NULL."""
+    required = {field.name.lower() for field in table_schema or () if not field.nullable}
+    excluded = {name.lower() for name in spec.exclude_columns}
+    return [name for name in columns if name.lower() in required - excluded]
+
+
+def _refuse(
+    spec: LoadSpec, judged: DataFrame, raw: RawBatch, counts: dict[str | None, int], dead: int, read: int
+) -> None:
+    letter: Any = spec.dead_letter
+    worst = sorted(((count, reason) for reason, count in counts.items() if reason is not None), reverse=True)
+    reasons = "; ".join(f"{reason}: {count}" for count, reason in worst[:_SHOWN])
+    place = describe_first(judged, sf.col(_REASON).isNotNull(), raw.files)
+    raise BadInputError(
+        f"{spec.table}: {dead} of {read} records cannot be applied, which is more than max_share={letter.max_share:g} "
+        f"of dead_letter takes ({reasons}): {place}. Nothing was written, nor to {letter.table}. Look whether schema "
+        "and options of the source fit the files; where they do, give a greater max_share for this run, below 1"
+    )
+
+
+def _letters(spec: LoadSpec, dead: DataFrame, raw: RawBatch) -> DataFrame:
+    """Return the rows of the table of dead letters, whose ids depend on the input alone."""
+    names = [quoted(name) for name in dead.columns if not name.startswith("_lake_")]
+    as_json = sf.to_json(sf.struct(*names), {"ignoreNullFields": "false"})
+    record = sf.col(RECORD) if RECORD in dead.columns else as_json
+    first_rows = raw.first_rows()
+    numbers = range(len(raw.files))
+    files = pa.table(
+        {
+            _FILE: pa.array(numbers, pa.int32()),
+            "file": pa.array([file.path for file in raw.files], pa.string()),
+            "_lake_identity": pa.array([file.identity for file in raw.files], pa.string()),
+            _FIRST: pa.array([first_rows.get(number) for number in numbers], pa.int64()),
+        }
+    )
+    place = sf.struct(f"{ARRIVAL}.block", f"{ARRIVAL}.row").alias("_lake_place")
+    placed = dead.select(sf.col(f"{ARRIVAL}.file").alias(_FILE), place, record.alias("record"), _REASON, _CLASS)
+    placed = placed.join(sf.broadcast(dataframe_of(dead.sparkSession, files)), _FILE)
+    # Rows have other numbers in another try: the same text is told apart by how often it came before in its file.
+    same = Window.partitionBy(_FILE, "record").orderBy("_lake_place")
+    parts = [
+        sf.lit(spec.table),
+        sf.lit(spec.source_name),
+        sf.col("_lake_identity"),
+        sf.col("record"),
+        sf.col("_lake_n"),
+    ]
+    line = f"CASE WHEN _lake_place.block = 0 THEN _lake_place.row - {_FIRST} + 1 END AS line"
+    return placed.withColumn("_lake_n", sf.row_number().over(same)).select(
+        sf.sha2(sf.concat_ws("\x1f", *parts), 256).alias(LETTER_ID),
+        sf.lit(spec.table).alias("target"),
+        sf.lit(spec.source_name).alias("source"),
+        "file",
+        sf.expr(line),
+        "record",
+        sf.col(_REASON).alias("reason"),
+        sf.col(_CLASS).alias("error_class"),
+        sf.lit(datetime.now(UTC)).alias("put_aside_at"),
+        sf.lit(spec.run.label).alias("run"),
+        sf.lit(None).cast("string").alias("repaired"),
+        sf.lit(None).cast("timestamp").alias(REPLAYED_AT),
+    )

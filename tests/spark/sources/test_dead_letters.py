@@ -1,0 +1,223 @@
+"""Dead letters, compared with lists of what was written into the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
+from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sources.repaired_letters import RepairedLettersSource
+from tests.spark.append_flow import append, event, events_of
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, NewFlow
+
+COLUMNS = "id BIGINT, name STRING, total DECIMAL(6,2), at TIMESTAMP, tags ARRAY<STRING>"
+CSV_COLUMNS = "id BIGINT, name STRING, total DECIMAL(6,2), at TIMESTAMP"
+UNREADABLE, LOST = "UNREADABLE_RECORD", "LOST_VALUE"
+# A line, and the class and words of its letter; without these, a record that can be read, or none.
+Line = tuple[bytes, str | None, str]
+JSON_LINES: list[Line] = [
+    (b'{"id": 1, "name": "a", "total": 1.50, "at": "2026-01-02T03:04:05Z", "tags": ["x", null]}', None, ""),
+    (b'{"id": "two"}', LOST, "in id"),
+    (b"", None, ""),
+    (b"nonsense", UNREADABLE, "no JSON object"),
+    (b'{"id": 3, "total": 1.234}', LOST, "in total"),
+    (b'{"id": 4, "name": "b"}{"id": 5}', UNREADABLE, "more than one value"),
+    (b'{"id": 6, "name": "\\ud800"}', UNREADABLE, "surrogate"),
+    (b'{"id": 7, "name": "\xff"}', UNREADABLE, "no UTF-8"),
+    (b'[{"id": 8}]', UNREADABLE, "an array"),
+    (b"  ", None, ""),
+    (b"null", UNREADABLE, "no JSON object"),
+    (b'{"id": 9.5, "tags": "x"}', LOST, "in id, tags"),
+    (b'{"id": 10, "at": "2026-01-02 03:04:05.123456789"}', LOST, "in at"),
+    (b'{"id": 11, "name": "\xc3\xa9 \xf0\x9f\x90\x9f", "more": 1}', None, ""),
+    (b'{"id": 12, "name": "{"}', None, ""),
+    (b'{"id": 99999999999999999999}', LOST, "in id"),
+    (b'{"id": 12, "name": "{"', UNREADABLE, "no JSON object"),
+]
+CSV_LINES: list[Line] = [
+    (b"id,name,total,at", None, ""),
+    (b'1,"a ""q""",1.50,2026-01-02T03:04:05Z', None, ""),
+    (b"two,b,1,", LOST, "in id"),
+    (b"", None, ""),
+    (b"3,b,1.234,", LOST, "in total"),
+    (b"4,b", UNREADABLE, "number of values"),
+    (b"5,b,1,,6", UNREADABLE, "number of values"),
+    (b'6,"b,1,', UNREADABLE, "without its end"),
+    (b'7,"b"c,1,', UNREADABLE, "not doubled"),
+    (b"8,\xff,1,", UNREADABLE, "no UTF-8"),
+    (b"\x00\x00\x00", UNREADABLE, "control characters"),
+    (b" \t", None, ""),
+    (b'9,5" pipe,,', None, ""),
+    (b"10,\xc3\xa9,1,2026-01-02 03:04:05", None, ""),
+    (b"11,,1,yesterday", LOST, "in at"),
+    (b"id,name,total,at", LOST, "in "),
+    (b"12,x,2,", None, ""),
+]
+
+
+def letters_of(flow: Flow, table: str) -> list[dict[str, Any]]:
+    """Return the letters by file and line."""
+    records = replace(flow, table=table).records()
+    return sorted(records, key=lambda letter: (letter["file"], letter["line"] or 0, letter["record"]))
+
+
+def shown(record: bytes) -> str:
+    """Return a record as its letter has it."""
+    try:
+        return record.decode()
+    except UnicodeDecodeError:
+        return f"hex:{record.hex().upper()}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "columns"),
+    [("jsonl", JSON_LINES, COLUMNS), ("csv", CSV_LINES, CSV_COLUMNS)],
+    ids=["json", "csv"],
+)
+def test_each_kind_of_bad_line_is_one_letter_and_the_others_are_as_they_are_without(
+    new_flow: NewFlow, kind: str, lines: Sequence[Line], columns: str
+) -> None:
+    flow, plain = new_flow(), replace(new_flow(), table=f"flows.plain_{kind}")
+    options = {"header": True} if kind == "csv" else {}
+    for folder, wanted in (("all", lines), ("good", [line for line in lines if line[1] is None])):
+        (flow.inbox / folder).mkdir(parents=True)
+        # The first file has no record that can be read but one, the last has no end of its last line.
+        first, end = lines[0][0], b"".join(each[0] + b"\r\n" for each in wanted)
+        (flow.inbox / folder / f"1.{kind}").write_bytes(first + b"\n" if kind == "csv" else b"")
+        (flow.inbox / folder / f"2.{kind}").write_bytes(b"\xef\xbb\xbf" * (kind == "csv") + end.removesuffix(b"\r\n"))
+
+    def source(folder: str) -> Files:
+        path = f"{flow.inbox}/{folder}/*.{kind}"
+        return Files(path, format="csv" if kind == "csv" else "json", options=options, schema=columns)
+
+    table = f"letters.{kind}"
+    report = append(flow, "run 1", source=source("all"), dead_letter=DeadLetter(table=table, max_share=0.9))
+    append(plain, "run 1", source=source("good"))
+    order: Any = lambda row: row["id"]  # noqa: E731  # a key
+    assert sorted(flow.records(), key=order) == sorted(plain.records(), key=order)
+    expected = [
+        (number, shown(record), kind, words)
+        for number, (record, kind, words) in enumerate(lines, 1)
+        if kind is not None
+    ]
+    letters = letters_of(flow, table)
+    assert [(each["line"], each["record"], each["error_class"]) for each in letters] == [each[:3] for each in expected]
+    assert [
+        each["reason"] for each, (*_, words) in zip(letters, expected, strict=True) if words not in each["reason"]
+    ] == []
+    assert {(each["target"], each["source"], each["run"], each["repaired"]) for each in letters} == {
+        (flow.table, "inbox", "dag run 1 task -1", None)
+    }
+    assert all(each["file"].endswith(f"/all/2.{kind}") for each in letters)
+    assert report.dead_letters == len(expected)
+    assert report.batch_rows == len(flow.records())
+
+
+def test_letters_are_kept_once_however_drivers_end(flow: Flow) -> None:
+    letter = DeadLetter(table="letters.once", max_share=0.5)
+    bad = {"id": "x", "name": "bad"}
+    flow.arrive("1.jsonl", event(1), bad, bad, event(2))
+    for phase in ("dead letters", "write"):
+        with pytest.raises(Killed):
+            append(flow, "run 1", InterruptedProgress(at=phase, then=killed), dead_letter=letter)
+    # Killed between both commits: the letters are there, and the rows are not.
+    before = letters_of(flow, letter.table)
+    assert [(each["line"], each["record"]) for each in before] == [(2, before[0]["record"]), (3, before[0]["record"])]
+    # Another batch has the same file, at another place of what is read.
+    flow.arrive("0.jsonl", event(3), {"id": None, "name": "null"}, event(4))
+    given: dict[str, Any] = {"dead_letter": letter, "deduplicate_by": ("id",)}
+    report = append(flow, "run 2", **given)
+    assert (report.outcome, report.rows_appended, report.dead_letters) == (Outcome.APPLIED, 4, 3)
+    letters = letters_of(flow, letter.table)
+    assert [each for each in letters if each["file"].endswith("1.jsonl")] == before
+    assert [(each["line"], each["error_class"]) for each in letters] == [(2, "NULL_KEY"), (2, LOST), (3, LOST)]
+    repeated = append(flow, "run 2", **given)
+    assert (repeated.outcome, repeated.dead_letters) == (Outcome.ALREADY_APPLIED, 3)
+    assert letters_of(flow, letter.table) == letters
+
+
+def killed() -> None:
+    """Stand for a driver that ends at once."""
+    raise Killed
+
+
+def test_too_many_letters_refuse_the_run_before_anything_is_written(flow: Flow) -> None:
+    flow.arrive("1.jsonl", event(1), {"id": "x"}, event(None), event(2))
+    letter = DeadLetter(table="letters.none", max_share=0.49)
+    words = r"2 of 4 records .* max_share=0\.49 .*2 in .*1\.jsonl, the first is its record 2.* nor to letters\.none"
+    with pytest.raises(BadInputError, match=words):
+        flow.apply(dead_letter=letter, delete_when=None)
+    assert not any(flow.catalog().table_exists(name) for name in (flow.table, letter.table))
+
+
+def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_text(new_flow: NewFlow) -> None:
+    flow = new_flow(exclude_columns=(), delete_when=None)
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING NOT NULL, n INT) USING iceberg")
+    flow.inbox.mkdir(parents=True)
+    rows = [{"id": 1, "name": "a", "n": 1}, {"id": None, "name": "b", "n": 2}, {"id": 3, "name": None, "n": None}]
+    pq.write_table(pa.Table.from_pylist(rows), flow.inbox / "1.parquet")
+    letter = DeadLetter(table="letters.rows", max_share=0.7)
+    report = flow.apply(source=Files(f"{flow.inbox}/*.parquet"), dead_letter=letter, schema_contract=SchemaContract())
+    assert (flow.records(), report.dead_letters, report.batch_rows) == ([rows[0]], 2, 1)
+    assert [(each["error_class"], each["line"], each["record"]) for each in letters_of(flow, letter.table)] == [
+        ("NULL_VALUE", None, '{"id":3,"name":null,"n":null}'),
+        ("NULL_KEY", None, '{"id":null,"name":"b","n":2}'),
+    ]
+
+
+def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = "letters.repaired"
+    flow.arrive("1.jsonl", event(1), {"id": "x"}, {"id": "y"}, {"id": "z"})
+    append(flow, "run 1", dead_letter=DeadLetter(table=table, max_share=0.8))
+    ids = [letter["letter_id"] for letter in letters_of(flow, table)]
+
+    def repair(letter: int, text: str) -> None:
+        flow.spark.sql(f"UPDATE {table} SET repaired = '{text}' WHERE letter_id = '{ids[letter]}'")
+
+    def replay(run: str, progress: Progress | None = None) -> AppendReport:
+        source = RepairedLetters(table, name="letters")
+        identity = RunIdentity.of("dag", run, "replay", "-1")
+        spec = AppendSpec(catalog="lake_default", table=flow.table, source=source, run=identity)
+        return append_batch(flow.spark, spec, progress or Progress())
+
+    assert replay("run 1").outcome is Outcome.EMPTY_BATCH
+    repair(0, '{"name": "b", "id": 2}')
+    repair(1, '{"id": 3, "name": "c"}{"id": 4}')
+    with pytest.raises(BadInputError, match=f"1 records .* in letter {ids[1]}.*more than one value"):
+        replay("run 2")
+    repair(1, '{"ID": 3, "nme": "c"}')
+    with pytest.raises(BadInputError, match=r"name \['ID', 'nme'\], and its columns are \['id', 'name'\]"):
+        replay("run 2")
+    repair(1, '{"id": 3, "name": "c"}')
+    with pytest.raises(Killed):
+        replay("run 2", InterruptedProgress(at="commit", then=killed))
+    # Killed between the commit and the notes: the position knows the letters.
+    with monkeypatch.context() as patch:
+        patch.setattr(RepairedLettersSource, "after_commit", lambda *_: killed())
+        with pytest.raises(Killed):
+            replay("run 2")
+    assert [replay(run).outcome for run in ("run 2", "run 3")] == [Outcome.ALREADY_APPLIED, Outcome.NOTHING_NEW]
+    repair(2, '{"id": 4, "name": "d"}')
+    report = replay("run 4")
+    assert (report.outcome, report.rows_appended, report.batch_files) == (Outcome.APPLIED, 1, 1)
+    assert replay("run 5").outcome is Outcome.NOTHING_NEW
+    assert events_of(flow) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    noted = {letter["letter_id"] for letter in letters_of(flow, table) if letter["replayed_at"]}
+    assert noted == {ids[2]}

@@ -1,0 +1,96 @@
+"""A dead letter is taken where a record can be put aside, and refused in words where not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, dead_letter
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
+from airflow_lake_provider.contracts.specs.spec_codec import spec_from_plain, spec_to_plain
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+
+BASE: dict[str, Any] = {"table": "shop.orders", "source": Files("/in/*.csv"), "dead_letter": DeadLetter()}
+
+
+def append(**changed: Any) -> AppendSpec:
+    return AppendSpec(**{**BASE, **changed})
+
+
+def upsert(**changed: Any) -> UpsertSpec:
+    return UpsertSpec(**{**BASE, "keys": ("id",), **changed})
+
+
+def of(path: str, **options: Any) -> Files:
+    return Files(path, options=options)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: DeadLetter(max_share=1), ["max_share", "below 1"]),
+        (lambda: DeadLetter(max_share=-0.1), ["max_share", "from 0"]),
+        (lambda: DeadLetter(max_share="much"), ["max_share", "'much'"]),  # type: ignore[arg-type]  # what is refused
+        (lambda: DeadLetter(table="letters"), ["'letters'"]),
+        (lambda: append(dead_letter="lake_ops.letters"), ["dead_letter", "mapping"]),
+        (lambda: append(dead_letter={"share": 1}), ["dead_letter", "share"]),
+        (lambda: append(dead_letter=DeadLetter(table="shop.orders")), ["a table of its own"]),
+        (lambda: append(source=LakeTable("a.b")), ["rows of Files", "LakeTable"]),
+        (lambda: append(source=Query("SELECT 1", over="/in/*.csv")), ["rows of Files", "Query"]),
+        (lambda: append(source=RepairedLetters()), ["rows of Files", "RepairedLetters"]),
+        (lambda: upsert(source=Debezium("/in/*.json", "orders")), ["Debezium", "order"]),
+        (lambda: upsert(is_complete=True), ["complete=True", "leave out dead_letter"]),
+        (lambda: append(source=Files("/in/*.xml", options={"rowTag": "a"})), ["XML"]),
+        (lambda: append(source=of("/in/*.json", multiLine=True)), ["leave out multiLine"]),
+        (lambda: append(source=of("/in/*.csv", encoding="windows-1252")), ["UTF-8", "without an encoding"]),
+        (lambda: append(source=of("/in/*.csv", escape="\\")), ["quotes", "doubled"]),
+        (lambda: append(source=of("/in/*.csv", quote="")), ["quotes", "doubled"]),
+        (lambda: append(source=of("/in/*.csv", unescapedQuoteHandling="SKIP_VALUE")), ["quotes", "doubled"]),
+        (lambda: append(source=of("/in/*.csv", ignoreLeadingWhiteSpace=True)), ["leave out ignoreLeadingWhiteSpace"]),
+        (lambda: upsert(source=RepairedLetters(), dead_letter=None, is_complete=True), ["must not replace a table"]),
+        (
+            lambda: OverwritePartitionsSpec(table="a.b", source=RepairedLetters()),
+            ["must not replace a table or a partition"],
+        ),
+    ],
+)
+def test_what_cannot_be_put_aside_is_refused_in_words(make: Any, words: list[str]) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        make()
+    assert all(each in str(refused.value) for each in words), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        of("/in/*.csv", sep="\t", quote="'", escape="'"),
+        of("/in/*.csv", sep="\\t", header=True),
+        of("/in/*.json", encoding="utf8"),
+        of("/in/*.parquet"),
+        of("{{ params.path }}"),
+    ],
+    ids=lambda source: str(source.path),
+)
+def test_records_are_put_aside_where_each_is_a_line_or_a_row(source: Files) -> None:
+    assert append(source=source).dead_letter == DeadLetter()
+
+
+def test_it_crosses_the_border_and_is_no_part_of_what_is_applied() -> None:
+    for make in (append, upsert):
+        given = make(dead_letter={"table": "a.letters", "max_share": 0.5})
+        assert given.dead_letter == DeadLetter(table="a.letters", max_share=0.5)
+        assert spec_from_plain(json.loads(to_json(spec_to_plain(given)))) == given
+        without = make(dead_letter=None)
+        assert given.digest_text() == without.digest_text()
+        # Drivers of before read it.
+        assert "dead_letter" not in to_json(spec_to_plain(without))
+    assert dead_letter(None) is None
