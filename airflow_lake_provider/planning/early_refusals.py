@@ -214,8 +214,8 @@ def _refuse_missing_target(name: str, target: LoadedTable | None, create: TableL
 
 
 def _refuse_frozen(name: str, target: TableShape, what: str, columns: Sequence[str], contract: SchemaContract) -> None:
-    unknown = unknown_names(columns, target.names)
-    if unknown and contract.new_columns is Evolution.FREEZE:
+    unknown = [each for each in unknown_names(columns, target.names) if contract.of_new(each) is not Evolution.EVOLVE]
+    if unknown:
         raise BadInputError(
             f"{name}: {what} names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
             f"{target.names}"

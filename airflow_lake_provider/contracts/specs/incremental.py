@@ -64,7 +64,8 @@ class IncrementalSpec(JobSpec):
         TableName.parse(self.source)
         if self.source == self.table:
             raise InvalidSpecError(f"{self.table}: source and target are the same table")
-        if self.schema_contract.missing_columns is not None or self.schema_contract.exclude_columns:
+        contract = self.schema_contract
+        if contract.missing_columns is not None or contract.exclude_columns or contract.changes_rows:
             raise InvalidSpecError(
                 f"{self.table}: missing_columns and exclude_columns of a schema_contract belong to upserts; name "
                 "the columns in the query"

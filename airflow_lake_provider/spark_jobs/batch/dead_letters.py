@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+# A condition, and SQL of what is wrong with a record in words, and of its class.
+Fault = tuple[str, str, str]
 LETTER_ID, REPLAYED_AT = "letter_id", "replayed_at"
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT, DeadLetters
+from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT, DeadLetters, Fault
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -28,16 +28,17 @@ _SHOWN = 3
 
 
 def without_dead_letters(
-    spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None
+    spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None, broken: Sequence[Fault] = ()
 ) -> tuple[RawBatch, DeadLetters | None]:
     """Return the records of a batch that can be applied, and the others; one job counts them.
 
     :param keys: columns that may not be NULL, as the batch spells them.
     :param table_schema: of the target, whose required columns each record has to fill; None where it need not.
+    :param broken: what breaks the schema contract.
     :raises BadInputError: the others are a greater share than ``max_share``; it shows what is wrong with them.
     """
     assert spec.dead_letter is not None, "else records that cannot be applied are refused"
-    faults = list(_faults(spec, raw, keys, table_schema))
+    faults = [*_faults(spec, raw, keys, table_schema), *broken]
     reason, kind = (" ".join(f"WHEN {fault[0]} THEN {fault[place]}" for fault in faults) for place in (1, 2))
     judged = raw.rows.withColumns(
         {_REASON: sf.expr(f"CASE {reason} END"), _CLASS: sf.expr(f"CASE {kind} END")}
@@ -57,9 +58,7 @@ def without_dead_letters(
     return replace(without, rows=kept), letters
 
 
-def _faults(
-    spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None
-) -> Iterator[tuple[str, str, str]]:
+def _faults(spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None) -> Iterator[Fault]:
     """Yield conditions with SQL of what is wrong with a record in words, and of its class."""
     if raw.may_be_unparsable:
         changed = text_literal(CHANGED_VALUE)
@@ -75,7 +74,7 @@ def _faults(
         yield (
             f"{quoted_name(name)} IS NULL",
             text_literal(f"NULL in the column {name}, which the table requires"),
-            ("'NULL_VALUE'"),
+            "'NULL_VALUE'",
         )
 
 

@@ -49,6 +49,7 @@ from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, RowBatch, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
+from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.dead_letters import without_dead_letters
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
@@ -115,12 +116,14 @@ class PlainSource(BatchSource):
     ) -> tuple[RawBatch, DeadLetters | None]:
         table_schema = wanted.target.schema()
         raw = self.raw(wanted.listing, table_schema)
+        contracted = contracted_columns(self.spec, raw.rows, table_schema)
         if self.spec.dead_letter is None:
-            return raw, None
+            return contracted.applied(raw), None
         # Read again while it is written: to cache the records would cost more than to parse them.
         release_frames(raw.rows)
         keys = resolve_columns(raw.rows, deduplicate_by, "deduplicate_by")
-        return without_dead_letters(self.spec, raw, keys, table_schema)
+        raw, letters = without_dead_letters(self.spec, raw, keys, table_schema, contracted.faults)
+        return contracted.applied(raw), letters
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the rows and keep the last change of each key."""
@@ -147,11 +150,13 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
         keys = resolve_columns(batch.rows, identity, "keys")
         order_by = resolve_columns(batch.rows, order, "order_by")
-        letters = None
+        letters, contracted = None, contracted_columns(spec, batch.rows, table_schema)
         if spec.dead_letter is not None:
             # A row that deletes has its key alone, and one that is combined with others may lack what they have.
             is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows
-            batch, letters = without_dead_letters(spec, batch, keys, table_schema if is_whole else None)
+            required_by = table_schema if is_whole else None
+            batch, letters = without_dead_letters(spec, batch, keys, required_by, contracted.faults)
+        batch = contracted.applied(batch)
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -221,3 +222,38 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     assert events_of(flow) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     noted = {letter["letter_id"] for letter in letters_of(flow, table) if letter["replayed_at"]}
     assert noted == {ids[2]}
+
+
+def test_values_that_break_the_contract_are_put_aside_or_left_out_by_column(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT, m INT) USING iceberg")
+    flow.inbox.mkdir(parents=True)
+    rows = [
+        {"id": 1, "n": 1, "m": "10", "new": None, "other": "a"},
+        {"id": 2, "n": 2**31, "m": "11", "new": None, "other": None},
+        {"id": 3, "n": 3, "m": "x", "new": None, "other": None},
+        {"id": 4, "n": None, "m": "012", "new": "b", "other": None},
+        {"id": 5, "n": -5, "m": None, "new": None, "other": "c"},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), flow.inbox / "1.parquet")
+    actions: Any = {"m": "discard_value", "OTHER": "discard_value"}
+    letter = DeadLetter(table="letters.contract", max_share=0.5)
+    given: dict[str, Any] = {
+        "source": Files(f"{flow.inbox}/*.parquet"),
+        "schema_contract": SchemaContract(new_columns="quarantine", wider_types="quarantine", by_column=actions),
+        "dead_letter": letter,
+    }
+    stored = [{"id": 1, "n": 1, "m": 10}, {"id": 3, "n": 3, "m": None}, {"id": 5, "n": -5, "m": None}]
+    words = [("OTHER_TYPE", "a value that int does not hold, in n"), ("NEW_COLUMN", "a value in the column new, which")]
+    loads: list[tuple[Any, dict[str, Any]]] = [(append, {}), (Flow.apply, {"delete_when": None})]
+    for number, (load, more) in enumerate(loads, 1):
+        # The second load finds the letters of the first, which are of the same file.
+        report = load(flow, run=f"run {number}", on_repeat="apply", **given, **more)
+        assert (report.dead_letters, report.batch_rows, report.schema_changes) == (2, 3, ())
+        assert sorted(flow.records(), key=lambda row: row["id"]) == stored
+        letters = letters_of(flow, letter.table)
+        assert [json.loads(each["record"]) for each in letters] == [rows[1], rows[3]]
+        assert [
+            (each["error_class"], each["reason"][: len(start)]) for each, (_, start) in zip(letters, words, strict=True)
+        ] == words
+        flow.spark.sql(f"DELETE FROM {flow.table}")

@@ -143,7 +143,10 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (lambda: TableLayout(target_file_size="half"), "must be a size such as '128MB'"),
         (lambda: TableLayout(partition_by="days(at)"), r"TableLayout\.partition_by must be a list of columns or"),
         (lambda: table_layout({"partitions": ["a"]}), r"create has no \['partitions'\]; it takes partition_by"),
-        (lambda: schema_contract("none"), "schema_contract must be one of 'evolve', 'freeze', got 'none'"),
+        (
+            lambda: schema_contract("none"),
+            "must be one of 'evolve', 'freeze', 'quarantine', 'discard_value', got 'none'",
+        ),
         (lambda: PartialUpdate({"{{ column }}": ["a"]}), "names are not templated, only what they map to"),
     ],
 )

@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, dead_
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
@@ -57,6 +58,21 @@ def of(path: str, **options: Any) -> Files:
         (lambda: append(source=of("/in/*.csv", unescapedQuoteHandling="SKIP_VALUE")), ["quotes", "doubled"]),
         (lambda: append(source=of("/in/*.csv", ignoreLeadingWhiteSpace=True)), ["leave out ignoreLeadingWhiteSpace"]),
         (lambda: upsert(source=RepairedLetters(), dead_letter=None, is_complete=True), ["must not replace a table"]),
+        (lambda: append(dead_letter=None, schema_contract="quarantine"), ["'quarantine'", "give dead_letter"]),
+        (
+            lambda: append(dead_letter=None, schema_contract={"by_column": {"n": "quarantine"}}),
+            ["'quarantine'", "give dead_letter"],
+        ),
+        (lambda: append(schema_contract={"by_column": {"n": "drop"}}), ["by_column['n']", "'discard_value'", "'drop'"]),
+        (lambda: append(schema_contract={"by_column": "n"}), ["by_column", "'quarantine'"]),
+        (
+            lambda: upsert(dead_letter=None, is_complete=True, schema_contract="discard_value"),
+            ["'discard_value'", "complete=True"],
+        ),
+        (
+            lambda: upsert(source=Debezium("/in/*.json", "orders"), dead_letter=None, schema_contract="discard_value"),
+            ["'discard_value'", "changes of rows"],
+        ),
         (
             lambda: OverwritePartitionsSpec(table="a.b", source=RepairedLetters()),
             ["must not replace a table or a partition"],
@@ -82,6 +98,19 @@ def test_what_cannot_be_put_aside_is_refused_in_words(make: Any, words: list[str
 )
 def test_records_are_put_aside_where_each_is_a_line_or_a_row(source: Files) -> None:
     assert append(source=source).dead_letter == DeadLetter()
+
+
+def test_a_contract_says_of_a_column_what_counts_for_it_alone() -> None:
+    contract = SchemaContract(new_columns="freeze", by_column={"Note": "quarantine"})
+    assert [(contract.of_new(name), contract.of_type(name)) for name in ("note", "other")] == [
+        (Evolution.QUARANTINE, Evolution.QUARANTINE),
+        (Evolution.FREEZE, Evolution.EVOLVE),
+    ]
+    given = append(schema_contract=contract)
+    assert spec_from_plain(json.loads(to_json(spec_to_plain(given)))) == given
+    assert given.digest_text() != append().digest_text()
+    # Tables know runs by it, and drivers of before read it.
+    assert "by_column" not in append().digest_text() + to_json(spec_to_plain(append()))
 
 
 def test_it_crosses_the_border_and_is_no_part_of_what_is_applied() -> None:

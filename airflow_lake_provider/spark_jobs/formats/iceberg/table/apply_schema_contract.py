@@ -77,9 +77,10 @@ def _refuse_frozen(
     widened: Sequence[SchemaDifference],
     contract: SchemaContract,
 ) -> None:
+    # Records were put aside, and values left out, by columns: of a field inside one, the batch is refused.
     by_setting = {
-        "new_columns": added if contract.new_columns is Evolution.FREEZE else (),
-        "wider_types": widened if contract.wider_types is Evolution.FREEZE else (),
+        "new_columns": [each for each in added if contract.of_new(each.path[0]) is not Evolution.EVOLVE],
+        "wider_types": [each for each in widened if contract.of_type(each.path[0]) is not Evolution.EVOLVE],
     }
     names = sorted(each.name for differences in by_setting.values() for each in differences)
     if names:

@@ -156,7 +156,7 @@ def test_what_does_not_fit_or_may_not_change_is_refused_by_its_path(flow: Flow, 
     more = {"s": ("STRUCT<a: INT>",), "m": ("MAP<STRING, STRUCT<a: INT>>",)}
     made(flow, ", ".join(f"{name} {kind}" for name, (kind, *_) in {**UNFIT, **more}.items()), 2)
     before = flow.loaded().schema()
-    kept = {"missing_columns": "null"}
+    kept: dict[str, Any] = {"missing_columns": "null"}
     with pytest.raises(BadInputError) as unfit:
         applied(flow, typed_file(tmp_path / "a.parquet", [1], UNFIT), "run 1", schema_contract=SchemaContract(**kept))
     assert [name for name, (*_, said) in UNFIT.items() if said not in str(unfit.value)] == []
