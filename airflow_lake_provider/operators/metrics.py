@@ -27,6 +27,7 @@ COUNTERS: Mapping[str, tuple[str, ...]] = {
     "lake.rows.inserted": ("rows_inserted", "rows_appended", "rows_written"),
     "lake.rows.updated": ("rows_updated",),
     "lake.rows.deleted": ("rows_deleted",),
+    "lake.dead_letters": ("dead_letters",),
     "lake.files.read": ("batch_files",),
     "lake.files.rewritten": ("files_rewritten",),
     "lake.files.added": ("files_added",),

@@ -35,6 +35,7 @@ _COUNTS = {
     "rows_replaced": "replaced",
     "rows_updated": "updated",
     "rows_deleted": "deleted",
+    "dead_letters": "put aside",
     "files_rewritten": "files rewritten",
     "files_added": "files written",
     "failed_groups": "file groups left",

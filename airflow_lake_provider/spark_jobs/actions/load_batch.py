@@ -74,10 +74,18 @@ class NewInput(Generic[SpecT, ReportT]):
 
     def with_rows(self, apply: Callable[[RowBatch], ReportT], deduplicate_by: Sequence[str]) -> ReportT:
         """Apply the rows as they are, twice where the first time cannot tell what is no text."""
+
+        def released(batch: RowBatch) -> ReportT:
+            try:
+                return apply(batch)
+            finally:
+                if batch.dead_letters is not None:
+                    batch.dead_letters.release()
+
         try:
-            return apply(self.source.rows(self.wanted, deduplicate_by))
+            return released(self.source.rows(self.wanted, deduplicate_by))
         except UndecidedTextError:
-            return apply(self.source.rows(self.wanted, deduplicate_by, takes_replacements=True))
+            return released(self.source.rows(self.wanted, deduplicate_by, takes_replacements=True))
 
     def of_commit(self) -> dict[str, Any]:
         """Return the fields that every commit of a batch has."""

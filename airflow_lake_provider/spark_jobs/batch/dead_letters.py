@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
+
 # A condition, and SQL of what is wrong with a record in words, and of its class.
 Fault = tuple[str, str, str]
 LETTER_ID, REPLAYED_AT = "letter_id", "replayed_at"
@@ -16,7 +18,13 @@ class DeadLetters:
     """Records of a batch that are put aside.
 
     :param rows: of the table of dead letters, one for each; an id is the same in each try.
+    :param judged: all records; cached where they are parsed.
     """
 
     count: int
     rows: DataFrame
+    judged: DataFrame
+
+    def release(self) -> None:
+        """Give the records back, once the others are written."""
+        release_frames(self.judged)

@@ -20,7 +20,7 @@ _NESTED = (ArrayType, MapType, StructType)
 
 @dataclass(frozen=True, kw_only=True)
 class ContractedColumns:
-    """What a contract makes of columns.
+    """Columns as a contract has them.
 
     :param faults: of records to put aside.
     :param dropped: columns that are not stored.

@@ -52,9 +52,12 @@ def without_dead_letters(
     hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)
     if not dead:
-        return replace(without, rows=raw.rows.drop(*hidden)), DeadLetters(count=0, rows=raw.rows.limit(0))
+        return replace(without, rows=raw.rows.drop(*hidden)), DeadLetters(
+            count=0, rows=raw.rows.limit(0), judged=raw.rows
+        )
     kept = judged.filter(f"{_REASON} IS NULL").drop(*hidden)
-    letters = DeadLetters(count=dead, rows=_letters(spec, judged.filter(f"{_REASON} IS NOT NULL"), raw))
+    of_dead = _letters(spec, judged.filter(f"{_REASON} IS NOT NULL"), raw)
+    letters = DeadLetters(count=dead, rows=of_dead, judged=raw.rows)
     return replace(without, rows=kept), letters
 
 

@@ -25,7 +25,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
-    release_frames,
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
@@ -119,10 +118,11 @@ class PlainSource(BatchSource):
         contracted = contracted_columns(self.spec, raw.rows, table_schema)
         if self.spec.dead_letter is None:
             return contracted.applied(raw), None
-        # Read again while it is written: to cache the records would cost more than to parse them.
-        release_frames(raw.rows)
-        keys = resolve_columns(raw.rows, deduplicate_by, "deduplicate_by")
-        raw, letters = without_dead_letters(self.spec, raw, keys, table_schema, contracted.faults)
+        # Records of text are cached: they are judged, put aside and written, and parsed once.
+        with released_on_failure() as cached:
+            cached.append(raw.rows)
+            keys = resolve_columns(raw.rows, deduplicate_by, "deduplicate_by")
+            raw, letters = without_dead_letters(self.spec, raw, keys, table_schema, contracted.faults)
         return contracted.applied(raw), letters
 
     def read(self, wanted: Wanted) -> ChangeBatch:

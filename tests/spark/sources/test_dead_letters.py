@@ -85,14 +85,18 @@ def shown(record: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "lines", "columns"),
-    [("jsonl", JSON_LINES, COLUMNS), ("csv", CSV_LINES, CSV_COLUMNS)],
-    ids=["json", "csv"],
+    ("kind", "lines", "columns", "split"),
+    [
+        ("jsonl", JSON_LINES, COLUMNS, 128 * 1024),
+        ("csv", CSV_LINES, CSV_COLUMNS, 128 * 1024),
+        ("csv", CSV_LINES, CSV_COLUMNS, 100),
+    ],
+    ids=["json", "csv", "csv in splits"],
 )
 def test_each_kind_of_bad_line_is_one_letter_and_the_others_are_as_they_are_without(
-    new_flow: NewFlow, kind: str, lines: Sequence[Line], columns: str
+    new_flow: NewFlow, kind: str, lines: Sequence[Line], columns: str, split: int
 ) -> None:
-    flow, plain = new_flow(), replace(new_flow(), table=f"flows.plain_{kind}")
+    flow, plain = new_flow(), replace(new_flow(), table=f"flows.plain_{kind}_{split}")
     options = {"header": True} if kind == "csv" else {}
     for folder, wanted in (("all", lines), ("good", [line for line in lines if line[1] is None])):
         (flow.inbox / folder).mkdir(parents=True)
@@ -105,17 +109,26 @@ def test_each_kind_of_bad_line_is_one_letter_and_the_others_are_as_they_are_with
         path = f"{flow.inbox}/{folder}/*.{kind}"
         return Files(path, format="csv" if kind == "csv" else "json", options=options, schema=columns)
 
-    table = f"letters.{kind}"
+    table = f"letters.{kind}_{split}"
+    flow = replace(flow, spark=flow.spark.newSession())
+    flow.spark.conf.set("spark.sql.files.maxPartitionBytes", split)
     report = append(flow, "run 1", source=source("all"), dead_letter=DeadLetter(table=table, max_share=0.9))
     append(plain, "run 1", source=source("good"))
     order: Any = lambda row: row["id"]  # noqa: E731  # a key
     assert sorted(flow.records(), key=order) == sorted(plain.records(), key=order)
-    expected = [
+    expected: list[tuple[Any, ...]] = [
         (number, shown(record), kind, words)
         for number, (record, kind, words) in enumerate(lines, 1)
         if kind is not None
     ]
     letters = letters_of(flow, table)
+    if split == 100:
+        # Lines are counted up to the end of the first split.
+        counted = sum(each["line"] is not None for each in letters)
+        assert 0 < counted < len(letters)
+        expected = [*expected[:counted], *((None, *each[1:]) for each in expected[counted:])]
+        letters = sorted(letters, key=lambda each: each["record"])
+        expected.sort(key=lambda each: each[1])
     assert [(each["line"], each["record"], each["error_class"]) for each in letters] == [each[:3] for each in expected]
     assert [
         each["reason"] for each, (*_, words) in zip(letters, expected, strict=True) if words not in each["reason"]

@@ -45,6 +45,8 @@ def report(cls: type[JobReport], outcome: Outcome, **fields: Any) -> JobReport:
             report(UpsertReport, Outcome.ALREADY_APPLIED, rows_inserted=None, rows_updated=2),
             "already-applied, 2 updated",
         ),
+        (report(UpsertReport, Outcome.APPLIED, rows_updated=2, dead_letters=1), "applied, 2 updated, 1 put aside"),
+        (report(UpsertReport, Outcome.APPLIED, rows_updated=2, dead_letters=0), "applied, 2 updated"),
         (report(UpsertReport, Outcome.NOTHING_NEW), "nothing-new"),
         (report(IncrementalReport, Outcome.APPLIED, rows_updated=7), "applied, 7 updated"),
         (
