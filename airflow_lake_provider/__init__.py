@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
@@ -37,6 +38,7 @@ __all__ = [
     "FirstRow",
     "History",
     "JdbcTable",
+    "KafkaTopic",
     "LakeTable",
     "PartialUpdate",
     "PositionSource",

@@ -20,7 +20,13 @@ from pathlib import Path
 
 LOCK = Path(__file__).parent / "jars.lock"
 # What the jars name as dependencies but nothing uses, unless a lock has it.
-NOT_NEEDED = ("org.slf4j:slf4j-api", "org.checkerframework:checker-qual")
+NOT_NEEDED = (
+    "org.slf4j:slf4j-api",
+    "org.checkerframework:checker-qual",
+    # Of what reads Kafka; Spark has them.
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+)
 MEGABYTE = 1 << 20
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
@@ -13,7 +12,6 @@ from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS
 from airflow_lake_provider.catalogs.secret_properties import forms
-from airflow_lake_provider.catalogs.spark_catalog_properties import POSTGRESQL_DRIVER
 from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -60,8 +58,3 @@ def database_access(conn_id: str) -> DatabaseAccess:
         user=stored.login or "",
         password=stored.password or "",
     )
-
-
-def drivers_of(databases: Iterable[DatabaseAccess]) -> tuple[str, ...]:
-    """Return the packages of the JDBC drivers that read some databases."""
-    return (POSTGRESQL_DRIVER,) if any(databases) else ()

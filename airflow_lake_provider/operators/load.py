@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
-from airflow_lake_provider.hooks.database_connection import database_access
+from airflow_lake_provider.hooks.source_access import source_access
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.table_reads import refuse_gone_start, refuse_read
@@ -25,11 +25,11 @@ class LoadAction(WorkerAction[LoadT]):
         """Name the source, and add its code.
 
         :raises InvalidSpecError: a driver would not find its code.
-        :raises InvalidConnectionError: a database that it reads has no connection, or one that cannot be used.
+        :raises InvalidConnectionError: what it reads has no connection, or one that cannot be used.
         """
         source = spec.source.with_code(code_of)
-        for conn_id in source.connections:
-            database_access(conn_id)
+        for conn_id, kind in source.connections.items():
+            source_access(conn_id, kind)
         refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
         if not source.name:
             source = replace(source, name=run.source_name(spec.table, is_kept=spec.keeps_position))

@@ -183,7 +183,7 @@ def _sum(report: JobReport, *names: str) -> int | None:
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 _OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "oss")
 # Names in these begin without a slash; a table's is database.schema.table.
-_WITHOUT_ROOT = (*_OBJECT_STORES, "postgres")
+_WITHOUT_ROOT = (*_OBJECT_STORES, "postgres", "kafka")
 _WILDCARD = re.compile(r"[*?\[{]")
 
 

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
-from airflow_lake_provider.hooks.database_connection import database_access, drivers_of
+from airflow_lake_provider.hooks.source_access import packages_of, source_access
 from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
 from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
 from airflow_lake_provider.submission.job_files import APPLICATION, JobFiles, job_archive
@@ -39,7 +39,7 @@ class SparkSubmission:
     """The files, the settings and the report's place of one submission.
 
     :param report_path: local path in client mode, fsspec path in cluster mode.
-    :param drivers: packages for the databases that are read.
+    :param drivers: packages for the databases and topics that are read.
     """
 
     files: JobFiles
@@ -70,12 +70,13 @@ class SparkSubmission:
         """
         # First: what is refused leaves no files behind.
         shared = shared_report(job, run, report_location, connection.address) if target.cluster_mode else None
-        databases = {conn_id: database_access(conn_id) for conn_id in _connections(job)}
+        connections = _connections(job)
+        accesses = {conn_id: source_access(conn_id, kind) for conn_id, kind in connections.items()}
         base = job_directory()
         files = JobFiles.open(base, run.who)
         files.write_spec(job_to_json(job))
         settings = {**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}
-        for conn_id, access in databases.items():
+        for conn_id, access in accesses.items():
             settings |= access.to_settings(conn_id)
         files.write_settings(settings, properties_file)
         return cls(
@@ -84,7 +85,7 @@ class SparkSubmission:
             connection=connection,
             target=target,
             report_path=shared or str(files.report),
-            drivers=drivers_of(databases.values()),
+            drivers=packages_of(connections.values()),
         )
 
     def driver_start(self, operator: SparkSubmitOperator, *, is_short: bool = False) -> DriverStart:
@@ -141,10 +142,10 @@ def spark_submit_arguments(
     }
 
 
-def _connections(job: Job) -> list[str]:
-    """Return the ids of the connections of all databases that the tasks read."""
+def _connections(job: Job) -> dict[str, str]:
+    """Return the connections of all that the tasks read, by id, and what each is to."""
     loads = [spec for spec in job.tasks.values() if isinstance(spec, LoadSpec)]
-    return list(dict.fromkeys(conn_id for spec in loads for conn_id in spec.source.connections))
+    return {conn_id: kind for spec in loads for conn_id, kind in spec.source.connections.items()}
 
 
 def _scheduler(job: Job) -> dict[str, str]:

@@ -60,6 +60,7 @@ OTHERS = (
     "assets.lake_table.watches",
     "contracts.author.sources.Source",
     "contracts.author.sources.OnSourceChange",
+    *(f"contracts.author.kafka_topic.{name}" for name in ("ValueFormat", "KeyFormat", "Tombstones", "OnGap")),
     "contracts.applied.event_marks.EventOrdering",
     "contracts.author.sources.BinaryHandling",
     "contracts.author.lake_tables.ChangeMode",

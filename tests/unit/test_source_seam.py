@@ -17,6 +17,7 @@ HOMES = (
     PACKAGE / "contracts" / "author" / "sources.py",
     PACKAGE / "contracts" / "author" / "custom_source.py",
     PACKAGE / "contracts" / "author" / "jdbc_table.py",
+    PACKAGE / "contracts" / "author" / "kafka_topic.py",
     PACKAGE / "contracts" / "author" / "lake_tables.py",
     PACKAGE / "contracts" / "author" / "pyspark_function.py",
     PACKAGE / "contracts" / "author" / "query.py",
@@ -36,7 +37,9 @@ NEUTRAL = {
 }
 OF_AUTHORS = tuple(
     f"author.{name}"
-    for name in ("jdbc_table", "lake_tables", "pyspark_function", "query", "repaired_letters", "sources")
+    for name in (
+        *("jdbc_table", "kafka_topic", "lake_tables", "pyspark_function", "query", "repaired_letters", "sources"),
+    )
 )
 
 

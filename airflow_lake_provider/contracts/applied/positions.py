@@ -262,31 +262,44 @@ class SnapshotPosition(Position):
 
 @dataclass(frozen=True)
 class OffsetsPosition(Position):
-    """The next offset of each partition. A partition that is not named was not read at all."""
+    """The next offset of each partition of a topic. A partition that is not named was not read at all.
+
+    :param topic: id of the topic, which one that is made anew does not have; empty where the broker tells none.
+    """
 
     kind: ClassVar[str] = "offsets"
     next: Mapping[str, int]
+    topic: str = ""
 
     def compare(self, other: OffsetsPosition) -> Comparison:
-        """Compare partition by partition."""
+        """Compare partition by partition; offsets of two topics have no order."""
+        if self.topic != other.topic:
+            return Comparison.INCOMPARABLE
         both = [(self.next.get(name, 0), other.next.get(name, 0)) for name in self.next.keys() | other.next.keys()]
         return Comparison.of(below=all(a <= b for a, b in both), above=all(a >= b for a, b in both))
 
     def joined(self, other: OffsetsPosition) -> OffsetsPosition:
-        """Return the later offset of each partition."""
-        names = self.next.keys() | other.next.keys()
-        return OffsetsPosition({name: max(self.next.get(name, 0), other.next.get(name, 0)) for name in sorted(names)})
+        """Return the later offset of each partition.
 
-    def to_plain(self) -> dict[str, int]:
-        """Return the offsets by partition."""
-        return dict(self.next)
+        :raises ValueError: the two are of different topics.
+        """
+        if self.topic != other.topic:
+            raise ValueError(f"{self} and {other} have no order")
+        names = self.next.keys() | other.next.keys()
+        later = {name: max(self.next.get(name, 0), other.next.get(name, 0)) for name in sorted(names)}
+        return OffsetsPosition(later, self.topic)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the offsets by partition, and the topic."""
+        return {"next": dict(self.next), "topic": self.topic}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read the offsets."""
-        if not all(is_whole_number(offset) for offset in plain.values()):
-            raise ValueError("an offset is a whole number from 0 on")
-        return cls(dict(plain))
+        """Read offsets and topic."""
+        offsets, topic = plain["next"], plain["topic"]
+        if not all(is_whole_number(offset) for offset in offsets.values()) or not isinstance(topic, str):
+            raise ValueError("an offset is a whole number from 0 on, and the id of a topic a text")
+        return cls(dict(offsets), topic)
 
 
 @dataclass(frozen=True)

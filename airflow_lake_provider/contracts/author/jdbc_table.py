@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self
@@ -96,9 +96,9 @@ class JdbcTable(Source):
             raise InvalidSpecError("JdbcTable.overlap is read again below a watermark; give watermark, too")
 
     @property
-    def connections(self) -> tuple[str, ...]:
+    def connections(self) -> Mapping[str, str]:
         """The connection."""
-        return (self.connection,)
+        return {self.connection: "database"}
 
     @property
     def reads_again(self) -> bool:

@@ -39,7 +39,9 @@ def queryable(value: object, name: str) -> Source:
     """
     below = source(value, name)
     if not below.is_queryable:
-        raise InvalidSpecError(f"{name} must be Files, a LakeTable, Changes or a JdbcTable, got {below!r}")
+        raise InvalidSpecError(
+            f"{name} must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic, got {below!r}"
+        )
     if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
         raise InvalidSpecError(
             f"{name}: name and on_source_change belong to the {name.partition('.')[0]}, not to what it reads, got "
@@ -92,9 +94,9 @@ class MadeOfInputs(Source):
         return {name: table for name, each in self.inputs.items() for table in each.lake_tables.values()}
 
     @property
-    def connections(self) -> tuple[str, ...]:
-        """Ids of the connections of its inputs."""
-        return tuple(dict.fromkeys(conn_id for each in self.inputs.values() for conn_id in each.connections))
+    def connections(self) -> Mapping[str, str]:
+        """Connections of its inputs."""
+        return {conn_id: kind for each in self.inputs.values() for conn_id, kind in each.connections.items()}
 
     @property
     def is_change_stream(self) -> bool:  # type: ignore[override]  # of what it reads

@@ -50,9 +50,9 @@ class PySparkFunction(MadeOfInputs):
 
     :param function: ``package.module:function``. The text of its module is shipped where the worker can import it. What
         the module imports travels by ``py_files`` of the task, or is installed where the driver runs.
-    :param over: ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable``, or a path, by the name of the input. The function
-        gets a DataFrame of each: of files and changes what is new, of a table all rows of one snapshot. Everything is
-        applied once. Left out, only ``batch_id`` of the task tells batches apart.
+    :param over: ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable``, ``KafkaTopic``, or a path, by the name of the
+        input. The function gets a DataFrame of each: of files and changes what is new, of a table all rows of one
+        snapshot. Everything is applied once. Left out, only ``batch_id`` of the task tells batches apart.
     :param params: values of JSON for the function; no secrets, as Airflow shows them.
     :param function_code: text of the module; the worker sets it.
     """

@@ -28,8 +28,8 @@ class Query(MadeOfInputs):
     """A query over one source or several. It is code: never interpolate user input.
 
     :param sql: SQL over the view ``source``, or over a view for each named input; or the path of a file with it.
-    :param over: ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable`` or a path; or a mapping of names to such inputs.
-        Their ``name`` and ``on_source_change`` are those of the query.
+    :param over: ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable``, ``KafkaTopic`` or a path; or a mapping of names
+        to such inputs. Their ``name`` and ``on_source_change`` are those of the query.
     """
 
     kind: ClassVar[str] = "query"

@@ -132,9 +132,9 @@ class Source(ArgumentObject):
         return {}
 
     @property
-    def connections(self) -> tuple[str, ...]:
-        """Ids of the connections of the databases among it."""
-        return ()
+    def connections(self) -> Mapping[str, str]:
+        """Connections of what it reads, by id, and what each is to: ``database``, ``kafka`` or ``registry``."""
+        return {}
 
     @property
     def query(self) -> str | None:

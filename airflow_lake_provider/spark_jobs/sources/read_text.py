@@ -99,7 +99,7 @@ def read_text(
     arrived = records.without_headers(arrived) if records else arrived
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
-    rows = converted_rows(arrived, plain, schema, values, inferred).persist()
+    rows = typed_rows(arrived, plain, schema, values, inferred).persist()
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
     lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
     encoding = "" if is_utf8(options) else encoding_of(options)
@@ -174,10 +174,16 @@ def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
     return {"lineSep": "\n"} if kind == "json" else {}
 
 
-def converted_rows(
-    rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]
+def typed_rows(
+    rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str] = ()
 ) -> DataFrame:
-    """Return the columns in their types, and records with a value that does not come through as unparsable."""
+    """Return the columns in their types, and records with a value that does not come through as unparsable.
+
+    :param rows: with ``_lake_unparsable``.
+    :param read: the types in which they were read, see :func:`read_as`.
+    :param kind: ``csv`` or ``json``.
+    :param inferred: columns whose types were found in the values.
+    """
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
     results, lost = {}, {}

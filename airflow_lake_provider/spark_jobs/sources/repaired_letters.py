@@ -27,7 +27,7 @@ from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.line_records import parsed_lines
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sources.read_text import converted_rows
+from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
 from airflow_lake_provider.spark_jobs.sources.text_values import read_as
 from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
@@ -83,7 +83,7 @@ class RepairedLettersSource(PlainSource):
         place = f"struct({_NUMBER} AS file, 0L AS block, 0L AS row)"
         rows = parsed.select(*columns, sf.expr(place).alias(ARRIVAL))
         return RawBatch(
-            rows=converted_rows(rows, plain, schema, "json", ()).persist(),
+            rows=typed_rows(rows, plain, schema, "json", ()).persist(),
             files=listing.files,
             has_arrival=True,
             may_be_unparsable=True,

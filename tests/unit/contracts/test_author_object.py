@@ -103,7 +103,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
     [
         (
             lambda: source({"path": "in/*.csv"}),
-            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', .*'jdbc-table', 'query'",
+            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', .*'jdbc-table', 'kafka-topic', 'query'",
         ),
         (lambda: source({"type": "kafka"}), "got 'kafka'"),
         (lambda: source({"type": "files"}), "source needs path"),
@@ -114,7 +114,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (
             lambda: source(5),
             (
-                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, .*JdbcTable, "
+                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, .*JdbcTable, KafkaTopic, "
                 "PySparkFunction, Query"
             ),
         ),
@@ -130,7 +130,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (lambda: Query("DROP TABLE x", over="a.csv"), r"Query\.sql must be one query"),
         (
             lambda: Query("SELECT 1", over=Debezium("a", table="t")),
-            r"over must be Files, a LakeTable, Changes or a JdbcTable",
+            r"over must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic",
         ),
         (lambda: Query("SELECT 1", over=Files("a.csv", name="n")), "belong to the Query, not to what it reads"),
         (lambda: Debezium("a", table="t", ordering="unknown"), r"Debezium\.ordering must be one of 'partition'"),

@@ -96,6 +96,7 @@ def files(*names: str) -> FilesPosition:
         (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-0": 5, "t-1": 1}), Comparison.BEFORE),
         (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-1": 1}), Comparison.INCOMPARABLE),
         (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-0": 5, "t-1": 0}), Comparison.EQUAL),
+        (OffsetsPosition({"0": 5}, "a"), OffsetsPosition({"0": 9}, "b"), Comparison.INCOMPARABLE),
         (WatermarkPosition("id", 9), WatermarkPosition("id", 10), Comparison.BEFORE),
         (WatermarkPosition("at", "2026-10"), WatermarkPosition("at", "2026-09"), Comparison.AFTER),
         (WatermarkPosition("id", 9), WatermarkPosition("at", 9), Comparison.INCOMPARABLE),
@@ -118,7 +119,7 @@ def test_two_positions_of_a_kind_compare_by_its_own_rule(first: Any, second: Any
 @pytest.mark.parametrize(
     "position",
     [
-        *(OffsetsPosition({"t-0": 5}), WatermarkPosition("id", 9), SnapshotPosition("7"), SnapshotPosition("v 1@é")),
+        *(OffsetsPosition({"0": 5}, "a"), WatermarkPosition("id", 9), SnapshotPosition("7"), SnapshotPosition("v 1@é")),
         files("a", "b"),
     ],
 )
@@ -128,7 +129,13 @@ def test_a_position_is_read_as_it_was_written(position: Position) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "plain"),
-    [("offsets", {"t-0": -1}), ("offsets", {"t-0": "1"}), ("watermark", [1, 2]), ("watermark", ["id", None])],
+    [
+        ("offsets", {"next": {"0": -1}, "topic": "a"}),
+        ("offsets", {"next": {"0": "1"}, "topic": "a"}),
+        ("offsets", {"next": {"0": 1}, "topic": 1}),
+        ("watermark", [1, 2]),
+        ("watermark", ["id", None]),
+    ],
 )
 def test_a_position_that_nobody_writes_so_is_refused(kind: str, plain: Any) -> None:
     with pytest.raises(ValueError, match="a"):

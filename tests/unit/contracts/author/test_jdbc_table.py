@@ -48,7 +48,11 @@ def test_a_mapping_a_carried_spec_and_an_object_are_the_same_table() -> None:
     }
     assert source(plain) == ORDERS
     assert ORDERS.to_mapping() == plain
-    assert ORDERS.connections == Query("SELECT 1", over={"a": JdbcTable("pg_shop", "t")}).connections == ("pg_shop",)
+    assert (
+        ORDERS.connections
+        == Query("SELECT 1", over={"a": JdbcTable("pg_shop", "t")}).connections
+        == {"pg_shop": "database"}
+    )
     made = upsert(ORDERS)
     assert from_json(UpsertSpec, to_json(made)).checked() == made
     # How it is read makes no other run of it.

@@ -90,8 +90,11 @@ def render(value: Any, table: str = "x.y") -> Any:
         ({"_lake_x": LakeTable("a.b")}, "a letter first"),
         ({"a" * 31: LakeTable("a.b")}, "up to 30 letters"),
         ({"orders": LakeTable("a.b"), "Orders": LakeTable("a.c")}, "names an input twice"),
-        ({"orders": Debezium("a", table="t")}, r"over\['orders'\] must be Files, a LakeTable, Changes or a JdbcTable"),
-        ({"orders": BOTH}, "must be Files, a LakeTable, Changes or a JdbcTable"),
+        (
+            {"orders": Debezium("a", table="t")},
+            r"over\['orders'\] must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic",
+        ),
+        ({"orders": BOTH}, "must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic"),
         ({"orders": LakeTable("a.b", name="n")}, r"over\['orders'\]: name and on_source_change belong to the Query"),
         ({"orders": 5}, r"over\['orders'\] must be a path"),
     ],

@@ -76,8 +76,14 @@ def test_no_form_and_no_xcom_names_a_function(plain: dict[str, Any]) -> None:
         ({"function": "loads:__import__('os')"}, "function must be"),
         ({"over": Files("in/*.csv")}, "over must map names to sources"),
         ({"over": {"type": "files", "path": "a.csv"}}, "over must map names to sources"),
-        ({"over": {"a": Debezium("in/*.json", table="t")}}, "must be Files, a LakeTable, Changes or a JdbcTable"),
-        ({"over": {"a": Query("SELECT 1", over="a.csv")}}, "must be Files, a LakeTable, Changes or a JdbcTable"),
+        (
+            {"over": {"a": Debezium("in/*.json", table="t")}},
+            "must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic",
+        ),
+        (
+            {"over": {"a": Query("SELECT 1", over="a.csv")}},
+            "must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic",
+        ),
         ({"over": {"a": Files("a.csv", name="n")}}, "name and on_source_change belong to the PySparkFunction"),
         ({"params": {"at": datetime(2026, 1, 1)}}, "params travel to the driver as JSON, and cannot: "),  # noqa: DTZ001
         ({"params": {"rate": float("nan")}}, "params travel to the driver as JSON, and cannot: "),

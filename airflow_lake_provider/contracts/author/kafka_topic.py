@@ -1,0 +1,206 @@
+"""A Kafka topic as a source: in each run the records up to those that are there now, which no run has applied yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from airflow_lake_provider.contracts.argument_validation import (
+    choice,
+    choice_of,
+    names,
+    nearest,
+    number,
+    optional,
+    text,
+)
+from airflow_lake_provider.contracts.as_of import as_of
+from airflow_lake_provider.contracts.author.file_arguments import column_list
+from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, OnSourceChange, Source
+from airflow_lake_provider.contracts.author_object import reads
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+
+EARLIEST = "earliest"
+_METADATA = ("headers", "key", "offset", "partition", "timestamp")
+
+
+class ValueFormat(str, Enum):
+    """Form of the values of a topic's records; ``binary`` takes the bytes as they are."""
+
+    JSON = "json"
+    AVRO = "avro"
+    BINARY = "binary"
+
+
+class KeyFormat(str, Enum):
+    """Form of the keys of a topic's records: the text of one column, or an object."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class OnGap(str, Enum):
+    """Action to take when the broker has removed records that no run has applied: refuse the run, or go on behind."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class Tombstones(str, Enum):
+    """Action to take with records without a value: delete the row of their key, or leave them out."""
+
+    DELETE = "delete"
+    SKIP = "skip"
+
+
+def _form_of_values(value: Any, name: str) -> ValueFormat:
+    if value == "protobuf":
+        raise UnsupportedError(
+            f"{name}='protobuf' is not supported yet; take 'binary', and from_protobuf in a PySparkFunction over it"
+        )
+    if value == "debezium":
+        raise UnsupportedError(
+            f"{name}='debezium' is not supported yet; Debezium(...) applies the files that a sink writes of a topic"
+        )
+    form: ValueFormat = choice(ValueFormat, value, name)
+    return form
+
+
+def _metadata(value: object, name: str) -> tuple[str, ...]:
+    chosen = names(() if value is None else value, name)
+    for each in chosen:
+        if each not in _METADATA:
+            raise InvalidSpecError(f"{name} takes {', '.join(_METADATA)}, got {each!r}{nearest(each, _METADATA)}")
+    if len(set(chosen)) < len(chosen):
+        raise InvalidSpecError(f"{name} has a column twice, got {value!r}")
+    return chosen
+
+
+def _starting(value: object, name: str) -> str:
+    if value == EARLIEST:
+        return EARLIEST
+    moment = as_of(value, name)
+    if "T" not in moment or "+" not in moment:
+        raise InvalidSpecError(
+            f"{name} must be 'earliest' or a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}. "
+            "'latest' would be another place for each try of a run"
+        )
+    return moment
+
+
+def _positive(value: object, name: str) -> int:
+    if (count := number(value, name)) < 1:
+        raise InvalidSpecError(f"{name} must be at least 1, got {value!r}")
+    return count
+
+
+@dataclass(frozen=True)
+class KafkaTopic(Source):
+    """The records of a Kafka topic that no run has applied yet, up to those that are there when the run looks.
+
+    Offsets are kept by the table, in the commit of the rows. No consumer group is used. Only committed transactions are
+    read.
+
+    :param connection: id of an Airflow connection of type ``kafka``. Its secrets go to the driver in the file of
+        settings, as those of the catalog do.
+    :param topic: name.
+    :param value_format: ``"json"``, ``"avro"``, or ``"binary"`` for a column ``value`` with the bytes.
+    :param schema: of JSON the fields to read as DDL, ``"id BIGINT, total DECIMAL(12,2)"``; of Avro without a registry
+        the writer's schema as JSON.
+    :param registry: id of an Airflow connection of type ``http`` to a schema registry with Confluent's API. Each value
+        begins with the id of its writer's schema, and is read as the latest version of ``<topic>-value``.
+    :param key_schema: DDL of the columns that keys have. They stand in for columns of the value with these names.
+    :param key_format: ``"text"`` for keys that are the text of one column, ``"json"`` for objects.
+    :param metadata_columns: of ``key`` (as text), ``partition``, ``offset``, ``timestamp`` and ``headers``; each is a
+        column such as ``kafka_offset``.
+    :param tombstones: ``"delete"``: a record without a value deletes the row of its key, in an upsert with
+        ``key_schema``; elsewhere it is refused. ``"skip"`` leaves them out.
+    :param starting: where a table begins that has applied nothing of the topic: ``"earliest"``, or a time with a zone.
+    :param on_gap: what to do when records are gone that no run has applied: ``"fail"``, or ``"skip"``, which reports
+        how many.
+    :param max_records: most records of one run, shared among partitions by what waits in each.
+    """
+
+    kind: ClassVar[str] = "kafka-topic"
+    reader: ClassVar[str] = f"{DRIVERS_SIDE}.kafka.source:KafkaSource"
+    is_queryable: ClassVar[bool] = True
+    connection: str = field(metadata=reads(text, "kafka"))
+    topic: str = field(metadata=reads(text, "topic"))
+    value_format: ValueFormat | str = field(default=ValueFormat.JSON, kw_only=True, metadata=reads(_form_of_values))
+    schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), "id BIGINT"))
+    registry: str | None = field(default=None, kw_only=True, metadata=reads(optional(text)))
+    key_schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(column_list)))
+    key_format: KeyFormat | str = field(default=KeyFormat.TEXT, kw_only=True, metadata=reads(choice_of(KeyFormat)))
+    metadata_columns: Sequence[str] = field(default=(), kw_only=True, metadata=reads(_metadata))
+    tombstones: Tombstones | str = field(default=Tombstones.DELETE, kw_only=True, metadata=reads(choice_of(Tombstones)))
+    starting: str = field(default=EARLIEST, kw_only=True, metadata=reads(_starting))
+    on_gap: OnGap | str = field(default=OnGap.FAIL, kw_only=True, metadata=reads(choice_of(OnGap)))
+    max_records: int | None = field(default=None, kw_only=True, metadata=reads(optional(_positive)))
+
+    def complete(self) -> None:
+        """Refuse formats without what says their columns, or with what says nothing of them."""
+        match self.value_format:
+            case ValueFormat.JSON:
+                if self.schema is None or self.registry is not None:
+                    raise InvalidSpecError(
+                        "KafkaTopic of JSON takes schema, the fields to read as DDL such as 'id BIGINT, note STRING', "
+                        f"and no registry, got schema={self.schema!r}, registry={self.registry!r}"
+                    )
+                column_list(self.schema, "KafkaTopic.schema")
+            case ValueFormat.AVRO:
+                if (self.schema is None) == (self.registry is None):
+                    raise InvalidSpecError(
+                        "KafkaTopic of Avro takes either registry, or schema, the writer's schema as JSON, got "
+                        f"schema={self.schema!r}, registry={self.registry!r}"
+                    )
+                if self.schema is not None:
+                    _refuse_no_record(self.schema)
+            case ValueFormat.BINARY:
+                if self.schema is not None or self.registry is not None:
+                    raise InvalidSpecError("KafkaTopic of bytes has one column, value; it takes no schema and registry")
+
+    @property
+    def connections(self) -> Mapping[str, str]:
+        """The cluster, and the registry."""
+        registry = {self.registry: "registry"} if self.registry is not None else {}
+        return {self.connection: "kafka", **registry}
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse loads that take the whole of a source each time."""
+        self.refuse_reading(spec)
+
+    def refuse_reading(self, spec: Any) -> None:
+        """Refuse what would lose records, or add them twice."""
+        what = f"{spec.table}: topic {self.topic} of connection {self.connection!r}"
+        if getattr(spec, "is_complete", False):
+            raise InvalidSpecError(f"{what} has changes of rows, and complete=True takes a source that has all of them")
+        if not getattr(spec, "keeps_position", True):
+            raise InvalidSpecError(
+                f"{what} forgets records, and an overwrite of partitions reads all of a source each time. Append the "
+                "topic to a table of its own, and overwrite from that one"
+            )
+        if self.max_records is not None and getattr(spec, "on_repeat", None) == "apply":
+            raise InvalidSpecError(f"{what}: on_repeat='apply' applies all records at once; leave max_records out")
+
+    def refuse_spark(self, version: str) -> None:
+        """Refuse Spark 3.5, on which nobody has run it."""
+        if version.startswith("3."):
+            raise UnsupportedError(f"topic {self.topic}: Kafka is read by Spark 4.1, and not by Spark {version} yet")
+
+    def without_policy(self) -> Self:
+        """Return what is read, without how much at a time, and what is done about gaps."""
+        return replace(
+            self, on_source_change=OnSourceChange.CONTINUE, on_gap=OnGap.FAIL, max_records=None, starting=EARLIEST
+        )
+
+
+def _refuse_no_record(schema: str) -> None:
+    try:
+        plain = json.loads(schema)
+    except ValueError as error:
+        raise InvalidSpecError(f"KafkaTopic.schema is no schema of Avro: {error}, got {schema[:200]!r}") from None
+    if not isinstance(plain, dict) or plain.get("type") != "record":
+        raise InvalidSpecError(f"KafkaTopic.schema must be a record of Avro, got {schema[:200]!r}")

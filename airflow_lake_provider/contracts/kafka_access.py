@@ -1,0 +1,73 @@
+"""Addresses and logins of Kafka and of a schema registry, as settings of Spark carry them to a driver.
+
+They are in the file of settings that only the task's user may read. What is secret has a name that Spark redacts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+_KAFKA = "spark.lake.kafka"
+_REGISTRY = "spark.lake.registry"
+
+
+@dataclass(frozen=True)
+class KafkaAccess:
+    """Properties of a Kafka client, by the names that Java's client has.
+
+    :param properties: what may be seen.
+    :param secrets: what may not.
+    """
+
+    properties: Mapping[str, str]
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def servers(self) -> str:
+        """The brokers to begin with, ``host:9092,host:9092``."""
+        return self.properties["bootstrap.servers"]
+
+    def to_settings(self, conn_id: str) -> dict[str, str]:
+        """Return the settings of Spark that hold it.
+
+        :param conn_id: of Airflow's connection.
+        """
+        secrets = {f"{_KAFKA}.{conn_id}.secrets": json.dumps(dict(self.secrets))} if self.secrets else {}
+        return {f"{_KAFKA}.{conn_id}.properties": json.dumps(dict(self.properties)), **secrets}
+
+    @classmethod
+    def from_settings(cls, conn_id: str, settings: Mapping[str, str]) -> Self | None:
+        """Read it from a session's settings; None where they do not have this connection."""
+        given = settings.get(f"{_KAFKA}.{conn_id}.properties")
+        if given is None:
+            return None
+        return cls(json.loads(given), json.loads(settings.get(f"{_KAFKA}.{conn_id}.secrets", "{}")))
+
+
+@dataclass(frozen=True)
+class RegistryAccess:
+    """Address and login of a schema registry.
+
+    :param url: ``https://registry.example.com``, without user and password.
+    """
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    def to_settings(self, conn_id: str) -> dict[str, str]:
+        """Return the settings of Spark that hold it.
+
+        :param conn_id: of Airflow's connection.
+        """
+        given = {"url": self.url, "user": self.user, "password": self.password}
+        return {f"{_REGISTRY}.{conn_id}.{part}": value for part, value in given.items() if value}
+
+    @classmethod
+    def from_settings(cls, conn_id: str, settings: Mapping[str, str]) -> Self | None:
+        """Read it from a session's settings; None where they do not have this connection."""
+        given = {part: settings.get(f"{_REGISTRY}.{conn_id}.{part}", "") for part in ("url", "user", "password")}
+        return cls(**given) if given["url"] else None

@@ -1,0 +1,146 @@
+"""Airflow connections to Kafka and to a schema registry, read for the driver of a job. The worker asks neither.
+
+The extra of Airflow's Kafka connections has the names of librdkafka. A driver's client is Java's, with its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_lake_provider.catalogs.catalog_connection import read_extra
+from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.secret_properties import forms
+from airflow_lake_provider.contracts.argument_validation import nearest
+from airflow_lake_provider.contracts.kafka_access import KafkaAccess, RegistryAccess
+
+EXAMPLE = (
+    '{"conn_type": "kafka", "extra": {"bootstrap.servers": "broker.example.com:9092", "security.protocol": "SASL_SSL", '
+    '"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "reader", "sasl.password": "<password>"}}'
+)
+REGISTRY_EXAMPLE = (
+    '{"conn_type": "http", "host": "https://registry.example.com", "login": "reader", "password": "<password>"}'
+)
+# librdkafka's names, and Java's.
+_PLAIN = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.dns.lookup": "client.dns.lookup",
+    "client.id": "client.id",
+    "request.timeout.ms": "request.timeout.ms",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "security.protocol": "security.protocol",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+}
+_SECRET = {"ssl.key.pem": "ssl.keystore.key", "ssl.key.password": "ssl.key.password"}
+_LOGIN = ("sasl.username", "sasl.password")
+# Of consumers with a group and of producers, without a meaning for offsets that a table keeps.
+_NOT_OURS = frozenset(
+    {
+        *("acks", "auto.commit.interval.ms", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store"),
+        *("enable.idempotence", "group.id", "group.instance.id", "heartbeat.interval.ms", "isolation.level"),
+        *("linger.ms", "max.poll.interval.ms", "message.timeout.ms", "partitioner", "session.timeout.ms"),
+        *("compression.type", "log_level", "statistics.interval.ms", "retries"),
+    }
+)
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def kafka_access(conn_id: str) -> KafkaAccess:
+    """Read a connection of type ``kafka``; its secrets are masked in Airflow's logs from here on.
+
+    :raises InvalidConnectionError: it does not exist, is incomplete, or has an option that cannot be translated.
+    """
+    try:
+        stored = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
+    if stored.conn_type != "kafka":
+        raise refused(conn_id, f"its type is {stored.conn_type!r}; KafkaTopic takes one such as {EXAMPLE}")
+    extra = read_extra(conn_id, stored.extra)
+    given = {name: str(value) for name, value in extra.items() if name not in _NOT_OURS}
+    _mask(stored.password, *(given.get(name) for name in (*_SECRET, "sasl.password")))
+    taken = [*_PLAIN, *_SECRET, *_LOGIN]
+    for name in sorted(given.keys() - set(taken)):
+        raise refused(
+            conn_id,
+            f"extra {name!r} is not understood for reading topics; known: {', '.join(sorted(taken))}"
+            f"{nearest(name, taken)}",
+        )
+    properties = {_PLAIN[name]: value for name, value in given.items() if name in _PLAIN}
+    if not properties.get("bootstrap.servers"):
+        raise refused(conn_id, f"it needs bootstrap.servers in its extra, for example {EXAMPLE}")
+    secrets = {_SECRET[name]: value for name, value in given.items() if name in _SECRET}
+    user, password = (given.get(name) for name in _LOGIN)
+    protocol = _protocol(conn_id, properties)
+    properties["security.protocol"] = protocol
+    if "ssl.truststore.location" in properties or "ssl.truststore.certificates" in properties:
+        properties["ssl.truststore.type"] = "PEM"
+    if "ssl.keystore.key" in secrets or "ssl.keystore.certificate.chain" in properties:
+        properties["ssl.keystore.type"] = "PEM"
+    if protocol.startswith("SASL"):
+        secrets["sasl.jaas.config"] = _login(conn_id, properties, user or stored.login, password or stored.password)
+    elif user or password:
+        raise refused(conn_id, f"sasl.username has no meaning with security.protocol {protocol!r}; give 'SASL_SSL'")
+    return KafkaAccess(properties, secrets)
+
+
+def _protocol(conn_id: str, properties: Mapping[str, str]) -> str:
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise refused(conn_id, f"security.protocol must be one of {', '.join(_PROTOCOLS)}, got {protocol!r}")
+    return protocol
+
+
+def _login(conn_id: str, properties: Mapping[str, str], user: str | None, password: str | None) -> str:
+    mechanism = properties.get("sasl.mechanism", "")
+    module = _LOGIN_MODULES.get(mechanism)
+    if module is None:
+        raise refused(
+            conn_id,
+            f"sasl.mechanism must be one of {', '.join(_LOGIN_MODULES)}; others are not read yet, got {mechanism!r}",
+        )
+    if not user or not password:
+        raise refused(conn_id, f"{mechanism} needs sasl.username and sasl.password, for example {EXAMPLE}")
+    return f"{module} required username={_quoted(user)} password={_quoted(password)};"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def registry_access(conn_id: str) -> RegistryAccess:
+    """Read a connection of type ``http`` to a schema registry.
+
+    :raises InvalidConnectionError: it does not exist, or is incomplete.
+    """
+    try:
+        stored = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise refused(conn_id, f"it does not exist; create it, for example as {REGISTRY_EXAMPLE}") from error
+    _mask(stored.password)
+    if stored.conn_type != "http" or not stored.host:
+        raise refused(conn_id, f"a registry is a connection of type http with a host, for example {REGISTRY_EXAMPLE}")
+    host = stored.host if "://" in stored.host else f"{stored.schema or 'http'}://{stored.host}"
+    if not host.startswith(("http://", "https://")):
+        raise refused(conn_id, f"a registry is asked by http or https, for example {REGISTRY_EXAMPLE}")
+    port = f":{stored.port}" if stored.port else ""
+    return RegistryAccess(url=f"{host.rstrip('/')}{port}", user=stored.login or "", password=stored.password or "")
+
+
+def _mask(*secrets: str | None) -> None:
+    for secret in secrets:
+        for form in forms(secret) if secret else ():
+            mask_secret(form)

@@ -1,0 +1,134 @@
+"""Values of Avro: each decoded with its writer's schema, and all as one reader's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.kafka_access import RegistryAccess
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.jvm.gateway import has_class
+from airflow_lake_provider.spark_jobs.sources.kafka.records import UNSEEN, VALUE
+from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
+
+_AVRO = "org.apache.spark.sql.avro.AvroDataToCatalyst"
+# A field that every record gets by its default. What cannot be decoded has NULL in all fields, in this one too.
+_READ = "_lake_read"
+_ID, _DECODED = "_lake_schema_id", "_lake_decoded"
+# A byte of zero and four of the id.
+_FRAME = 5
+_MOST_SCHEMAS = 200
+_NO_FRAME = "a value that does not begin with the id of a schema"
+_UNFIT = "a value that its writer's schema does not fit"
+_NAMED = ("record", "enum", "fixed")
+
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AvroValues:
+    """Decoder of the values of a topic.
+
+    :param access: of the registry; None where ``schema`` is the writer's.
+    :param sample: some of the records, whose ids of schemas are taken for all that there are; None to look at all.
+    """
+
+    spark: SparkSession
+    topic: str
+    access: RegistryAccess | None
+    schema: str | None
+    sample: DataFrame | None = None
+
+    def decode(self, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+        """Add the columns of the values, and return their names.
+
+        :raises UnsupportedError: Spark's Avro is none of the job's jars.
+        :raises LakeProviderError: the registry lacks a schema, or does not answer.
+        """
+        if not has_class(self.spark, _AVRO):
+            raise UnsupportedError(
+                f"{_AVRO}, which reads Avro, is in none of the job's jars; add org.apache.spark:spark-avro_2.13 in the "
+                "release of your Spark to the jars of [lake] spark_jars, or to the operator's packages"
+            )
+        if self.access is None:
+            reader = _record(str(self.schema), f"the schema of topic {self.topic}")
+            return _flat(rows.withColumn(_DECODED, _decoded(sf.col(VALUE), reader, reader)), reader)
+        framed = rows.withColumn(_ID, sf.expr(_id_of(VALUE)))
+        if self.sample is None:
+            looked_at = framed.select(_ID).distinct().limit(_MOST_SCHEMAS + 2)
+        else:
+            # Few rows, which need no shuffle.
+            looked_at = self.sample.select(sf.expr(_id_of("value")))
+        ids = {row[0] for row in looked_at.collect()} - {None}
+        if len(ids) > _MOST_SCHEMAS:
+            raise BadInputError(f"topic {self.topic} has values of more than {_MOST_SCHEMAS} schemas; give max_records")
+        registry = SchemaRegistry(self.access)
+        writers = {number: _record(registry.writer(number), f"schema {number}") for number in sorted(ids)}
+        subject = f"{self.topic}-value"
+        reader = _with_lost_fields(_record(registry.latest(subject), f"subject {subject}"), writers)
+        payload = sf.expr(f"substring({VALUE}, {_FRAME + 1})")
+        decoded = sf.when(sf.lit(False), _decoded(payload, reader, reader))
+        for number, writer in sorted(writers.items()):
+            decoded = decoded.when(sf.col(_ID) == number, _decoded(payload, writer, reader))
+        no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_ID).isNull(), _NO_FRAME)
+        faults = [sf.col(UNPARSABLE), no_frame]
+        if self.sample is not None:
+            faults.append(sf.when(~sf.col(_ID).isin(list(writers)), UNSEEN))
+        framed = framed.withColumn(UNPARSABLE, sf.coalesce(*faults))
+        return _flat(framed.withColumn(_DECODED, decoded), reader)
+
+
+def _id_of(value: str) -> str:
+    """Return SQL of the id of a value's schema; NULL without one."""
+    is_framed = f"octet_length({value}) >= {_FRAME} AND substring({value}, 1, 1) = X'00'"
+    return f"CASE WHEN {is_framed} THEN CAST(conv(hex(substring({value}, 2, 4)), 16, 10) AS INT) END"
+
+
+def _flat(rows: DataFrame, reader: Schema) -> tuple[DataFrame, list[str]]:
+    names = [str(field["name"]) for field in reader["fields"]]
+    is_unfit = sf.col(VALUE).isNotNull() & sf.col(f"{_DECODED}.{_READ}").isNull()
+    flagged = rows.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, sf.when(is_unfit, _UNFIT)))
+    return flagged.select("*", *(sf.col(_DECODED).getField(name).alias(name) for name in names)), names
+
+
+def _decoded(payload: Column, writer: Schema, reader: Schema) -> Column:
+    from pyspark.sql.avro.functions import from_avro
+
+    with_proof = {**reader, "fields": [*reader["fields"], {"name": _READ, "type": "boolean", "default": True}]}
+    options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(with_proof)}
+    return from_avro(payload, json.dumps(writer), options)
+
+
+def _record(schema: str, what: str) -> Schema:
+    plain = json.loads(schema)
+    if not isinstance(plain, dict) or plain.get("type") != "record":
+        raise UnsupportedError(f"{what} is no record of Avro, so that it has no columns: {schema[:200]}")
+    return plain
+
+
+def _with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
+    """Return the reader's schema with the fields of writers that it lacks, so that no value is lost.
+
+    :raises UnsupportedError: such a field has a type with a name, which may be there twice.
+    """
+    fields = {field["name"]: field for field in reader["fields"]}
+    for number, writer in sorted(writers.items(), reverse=True):
+        for field in writer["fields"]:
+            if field["name"] in fields:
+                continue
+            if any(f'"type": "{named}"' in json.dumps(field) for named in _NAMED):
+                raise UnsupportedError(
+                    f"schema {number} has the field {field['name']!r}, which the latest one lacks, and its type has a "
+                    "name; register a version that has the field, with a default"
+                )
+            kind = field["type"]
+            branches = kind if isinstance(kind, list) else [kind]
+            optional = ["null", *(branch for branch in branches if branch != "null")]
+            fields[field["name"]] = {"name": field["name"], "type": optional, "default": None}
+    return {**reader, "fields": list(fields.values())}

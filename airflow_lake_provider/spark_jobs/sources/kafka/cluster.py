@@ -1,0 +1,136 @@
+"""The driver's questions to a Kafka cluster: which partitions a topic has, and which offsets. Nothing is consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.durations import epoch_millis
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    BadInputError,
+    InvalidConnectionError,
+    JobFailedError,
+    LakeProviderError,
+    MissingTableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.kafka_access import KafkaAccess
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, has_class, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes
+
+CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_ADMIN = "org.apache.kafka.clients.admin"
+# An answer that takes longer is no answer; the client would wait for a minute.
+_WAIT = {"request.timeout.ms": "15000", "default.api.timeout.ms": "30000"}
+_NO_ACCESS = ("TopicAuthorizationException", "ClusterAuthorizationException", "GroupAuthorizationException")
+_NO_LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "IllegalSaslStateException")
+_GONE = ("OffsetOutOfRangeException", "OffsetNotAvailableException")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOffsets:
+    """Offsets of a topic at one moment, by partition.
+
+    :param id: of the topic; another one that is made under its name has another.
+    :param earliest: the first that is still there.
+    :param beginning: where a table begins that has applied nothing.
+    :param end: behind the last one of committed transactions.
+    """
+
+    id: str
+    earliest: Mapping[str, int]
+    beginning: Mapping[str, int]
+    end: Mapping[str, int]
+
+
+def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: datetime | None) -> TopicOffsets:
+    """Ask for the offsets of a topic.
+
+    :param since: moment of the first record that is wanted; None for all.
+    :raises UnsupportedError: the connector is none of the job's jars.
+    :raises LakeProviderError: there is no such topic, or the cluster does not answer.
+    """
+    if not has_class(spark, CONNECTOR):
+        raise UnsupportedError(
+            f"{CONNECTOR}, which reads topics, is in none of the job's jars; add "
+            "org.apache.spark:spark-sql-kafka-0-10_2.13 in the release of your Spark, and what it needs, to the jars "
+            "of [lake] spark_jars, or to the operator's packages"
+        )
+    with kafka_errors(access, topic), _admin(spark, access) as admin:
+        described = admin.describeTopics(list_of(spark, [topic])).allTopicNames().get().get(topic)
+        kind = class_named(spark, "org.apache.kafka.common.TopicPartition")
+        numbers = [int(part.partition()) for part in described.partitions()]
+        partitions = {str(number): kind(topic, number) for number in sorted(numbers)}
+        spec = class_named(spark, f"{_ADMIN}.OffsetSpec")
+
+        def offsets(of: Any) -> dict[str, int]:
+            asked = jvm_of(spark).java.util.HashMap()
+            for partition in partitions.values():
+                asked.put(partition, of)
+            isolation = class_named(spark, "org.apache.kafka.common.IsolationLevel").READ_COMMITTED
+            options = class_named(spark, f"{_ADMIN}.ListOffsetsOptions")(isolation)
+            answered = admin.listOffsets(asked, options).all().get()
+            return {name: int(answered.get(partition).offset()) for name, partition in partitions.items()}
+
+        earliest, end = offsets(spec.earliest()), offsets(spec.latest())
+        # A partition without a record since then begins at its end.
+        since_then = offsets(spec.forTimestamp(epoch_millis(since))) if since is not None else earliest
+        beginning = {name: end[name] if offset < 0 else offset for name, offset in since_then.items()}
+        return TopicOffsets(id=str(described.topicId().toString()), earliest=earliest, beginning=beginning, end=end)
+
+
+@contextmanager
+def _admin(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
+    properties = jvm_of(spark).java.util.Properties()
+    for name, value in {**_WAIT, **access.properties, **access.secrets}.items():
+        properties.setProperty(name, value)
+    admin = class_named(spark, f"{_ADMIN}.AdminClient").create(properties)
+    try:
+        yield admin
+    finally:
+        with suppress(JavaError):
+            admin.close()
+
+
+@contextmanager
+def kafka_errors(access: KafkaAccess, topic: str) -> Iterator[None]:
+    """Turn an error of Kafka into one that says what to do; no other error is touched.
+
+    :raises LakeProviderError: of the cause's type.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        translated = _translated(access, topic, error)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _translated(access: KafkaAccess, topic: str, error: Exception) -> LakeProviderError | None:
+    causes = [(name, " ".join(text.split())) for name, text in java_causes(error)]
+    what = f"topic {topic} of {access.servers}"
+
+    def caused_by(*names: str) -> str | None:
+        return next((text for name, text in causes if name in names), None)
+
+    made: tuple[tuple[tuple[str, ...], Callable[[str], LakeProviderError], str], ...] = (
+        (("UnknownTopicOrPartitionException",), MissingTableError, "does not exist, or may not be seen"),
+        (("InvalidTopicException",), BadInputError, "cannot be the name of a topic"),
+        (_NO_ACCESS, AccessDeniedError, "may not be read by this user; it needs to describe and to read the topic"),
+        (_NO_LOGIN, InvalidConnectionError, "cannot be logged in to"),
+        (("ConfigException",), InvalidConnectionError, "has a property that Kafka does not take"),
+        (_GONE, JobFailedError, "has lost records while they were read; the next try says how many"),
+        (("TimeoutException", "DisconnectException"), JobFailedError, "did not answer; is bootstrap.servers right?"),
+    )
+    for names, kind, sentence in made:
+        if (message := caused_by(*names)) is not None:
+            return kind(f"{what} {sentence}: {message[:500]}")
+    return None

@@ -1,0 +1,135 @@
+"""Records of a topic that a run reads: those behind the offsets that the table knows, or a share of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import ClassVar, Self
+
+from airflow_lake_provider.contracts.applied.positions import Comparison, OffsetsPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.spark_jobs.sources.base import Listing
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets
+
+Offsets = Mapping[str, int]
+
+
+def shares(waiting: Offsets, most: int | None) -> dict[str, int]:
+    """Return how many of the waiting records of each partition are read, in proportion to what waits.
+
+    :param most: of all together; None for all.
+    """
+    total = sum(waiting.values())
+    if most is None or total <= most:
+        return dict(waiting)
+    taken = {name: count * most // total for name, count in waiting.items()}
+    # By the largest remainders, so that it is as many as asked for.
+    rest = sorted(waiting, key=lambda name: (-(waiting[name] * most % total), name))
+    for name in rest[: most - sum(taken.values())]:
+        taken[name] += 1
+    return taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicListing(Listing):
+    """The offsets of a topic when it was listed, and the part of them that is wanted.
+
+    :param since: by partition where the reading begins, or would, if nothing was gone.
+    :param upto: by partition where it ends.
+    :param waiting: records behind ``upto`` that another run reads.
+    :param is_first: whether no run has applied anything of the topic.
+    :param new_partitions: partitions that came since the last run.
+    :param remade: what says that the topic is another one than that of the last run; empty where it is not.
+    """
+
+    may_show_earlier: ClassVar[bool] = False
+    topic: TopicOffsets
+    max_records: int | None = None
+    since: Offsets
+    upto: Offsets
+    waiting: int = 0
+    is_first: bool = True
+    new_partitions: tuple[str, ...] = ()
+    remade: str = ""
+
+    @classmethod
+    def of(cls, topic: TopicOffsets, max_records: int | None, source_name: str, shape: Mapping[str, str]) -> Self:
+        """Return everything that a topic has."""
+        return cls(
+            source_name=source_name,
+            shape=shape,
+            topic=topic,
+            max_records=max_records,
+            since=topic.beginning,
+            upto=topic.end,
+        )
+
+    @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """First offset, and the one behind the last, of each partition that has something to read or has lost it."""
+        return {name: (self.since[name], end) for name, end in self.upto.items() if end > self.since[name]}
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Each partition with its end."""
+        return tuple(f"{self.topic.id}/{name}@{end}" for name, (_, end) in self.ranges.items())
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Offsets of each partition that nobody has read, and that are gone."""
+        gone = {name: min(end, self.topic.earliest[name]) - start for name, (start, end) in self.ranges.items()}
+        return {name: count for name, count in gone.items() if count > 0}
+
+    def beyond(self, position: SourcePosition) -> Self:
+        """Return what is behind the offsets of a position, or a share of it."""
+        consumed = position.of(OffsetsPosition)
+        if consumed is None:
+            return self._share(self.since)
+        if remade := self._remade(consumed):
+            return replace(self, remade=remade)
+        since = {name: consumed.next.get(name, 0) for name in self.upto}
+        new = tuple(name for name in self.upto if name not in consumed.next)
+        return replace(self._share(since), is_first=False, new_partitions=new)
+
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
+        """Return the position behind what :meth:`beyond` returns of this listing."""
+        consumed, wanted = position.of(OffsetsPosition), self.beyond(position)
+        if wanted.is_empty:
+            return position
+        there = OffsetsPosition(wanted.upto, self.topic.id)
+        is_same = consumed is not None and consumed.compare(there) in (Comparison.BEFORE, Comparison.EQUAL)
+        return position.moved(consumed.joined(there) if consumed is not None and is_same else there, self.shape)
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
+        """Return how far it goes, what is left for later, and what is lost."""
+        earliest = self.topic.earliest
+        read = {name: (max(start, earliest[name]), end) for name, (start, end) in self.ranges.items()}
+        parts = ", ".join(f"{name}: {start} to {end - 1}" for name, (start, end) in read.items() if end > start)
+        gap = f"; gone before they were read are {lost_in_words(self)}" if self.lost else ""
+        waiting = f"; {self.waiting} offsets wait for the next run" if self.waiting else ""
+        return f"applied the offsets of partitions {parts or 'none'}{gap}{waiting}"
+
+    def _share(self, since: Offsets) -> Self:
+        starts = {name: max(start, self.topic.earliest[name]) for name, start in since.items()}
+        waiting = {name: max(0, end - starts[name]) for name, end in self.topic.end.items()}
+        taken = shares(waiting, self.max_records)
+        upto = {name: starts[name] + count for name, count in taken.items()}
+        return replace(self, since=since, upto=upto, waiting=sum(waiting.values()) - sum(taken.values()))
+
+    def _remade(self, consumed: OffsetsPosition) -> str:
+        if consumed.topic != self.topic.id:
+            return f"its id was {consumed.topic} and is {self.topic.id}"
+        behind = {name: end for name, end in self.topic.end.items() if end < consumed.next.get(name, 0)}
+        if gone := consumed.next.keys() - self.topic.end.keys():
+            return f"its partitions {', '.join(sorted(gone))} are gone"
+        return "".join(
+            f"partition {name} ends at offset {end}, and offset {consumed.next[name] - 1} was applied"
+            for name, end in list(behind.items())[:1]
+        )
+
+
+def lost_in_words(listing: TopicListing) -> str:
+    """Return how many offsets of which partitions are gone."""
+    counts = ", ".join(f"{count} of partition {name}" for name, count in listing.lost.items())
+    return f"{sum(listing.lost.values())} offsets that no run has applied: {counts}"

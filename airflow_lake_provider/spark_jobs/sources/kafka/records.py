@@ -1,0 +1,176 @@
+"""Columns of a topic's records: made of keys and values, each exact, or a fault that names partition and offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
+
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic, KeyFormat, Tombstones, ValueFormat
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
+from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, fault_of_line
+from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
+from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sources.text_values import read_as
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted, quoted_name, text_literal
+
+KEY, VALUE = "_lake_record_key", "_lake_record_value"
+_PLACE, _TEXT, _PARSED = "_lake_place", "_lake_text", "_lake_parsed"
+_TOMBSTONE = "a record without a value"
+_NO_OBJECT = "no JSON object in UTF-8"
+_NO_TEXT = "no text in UTF-8"
+_NO_KEY = "a record without a key"
+_UNFIT = "a value that is no JSON, or has a field that its type does not hold"
+# Not a fault of the record: then all of them are looked at.
+UNSEEN = "a schema that a sample of the records did not have"
+_PREFIX = "kafka_"
+_SHOWN = 3
+# Kafka's columns, and ours of them.
+_METADATA = {
+    "key": f"CAST({KEY} AS STRING)",
+    "partition": "_lake_place.partition",
+    "offset": "_lake_place.offset",
+    "timestamp": "_lake_place.timestamp",
+    "headers": "_lake_place.headers",
+}
+
+Decode = Callable[[DataFrame], tuple[DataFrame, list[str]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordBatch(RawBatch):
+    """Records of a topic.
+
+    :param topic: for messages.
+    """
+
+    topic: str
+
+    def refuse_unparsable(self, count: int) -> None:
+        """Refuse records that cannot be read as they are declared.
+
+        :raises BadInputError: above 0; it names partition and offset of the first ones.
+        :raises UndecidedTextError: records have schemas that were not looked for yet.
+        """
+        if not count:
+            return
+        faulty = self.rows.filter(sf.col(UNPARSABLE).isNotNull()).select(UNPARSABLE)
+        if not faulty.filter(sf.col(UNPARSABLE).endswith(UNSEEN)).isEmpty():
+            raise UndecidedTextError
+        shown = [str(row[0]) for row in faulty.orderBy(UNPARSABLE).limit(_SHOWN).collect()]
+        remedies = "".join(f"; {fault}: {remedy}" for fault, remedy in FAULTS.items() if any(fault in s for s in shown))
+        more = f", and {count - len(shown)} others" if count > len(shown) else ""
+        raise BadInputError(
+            f"{count} records of topic {self.topic} cannot be read: {'; '.join(shown)}{more}. Give the schema that "
+            "they have; a record without a value deletes a row in an upsert whose KafkaTopic has key_schema, and "
+            f"tombstones='skip' leaves it out{remedies}"
+        )
+
+
+def read_records(
+    source: KafkaTopic, records: DataFrame, decode: Decode | None, *, deletes: bool, has_order: bool
+) -> RecordBatch:
+    """Return the records of Kafka's reader as rows, lazily.
+
+    :param records: of Spark's reader.
+    :param decode: makes columns of values of Avro; None for other formats.
+    :param deletes: whether a record without a value is a delete.
+    :param has_order: whether offsets order the records of each key.
+    """
+    if source.tombstones == Tombstones.SKIP:
+        records = records.filter("value IS NOT NULL")
+    headers = ", headers" if "headers" in source.metadata_columns else ""
+    rows = records.selectExpr(
+        f"key AS {KEY}",
+        f"value AS {VALUE}",
+        f"struct(partition, offset, timestamp{headers}) AS {_PLACE}",
+        _first_fault(source, deletes=deletes),
+    )
+    keys = list(parse_ddl(source.key_schema)) if source.key_schema else []
+    if keys:
+        rows = _with_text_key(rows, keys) if source.key_format == KeyFormat.TEXT else _with_json(rows, KEY, keys)
+    names = [field.name for field in keys]
+    of_key = {name.lower() for name in names}
+    if source.value_format == ValueFormat.JSON:
+        fields = [field for field in parse_ddl(str(source.schema)) if field.name.lower() not in of_key]
+        rows, values = _with_json(rows, VALUE, fields), [field.name for field in fields]
+    elif decode is not None:
+        rows, decoded = decode(rows)
+        values = [name for name in decoded if name.lower() not in of_key]
+    else:
+        values = []
+    bytes_of_value = [f"{VALUE} AS value"] if source.value_format == ValueFormat.BINARY else []
+    metadata = [f"{_METADATA[name]} AS {_PREFIX}{name}" for name in source.metadata_columns]
+    place = f"concat('partition ', {_PLACE}.partition, ', offset ', {_PLACE}.offset, ': ', {UNPARSABLE})"
+    made = rows.selectExpr(
+        *map(quoted_name, [*names, *values]),
+        *bytes_of_value,
+        *metadata,
+        *([f"CASE WHEN {VALUE} IS NULL THEN 'delete' ELSE 'insert' END AS {CHANGE_TYPE}"] if deletes else []),
+        *([f"struct({_PLACE}.offset, {_PLACE}.partition) AS {ARRIVAL}"] if has_order else []),
+        f"CASE WHEN {UNPARSABLE} IS NOT NULL THEN {place} END AS {UNPARSABLE}",
+    )
+    return RecordBatch(
+        rows=made.persist(),
+        has_arrival=has_order,
+        may_be_unparsable=True,
+        has_change_type=deletes,
+        topic=source.topic,
+    )
+
+
+def _first_fault(source: KafkaTopic, *, deletes: bool) -> str:
+    faults = [] if deletes else [("value IS NULL", _TOMBSTONE)]
+    if source.key_schema:
+        faults.append(("key IS NULL", _NO_KEY))
+    if "key" in source.metadata_columns:
+        faults.append(("NOT is_valid_utf8(CAST(key AS STRING))", f"{_NO_TEXT}{IN_COLUMN}key"))
+    cases = " ".join(f"WHEN {condition} THEN {text_literal(fault)}" for condition, fault in faults)
+    return f"{f'CASE {cases} END' if cases else 'CAST(NULL AS STRING)'} AS {UNPARSABLE}"
+
+
+def _with_text_key(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    if len(fields) != 1:
+        names = [field.name for field in fields]
+        raise BadInputError(f"a key that is text has one column; give key_format='json', or one of {names}")
+    (field,) = fields
+    had = StructType([StructField(field.name, StringType())])
+    fault = f"CASE WHEN NOT is_valid_utf8({quoted_name(field.name)}) THEN {text_literal(f'{_NO_TEXT}, in key')} END"
+    texted = rows.selectExpr("*", f"CAST({KEY} AS STRING) AS {quoted_name(field.name)}")
+    flagged = texted.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {fault})"))
+    typed = typed_rows(flagged, had, StructType([field]), "csv")
+    # In CSV nothing is NULL; a key is never.
+    is_lost = sf.col(KEY).isNotNull() & quoted(field.name).isNull()
+    fault_of_type = sf.when(is_lost, f"{CHANGED_VALUE}{IN_COLUMN}{field.name}")
+    return typed.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, fault_of_type))
+
+
+def _with_json(rows: DataFrame, column: str, fields: Sequence[StructField]) -> DataFrame:
+    """Add the fields of JSON objects, parsed as those of files are."""
+    plain = StructType([StructField(field.name, read_as(field.dataType, "json", {})) for field in fields])
+    flagged = columns_text(StructType([*plain, StructField(UNPARSABLE, StringType())]))
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {text_literal(UNPARSABLE)})"
+    kept = [quoted_name(name) for name in rows.columns if name != UNPARSABLE]
+    texted = rows.selectExpr("*", f"CAST({column} AS STRING) AS {_TEXT}")
+    parsed = texted.selectExpr("*", f"from_json({_TEXT}, {text_literal(flagged)}, {options}) AS {_PARSED}")
+    what = "" if column == VALUE else f"{IN_COLUMN}key"
+    is_object = f"is_valid_utf8({_TEXT}) AND startswith(ltrim({_TEXT}), '{{')"
+    fault = (
+        f"CASE WHEN {_TEXT} IS NULL THEN NULL "
+        f"WHEN NOT ({is_object}) THEN {text_literal(_NO_OBJECT + what)} "
+        f"WHEN {_PARSED}.{UNPARSABLE} IS NOT NULL THEN {text_literal(_UNFIT + what)} "
+        f"ELSE {fault_of_line(_TEXT)} END"
+    )
+    flat = parsed.selectExpr(
+        *kept,
+        *(f"{_PARSED}.{quoted_name(name)} AS {quoted_name(name)}" for name in plain.names),
+        f"coalesce({UNPARSABLE}, {fault}) AS {UNPARSABLE}",
+    )
+    return typed_rows(flat, plain, StructType(list(fields)), "json")

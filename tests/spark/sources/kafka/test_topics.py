@@ -1,0 +1,379 @@
+"""Topics of a real broker as sources, run as the driver runs them and compared with what was produced."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    InvalidConnectionError,
+    JobFailedError,
+    MissingTableError,
+)
+from airflow_lake_provider.contracts.kafka_access import KafkaAccess
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.sources.base import open_source
+from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
+from tests.end_to_end.kafka_broker import PASSWORD, USER, kafka_broker
+from tests.spark.append_flow import append
+from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
+from tests.spark.sources.kafka.topic_writer import Cluster, add_connector, orders
+from tests.spark.upsert_flow import InterruptedProgress, Killed, NewFlow
+
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+SCHEMA = "id BIGINT, name STRING"
+
+
+@pytest.fixture(scope="module")
+def cluster(spark: SparkSession) -> Iterator[Cluster]:
+    if spark.version.startswith("3."):
+        pytest.skip(f"Kafka is not read by Spark {spark.version}")
+    add_connector(spark)
+    with kafka_broker() as broker:
+        access = KafkaAccess({"bootstrap.servers": broker.plain})
+        with closing(Cluster.of(spark, broker)) as connected, given(spark, access.to_settings("kafka")):
+            yield connected
+
+
+@contextmanager
+def given(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a session settings, as the file of a job does."""
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
+def topic(name: str, **arguments: Any) -> KafkaTopic:
+    return KafkaTopic("kafka", name, **{"schema": SCHEMA, **arguments})
+
+
+def rows(flow: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in flow.records())
+
+
+def test_each_record_is_added_once_whatever_comes_meanwhile(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("events", 2)
+    cluster.send("events", *orders({"id": 1, "name": "a"}, {"id": 2, "name": "b"}, partitions=2))
+    source = topic("events")
+    assert append(flow, "run 1", source=source).batch_rows == 2
+    assert append(flow, "run 1", source=source).outcome is Outcome.ALREADY_APPLIED
+    assert append(flow, "run 2", source=source).outcome is Outcome.NOTHING_NEW
+    cluster.grow("events", 3)
+    cluster.send("events", *orders({"id": 5, "name": "c"}, partitions=3))
+    with pytest.raises(Killed):
+        append(flow, "run 3", InterruptedProgress(at="commit", then=_kill), source=source)
+    report = append(flow, "run 3", source=source)
+    assert report.reason.startswith("applied the offsets of partitions 2: 0 to 0")
+    assert rows(flow) == [(1, "a"), (2, "b"), (5, "c")]
+
+
+def _kill() -> None:
+    raise Killed
+
+
+def test_an_upsert_of_keyed_records_equals_the_model_in_shares_and_after_compaction(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    flow = new_flow(keys=("id",), **PLAIN)
+    compacts = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.0", "segment_ms": "100"}
+    cluster.make("shop", 2, **compacts, max_compaction_lag_ms="100")
+    source = topic("shop", key_schema="id BIGINT", schema="name STRING", max_records=12)
+    chance = random.Random(7)
+    model: dict[int, str | None] = {}
+
+    def produce(count: int) -> None:
+        sent = []
+        for number in range(count):
+            key = chance.randrange(6)
+            value = None if chance.random() < 0.25 else f"n{number}"
+            model[key] = value
+            sent.append((key % 2, str(key), None if value is None else {"name": value}))
+        cluster.send("shop", *sent)
+
+    def expected() -> list[tuple[Any, ...]]:
+        return sorted((key, name) for key, name in model.items() if name is not None)
+
+    produce(14)
+    # What is aborted nobody sees; what is committed is a record as any other.
+    cluster.transaction("shop", (0, "0", {"name": "committed"}), commits=True)
+    cluster.transaction("shop", (0, "0", {"name": "aborted"}), (0, "2", {"name": "aborted"}), commits=False)
+    model[0] = "committed"
+    reports = [flow.apply(f"run {number}", source=source) for number in range(3)]
+    assert [report.outcome for report in reports[:2]] == [Outcome.APPLIED] * 2
+    assert "offsets wait for the next run" in reports[0].reason
+    assert reports[-1].outcome is Outcome.NOTHING_NEW
+    assert rows(flow) == expected()
+    produce(12)
+    # A segment that is written to is not compacted.
+    time.sleep(0.2)
+    cluster.send("shop", (0, "0", {"name": "last"}), (1, "1", None))
+    model |= {0: "last", 1: None}
+    cluster.wait_until_compacted("shop", 5)
+    flow.apply("after", source=topic("shop", key_schema="id BIGINT", schema="name STRING"))
+    assert rows(flow) == expected()
+
+
+def test_records_of_a_key_in_two_partitions_have_no_order_but_that_of_a_column(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    flow = new_flow(keys=("id",), **PLAIN)
+    cluster.make("moved", 2)
+    cluster.send("moved", (0, "1", {"id": 1, "name": "old"}), (1, "1", {"id": 1, "name": "new"}))
+    with pytest.raises(BadInputError, match="order_by"):
+        flow.apply(source=topic("moved"))
+    timed = topic("moved", metadata_columns=["offset", "timestamp"])
+    flow.apply(source=timed, order_by=("kafka_timestamp",), exclude_columns=("kafka_offset", "kafka_timestamp"))
+    assert rows(flow) == [(1, "new")]
+
+
+def test_records_that_are_gone_are_counted_and_left_behind_only_when_asked(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("short", 2)
+    cluster.send("short", *orders(*({"id": number, "name": "a"} for number in range(4)), partitions=2))
+    append(flow, "run 1", source=topic("short"))
+    cluster.send("short", *orders(*({"id": number, "name": "b"} for number in range(4, 10)), partitions=2))
+    cluster.cut("short", 0, 4)
+    cluster.cut("short", 1, 5)
+    with pytest.raises(BadInputError, match=r"removed 5 offsets.*: 2 of partition 0, 3 of partition 1 of topic short"):
+        append(flow, "run 2", source=topic("short"))
+    report = append(flow, "run 2", source=topic("short", on_gap="skip"))
+    assert "partitions 0: 4 to 4; gone before they were read are 5 offsets" in report.reason
+    assert rows(flow) == [(0, "a"), (1, "a"), (2, "a"), (3, "a"), (8, "b")]
+    # Gone between the look at the offsets and the reading.
+    cluster.send("short", *orders(*({"id": number, "name": "d"} for number in range(40, 44)), partitions=2))
+    source = open_source(cluster.spark, new_flow(**PLAIN).spec(source=topic("short")))
+    assert isinstance(source, KafkaSource)
+    listing = source.list().beyond(SourcePosition())
+    cluster.cut("short", 0, 6)
+    with pytest.raises(JobFailedError, match="has lost records while they were read"), source.reading(listing):
+        source.raw(listing, None).rows.count()
+    cluster.remove("short")
+    cluster.make("short", 2)
+    cluster.send("short", *orders(*({"id": number, "name": "c"} for number in range(20, 36)), partitions=2))
+    with pytest.raises(BadInputError, match="short was made anew"):
+        append(flow, "run 3", source=topic("short", on_gap="skip"))
+    append(flow, "run 3", source=topic("short"), on_repeat="apply")
+    assert append(flow, "run 4", source=topic("short")).outcome is Outcome.NOTHING_NEW
+    assert len(rows(flow)) == 5 + 16
+
+
+# A value, and what is wrong with it.
+BAD = [
+    (b'{"id": 1', "no JSON"),
+    (b'{"id": "x"}', "no JSON, or has a field that its type does not hold"),
+    (b'{"id": 1} {"id": 2}', "more than one value"),
+    (b'{"id": 1, "name": "\xff"}', "no JSON object in UTF-8"),
+    (b'{"total": 1.005}', "a value that its type does not hold, in total"),
+    (b'{"at": "2024-01-02T10:00:00.1234567Z"}', "a value that its type does not hold, in at"),
+    (b'{"name": "\\ud800"}', "half of a surrogate pair"),
+    (b"", "no JSON object"),
+    (b"null", "no JSON object"),
+    (b'[{"id": 1}]', "no JSON object"),
+    (None, "a record without a value"),
+]
+GOOD = [
+    (b'{"id": 1, "name": "\xc3\xa9 {}", "total": 1.50, "at": "2024-01-02T10:00:00Z", "other": 1}', 1),
+    (b' {"id":9223372036854775807,"tags":["a"]}\n', 2**63 - 1),
+    (b"{}", None),
+]
+
+
+def test_a_value_is_right_or_named_with_partition_and_offset(cluster: Cluster, new_flow: NewFlow) -> None:
+    cluster.make("values")
+    cluster.send("values", *((0, None, value) for value, _ in [*GOOD, *BAD]))
+    source = topic("values", schema="id BIGINT, name STRING, total DECIMAL(9,2), at TIMESTAMP, tags ARRAY<STRING>")
+    read = new_flow(**PLAIN).spec(source=source)
+    opened = open_source(cluster.spark, read)
+    assert isinstance(opened, KafkaSource)
+    batch = opened.raw(opened.list(), None)
+    found = to_arrow(batch.rows).to_pylist()
+    assert [row["id"] for row in found[: len(GOOD)]] == [number for _, number in GOOD]
+    assert found[0]["name"] == "é {}"
+    assert str(found[0]["total"]) == "1.50"
+    assert [row["_lake_unparsable"] for row in found[: len(GOOD)]] == [None] * len(GOOD)
+    for place, (_, fault) in enumerate(BAD, start=len(GOOD)):
+        said = found[place]["_lake_unparsable"]
+        assert said is not None, place
+        assert said.startswith(f"partition 0, offset {place}: ")
+        assert fault in said
+    with pytest.raises(BadInputError, match=rf"{len(BAD)} records of topic values cannot be read: partition 0, offset"):
+        append(new_flow(), "run 1", source=source)
+
+
+def test_keys_are_exact_and_bytes_are_taken_as_they_are(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow(keys=("id",), **PLAIN)
+    cluster.make("bytes")
+    cluster.send("bytes", (0, "1", b"\x00"), (0, "2", b"a"), (0, "2", b"\xff"), (0, "1", None))
+    source = KafkaTopic("kafka", "bytes", value_format="binary", key_schema="id BIGINT")
+    flow.apply(source=source)
+    assert rows(flow) == [(2, b"\xff")]
+    for key in ("x", "1.5", None, b"\xff", ""):
+        cluster.send("bytes", (0, key, b"b"))
+    faults = "type does not hold, in id; .*type does not hold, in id; .*a record without a key, and 2 others"
+    with pytest.raises(BadInputError, match=f"5 records of topic bytes cannot be read: .*offset 4: .*{faults}"):
+        flow.apply("run 2", source=source)
+    # What is deleted has to be found by its key.
+    with pytest.raises(BadInputError, match=r"3 records of topic bytes.*offset 3: a record without a value"):
+        new_flow(**PLAIN).apply(source=replace(source, key_schema="other STRING", name="s"), keys=("other", "value"))
+
+
+def test_key_headers_and_place_become_columns(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("placed")
+    cluster.send(
+        "placed", (0, {"id": 7, "region": "eu"}, {"name": "a", "id": 1}, {"trace": b"\x00\xff"}), (0, "{}", None)
+    )
+    every = ["key", "partition", "offset", "timestamp", "headers"]
+    keyed = {"key_schema": "id BIGINT, region STRING", "key_format": "json", "tombstones": "skip"}
+    append(flow, "run 1", source=topic("placed", metadata_columns=every, **keyed))
+    (row,) = flow.records()
+    assert (row["id"], row["region"], row["name"]) == (7, "eu", "a")
+    assert (row["kafka_key"], row["kafka_partition"], row["kafka_offset"]) == ('{"id": 7, "region": "eu"}', 0, 0)
+    assert row["kafka_headers"] == [{"key": "trace", "value": b"\x00\xff"}]
+    assert abs(row["kafka_timestamp"].timestamp() - time.time()) < 600
+
+
+def test_a_table_may_begin_at_a_moment_and_a_query_reads_a_topic(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("timed")
+    cluster.send("timed", (0, None, {"id": 1, "name": "before"}))
+    time.sleep(0.02)
+    moment = datetime.now(UTC).isoformat()
+    time.sleep(0.02)
+    cluster.send("timed", (0, None, {"id": 2, "name": "after"}))
+    sql = "SELECT id * 10 AS id, name FROM source"
+    append(flow, "run 1", source=Query(sql, over=topic("timed", starting=moment)))
+    assert rows(flow) == [(20, "after")]
+
+
+V1 = record("Order", id="long", name="string")
+V2 = record("Order", id="long", name="string", amount=["null", "long"])
+OLDER = record("Order", id="long", name="string", note="string")
+
+
+def test_avro_is_decoded_with_the_schema_of_each_writer(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("avro")
+    values = [
+        framed(1, encoded(V1, {"id": 1, "name": "é"})),
+        framed(300, encoded(V2, {"id": -(2**63), "name": "", "amount": 5})),
+        framed(7, encoded(OLDER, {"id": 3, "name": "c", "note": "of a field that is gone"})),
+    ]
+    # More than a sample of the last ones has.
+    cluster.send("avro", *((0, None, value) for value in [*values, *[values[1]] * 60]))
+    with (
+        schema_registry({1: V1, 300: V2, 7: OLDER}, {"avro-value": 300}) as access,
+        given(cluster.spark, access.to_settings("registry")),
+    ):
+        source = KafkaTopic("kafka", "avro", value_format="avro", registry="registry")
+        append(flow, "run 1", source=source)
+        added = sorted((tuple(row.values()) for row in flow.records()), key=lambda row: row[0])
+        assert added == [
+            *[(-(2**63), "", 5, None)] * 61,
+            (1, "é", None, None),
+            (3, "c", None, "of a field that is gone"),
+        ]
+        bad = [encoded(V1, {"id": 1, "name": "not framed"}), b"", framed(1, b"\x02\x40cut"), None]
+        cluster.send("avro", *((0, None, value) for value in bad))
+        without: dict[str, Any] = {"schema_contract": SchemaContract(missing_columns="null")}
+        with pytest.raises(BadInputError, match="4 records of topic avro") as caught:
+            append(flow, "run 2", source=source, **without)
+        for place, fault in enumerate(["does not begin with the id", "does not begin with the id", "does not fit"], 63):
+            assert f"partition 0, offset {place}: a value that" in str(caught.value)
+            assert fault in str(caught.value)
+        cluster.send("avro", (0, None, framed(9, b"\x02")))
+        with pytest.raises(BadInputError, match=r"http://127.0.0.1:\d+ has no schema 9"):
+            append(flow, "run 3", source=source, **without)
+    cluster.make("bare")
+    cluster.send("bare", (0, None, encoded(V2, {"id": 4, "name": "d", "amount": None})))
+    bare = KafkaTopic("kafka", "bare", value_format="avro", schema=json.dumps(V2))
+    flow = new_flow()
+    flow = replace(flow, table=f"{flow.table}_bare")
+    append(flow, "run 1", source=bare)
+    assert rows(flow) == [(4, "d", None)]
+
+
+def test_a_login_is_in_no_plan_and_no_event_and_what_cannot_be_read_is_refused(
+    cluster: Cluster, new_flow: NewFlow, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark = cluster.spark
+    jaas = KafkaAccess(
+        {"bootstrap.servers": cluster.broker.sasl, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+        {"sasl.jaas.config": jaas_of(PASSWORD)},
+    )
+    wrong = replace(jaas, secrets={"sasl.jaas.config": jaas_of("wrong-secret")})
+    settings = {**jaas.to_settings("sasl"), **wrong.to_settings("wrong")}
+    cluster.make("private")
+    cluster.send("private", (0, None, {"id": 1, "name": "a"}))
+
+    def opened(connection: str, name: str) -> Any:
+        return open_source(spark, new_flow(**PLAIN).spec(source=KafkaTopic(connection, name, schema=SCHEMA)))
+
+    with given(spark, settings), event_log(spark, settings, tmp_path):
+        source = opened("sasl", "private")
+        batch = source.raw(source.list(), None).rows
+        batch.explain(extended=True)
+        batch.explain("formatted")
+        assert batch.count() == 1
+    shown = "".join(capfd.readouterr())
+    events = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "KafkaRelation" in shown
+    assert "private" in events
+    # As it is, and as JSON or a file of settings would have it.
+    secret = re.compile(r"p@ss|wrong-secret")
+    where = {"plans": shown, "events": events, "rows": repr(batch), "access": repr(jaas)}
+    assert {name: found for name, text in where.items() if (found := secret.findall(text))} == {}
+    for connection, name, error, says in [
+        ("sasl", "missing", MissingTableError, "topic missing of 127.0.0.1.* does not exist"),
+        ("wrong", "private", InvalidConnectionError, "cannot be logged in to"),
+        ("other", "private", InvalidConnectionError, "did not come with the job's settings"),
+    ]:
+        with given(spark, settings), pytest.raises(error, match=says) as caught:
+            opened(connection, name).list()
+        assert not secret.search(str(caught.value))
+
+
+def jaas_of(password: str) -> str:
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{USER}" password="{escaped}";'
+
+
+@contextmanager
+def event_log(spark: SparkSession, submitted: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Write Spark's own log of events while it runs; it hides what the application was submitted with."""
+    jvm: Any = spark._jvm
+    java: Any = spark.sparkContext._jsc
+    context, settings = java.sc(), java.sc().getConf().set("spark.eventLog.compress", "false")
+    for name, value in submitted.items():
+        settings.set(name, value)
+    nothing, place = jvm.scala.Option.empty(), jvm.java.net.URI(f"file://{folder}")
+    log = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "app-1", nothing, place, settings, context.hadoopConfiguration()
+    )
+    log.start()
+    context.addSparkListener(log)
+    yield
+    context.listenerBus().waitUntilEmpty()
+    context.removeSparkListener(log)
+    log.stop()

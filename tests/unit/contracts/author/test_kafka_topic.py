@@ -1,0 +1,83 @@
+"""A Kafka topic as authors give it: what is refused before Spark starts, and what a driver is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import source
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+
+ORDERS = KafkaTopic("kafka", "orders", schema="id BIGINT", name="s")
+AVRO = json.dumps({"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]})
+RUN = RunIdentity.of("dag", "run", "task", "-1")
+LAKE: dict[str, Any] = {"catalog": "lake_default", "table": "shop.orders", "run": RUN}
+
+
+def test_a_mapping_gives_what_the_class_gives() -> None:
+    given = {"type": "kafka-topic", "connection": "kafka", "topic": "orders", "schema": "id BIGINT", "name": "s"}
+    assert source(given) == ORDERS
+    assert ORDERS.connections == Query("SELECT 1", over={"a": KafkaTopic("kafka", "o", schema="id INT")}).connections
+    avro = KafkaTopic("kafka", "orders", value_format="avro", registry="registry")
+    assert avro.connections == {"kafka": "kafka", "registry": "registry"}
+    rendered: Any = "5"
+    later = KafkaTopic("kafka", "orders", schema="id BIGINT", starting="2026-11-27T07:00+01:00", max_records=rendered)
+    assert (later.starting, later.max_records) == ("2026-11-27T06:00:00+00:00", 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({}, InvalidSpecError, "of JSON takes schema, the fields to read as DDL"),
+        ({"schema": "id BIGINT", "registry": "r"}, InvalidSpecError, "and no registry"),
+        ({"schema": "id BIGINT NOT"}, InvalidSpecError, "KafkaTopic.schema"),
+        ({"value_format": "avro"}, InvalidSpecError, "takes either registry, or schema"),
+        ({"value_format": "avro", "registry": "r", "schema": AVRO}, InvalidSpecError, "takes either registry"),
+        ({"value_format": "avro", "schema": "id BIGINT"}, InvalidSpecError, "is no schema of Avro"),
+        ({"value_format": "avro", "schema": '"long"'}, InvalidSpecError, "must be a record of Avro"),
+        ({"value_format": "binary", "schema": "id INT"}, InvalidSpecError, "has one column, value"),
+        ({"value_format": "protobuf"}, UnsupportedError, "not supported yet; take 'binary'"),
+        ({"value_format": "debezium"}, UnsupportedError, "applies the files that a sink writes"),
+        ({"value_format": "text"}, InvalidSpecError, "must be one of 'json', 'avro', 'binary'"),
+        ({"schema": "id INT", "key_format": "avro"}, InvalidSpecError, "must be one of 'text', 'json'"),
+        ({"schema": "id INT", "metadata_columns": ["ofset"]}, InvalidSpecError, "did you mean 'offset'"),
+        ({"schema": "id INT", "metadata_columns": ["key", "key"]}, InvalidSpecError, "has a column twice"),
+        ({"schema": "id INT", "starting": "latest"}, InvalidSpecError, "must be 'earliest' or a time with a zone"),
+        ({"schema": "id INT", "starting": "2026-11-27T06:00:00"}, InvalidSpecError, "zone"),
+        ({"schema": "id INT", "on_gap": "ignore"}, InvalidSpecError, "on_gap"),
+        ({"schema": "id INT", "max_records": 0}, InvalidSpecError, "must be at least 1"),
+    ],
+)
+def test_what_says_no_columns_or_two_is_refused(
+    given: dict[str, Any], error: type[LakeProviderError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        KafkaTopic("kafka", "orders", **given)
+
+
+def test_loads_that_take_the_whole_of_a_source_are_refused() -> None:
+    few = KafkaTopic("kafka", "orders", schema="id BIGINT", name="s", max_records=5)
+    AppendSpec(**LAKE, source=few)
+    with pytest.raises(InvalidSpecError, match="complete=True takes a source that has all"):
+        UpsertSpec(**LAKE, source=ORDERS, keys=("id",), is_complete=True)
+    with pytest.raises(InvalidSpecError, match="overwrite of partitions reads all of a source each time"):
+        OverwritePartitionsSpec(**LAKE, source=ORDERS)
+    with pytest.raises(InvalidSpecError, match="leave max_records out"):
+        AppendSpec(**LAKE, source=few, on_repeat=OnRepeat.APPLY)
+    with pytest.raises(UnsupportedError, match=r"Kafka is read by Spark 4\.1"):
+        ORDERS.refuse_spark("3.5")
+
+
+def test_what_is_done_about_gaps_and_how_much_is_read_at_a_time_makes_no_other_source() -> None:
+    given: dict[str, Any] = {"schema": "id BIGINT", "name": "s"}
+    policies = KafkaTopic("kafka", "orders", on_gap="skip", max_records=9, starting="2026-01-01T00:00:00Z", **given)
+    assert policies.without_policy() == ORDERS.without_policy()
