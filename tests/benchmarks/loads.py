@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.complete_loads import compare_whole
 from tests.benchmarks.history_loads import compare_histories
+from tests.benchmarks.kafka_loads import compare_topics, topics_to_load
 
 # Spark's own number: adaptive execution merges what is small, for both sides.
 SETTINGS = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "true"}
@@ -184,15 +185,22 @@ def beside_merge(play: Callable[..., dict[str, Any]], home: Path, rows: int, rep
     return {**compared, "settings": {**settings, **compared["settings"]}}
 
 
+def topic(home: Path, rows: int, repeats: int) -> dict[str, Any]:
+    """Load a topic, see ``kafka_loads.py``."""
+    with topics_to_load(home, rows) as loads:
+        return compare_topics(loads, repeats, timed)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--kafka", action="store_true", help="a topic of a broker, beside Spark's own reader of it")
     parser.add_argument("--complete", action="store_true", help="a source that is the whole table, of 30 M rows")
     parser.add_argument("--history", action="store_true", help="a history of a dimension of 10 M rows")
     given = parser.parse_args()
     other = compare_whole if given.complete else compare_histories if given.history else None
-    played = compare if other is None else partial(beside_merge, other)
+    played = topic if given.kafka else compare if other is None else partial(beside_merge, other)
     with tempfile.TemporaryDirectory() as folder:
         rows = given.rows or (30_000_000 if given.complete else 10_000_000)
         print(json.dumps(played(Path(folder), rows, given.repeats), indent=2))

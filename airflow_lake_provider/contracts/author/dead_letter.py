@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import share, text
-from airflow_lake_provider.contracts.author.merge_engines import FirstRow
+from airflow_lake_provider.contracts.author.merge_engines import FirstRow, History
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
@@ -57,6 +57,11 @@ class DeadLetter(ArgumentObject):
             raise InvalidSpecError(
                 f"{spec.table}: complete=True deletes the keys that the batch lacks, so no record of it may be put "
                 "aside; leave out dead_letter"
+            )
+        if isinstance(getattr(spec, "merge_engine", None), History):
+            raise InvalidSpecError(
+                f"{spec.table}: History makes intervals of all rows of a key, so no record may be put aside; leave out "
+                "dead_letter"
             )
         if spec.table == self.table:
             raise InvalidSpecError(f"{spec.table}: dead_letter needs a table of its own")
