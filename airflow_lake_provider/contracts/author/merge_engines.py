@@ -295,8 +295,8 @@ class History(MergeEngine):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse a batch without a time, columns that do not go together, and values that would have to be kept."""
-        table, tables = spec.table, spec.source.lake_tables.values()
-        if spec.source.is_change_stream and not tables:
+        table = spec.table
+        if spec.source.is_change_stream and not spec.source.lake_tables:
             raise InvalidSpecError(
                 f"{table}: the events of {type(spec.source).__name__} come as the last one of each key, and a History "
                 "takes all of them: read their files by Query(..., Files(...)), which selects the columns, the time "
@@ -309,18 +309,8 @@ class History(MergeEngine):
             )
         if spec.is_complete and self.deletes is Deletes.IGNORE:
             raise InvalidSpecError(f"{table}: complete=True deletes the keys that the batch lacks; leave out deletes")
-        if self.at is None and not spec.order_by:
-            raise InvalidSpecError(
-                f"{table}: a History needs the time of each row, as the first column of order_by, or that of the "
-                "batch: History(at='{{ data_interval_end }}')"
-            )
-        if self.at is None and spec.order_by[0].lower() in (key.lower() for key in spec.keys):
-            raise InvalidSpecError(f"{table}: the time of a row, {spec.order_by[0]!r}, cannot be one of its keys")
-        if self.at is None and any(each.tells_changes for each in tables):
-            raise InvalidSpecError(
-                f"{table}: a row that Changes report as deleted has the time of the row, not that of its delete; give "
-                "the time of the batch: History(at='{{ data_interval_end }}')"
-            )
+        if self.at is None:
+            self._refuse_rows_without_time(spec)
         if spec.missing_columns is MissingColumns.KEEP:
             raise InvalidSpecError(f"{table}: missing_columns='keep' does not go with a History; take 'null' or 'fail'")
         spec.refuse_excluded("columns of order_by, which a History compares,", spec.order_by)
@@ -331,6 +321,20 @@ class History(MergeEngine):
                 raise InvalidSpecError(f"{table}: columns {both} are written by the History and cannot be in {what}")
         if both := sorted({name.lower() for name in self.track or ()} & {name.lower() for name in spec.keys}):
             raise InvalidSpecError(f"{table}: key columns {both} identify a row and cannot be in track")
+
+    def _refuse_rows_without_time(self, spec: Any) -> None:
+        if not spec.order_by:
+            raise InvalidSpecError(
+                f"{spec.table}: a History needs the time of each row, as the first column of order_by, or that of the "
+                "batch: History(at='{{ data_interval_end }}')"
+            )
+        if spec.order_by[0].lower() in (key.lower() for key in spec.keys):
+            raise InvalidSpecError(f"{spec.table}: the time of a row, {spec.order_by[0]!r}, cannot be one of its keys")
+        if any(each.tells_changes for each in spec.source.lake_tables.values()):
+            raise InvalidSpecError(
+                f"{spec.table}: a row that Changes report as deleted has the time of the row, not that of its delete; "
+                "give the time of the batch: History(at='{{ data_interval_end }}')"
+            )
 
 
 def merge_engine(value: object, name: str = "merge_engine") -> MergeEngine:
