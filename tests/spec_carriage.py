@@ -16,7 +16,13 @@ from typing import Any
 PACKAGE = f"{Path(__file__).parents[1] / 'airflow_lake_provider'}/"
 # Files of one upsert, from the operator to the commit: 25 at most, the spec's own among those of the driver.
 MOST_ON_DRIVER, MOST_ON_WORKER = 16, 9
-OF_BOTH = {f"contracts/{name}.py" for name in ("author_object", "specs/job", "specs/load", "specs/upsert")}
+OF_BOTH = {
+    f"contracts/{name}.py"
+    for name in (
+        *("author_object", "specs/job", "specs/load", "specs/upsert"),
+        *("author/merge_engines", "author/schema_contract"),
+    )
+}
 MAKING = ("__init__", "__post_init__")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import choice, choice_of, mapping, names, optional
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
@@ -74,22 +75,16 @@ class SchemaContract(ArgumentObject):
         """True where records are put aside, or values left out."""
         return bool(self._actions & {Evolution.QUARANTINE, Evolution.DISCARD_VALUE})
 
-    def refuse_changed_rows(self, table: str, *, may_be_aside: bool, may_lack_values: bool) -> None:
-        """Refuse rows that are changed where all of them have to be there, and a quarantine without a place.
-
-        :param table: for the message.
-        :param may_be_aside: there is a place for records that are put aside.
-        :param may_lack_values: the rows are those of a batch, and neither changes nor a whole table.
-        :raises InvalidSpecError: naming the action.
-        """
-        if Evolution.QUARANTINE in self._actions and not may_be_aside:
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse rows that are changed where all of them have to be there, and a quarantine without a place."""
+        if Evolution.QUARANTINE in self._actions and spec.dead_letter is None:
             raise InvalidSpecError(
-                f"{table}: 'quarantine' of schema_contract puts records aside, so it needs a place for them; give "
+                f"{spec.table}: 'quarantine' of schema_contract puts records aside, so it needs a place for them; give "
                 "dead_letter, or say 'freeze' or 'discard_value'"
             )
-        if self.changes_rows and not may_lack_values:
+        if self.changes_rows and (spec.source.is_change_stream or spec.is_complete):
             raise InvalidSpecError(
-                f"{table}: 'discard_value' of schema_contract takes rows of a batch, and neither changes of rows "
+                f"{spec.table}: 'discard_value' of schema_contract takes rows of a batch, and neither changes of rows "
                 "nor complete=True; say 'freeze', or leave the values out in a Query"
             )
 

@@ -64,11 +64,6 @@ class LoadSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         for each in self._objects():
             each.refuse_arguments(self)
-        self.schema_contract.refuse_changed_rows(
-            self.table,
-            may_be_aside=self.dead_letter is not None,
-            may_lack_values=not (self.source.is_change_stream or self.is_complete),
-        )
         self.refuse_code()
 
     @property
