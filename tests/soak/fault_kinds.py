@@ -11,7 +11,16 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, FirstRow, PartialUpdate
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from tests.soak.fault_tables import Appends, FaultTable, IncrementalRuns, Overwrites, RowChanges, RunSql, Upserts
+from tests.soak.fault_tables import (
+    Appends,
+    FaultTable,
+    IncrementalRuns,
+    Overwrites,
+    RowChanges,
+    RunSql,
+    Upserts,
+    Wholes,
+)
 from tests.soak.lake import NAMESPACE, Lake
 from tests.soak.maintained_fault_tables import (
     BUCKETS,
@@ -65,6 +74,8 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "compaction in waves": partial(Compactions, partition="PARTITIONED BY (bucket(12, id))"),
     "z-order": partial(Compactions, level=CompactionLevel.FULL, curve=CompactionStrategy.ZORDER),
     "tags": Tags,
+    "whole tables": Wholes,
+    "whole tables of format version 2": partial(Wholes, version=2),
 }
 
 

@@ -148,6 +148,36 @@ class Upserts(FaultTable):
 
 
 @dataclass
+class Wholes(FaultTable):
+    """Deliveries of the whole table, one a step: rows stay, differ, come and go."""
+
+    version: int = 3
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first delivery creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        inbox, name = Inbox(self.lake.home / "inbox" / self.table), f"s{self.steps}"
+        rows = {id_: row for id_, row in self.model.items() if self.random.random() < 0.8}
+        differ = [id_ for id_ in rows if self.random.random() < 0.3]
+        rows |= dict.fromkeys([*differ, *self._free_ids(6)], (name, self.steps))
+        delivered = [Change(id_, str(said), n, gone=False) for id_, (said, n) in rows.items()]
+        inbox.arrive(f"{self.steps:03}", delivered)
+        spec = UpsertSpec(
+            **frame,
+            source=inbox.source(f"{self.steps:03}"),
+            keys=("id",),
+            is_complete=True,
+            max_deleted_share=1.0,
+            schema_contract=SchemaContract(exclude_columns=("op",)),
+            create=TableLayout(properties={"format-version": str(self.version)}),
+        )
+        return Step(spec, rows)
+
+
+@dataclass
 class Appends(FaultTable):
     """Batches of new rows, one a step; a row that was added twice would be a key that is there twice."""
 
