@@ -6,7 +6,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,55 @@ def read_lines(file: Path) -> Iterator[dict[str, Any]]:
     opened = lzma.open if file.suffix == ".xz" else gzip.open
     with opened(file, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
+
+
+def order_events(folder: Path = SHOP) -> list[dict[str, Any]]:
+    """The events of orders in the order of the log, as dags/load_order_events.py keeps them."""
+    values = [line["value"] for part in sorted(folder.glob("part-*.jsonl.gz")) for line in read_lines(part)]
+    events = [
+        {
+            "order_id": (value["after"] or value["before"])["order_id"],
+            "status": (value["after"] or {}).get("status"),
+            "op": value["op"],
+            "lsn": value["source"]["lsn"],
+            "changed_at": datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=value["source"]["ts_ms"]),
+        }
+        for value in values
+        if value and value["source"]["table"] == "orders"
+    ]
+    return sorted(events, key=lambda event: event["lsn"])
+
+
+def order_history(folder: Path = SHOP) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The versions of each order's status by key and begin. Of one moment the last event counts; a delete ends one."""
+    last = {(event["order_id"], event["changed_at"]): event for event in order_events(folder)}
+    versions: dict[tuple[Any, ...], dict[str, Any]] = {}
+    current: dict[str, dict[str, Any]] = {}
+    for (order, at), event in sorted(last.items(), key=lambda each: each[0][1]):
+        now, stored = current.get(order), {name: value for name, value in event.items() if name != "op"}
+        if now and event["op"] != "d" and now["status"] == event["status"]:
+            now.update(stored)
+            continue
+        if now:
+            now.update(valid_to=at, is_current=False)
+            del current[order]
+        if event["op"] != "d":
+            current[order] = {**stored, "valid_from": at, "valid_to": None, "is_current": True}
+            versions[order, at] = current[order]
+    return versions
+
+
+def revenue_by_day(folder: Path = SHOP) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The orders of each day that were not cancelled, and what they are worth."""
+    days: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for order in oracle("orders", folder).values():
+        if order["status"] not in (None, "cancelled"):
+            placed = order["placed_at"]
+            day = placed.astimezone(UTC).date() if placed else None
+            row = days.setdefault((day,), {"day": day, "orders": 0, "revenue": Decimal(0)})
+            row["orders"] += 1
+            row["revenue"] += order["total"] or 0
+    return days
 
 
 def columns_and_keys(folder: Path = SHOP) -> dict[str, Any]:

@@ -11,7 +11,10 @@ from airflow.sdk import DAG
 
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 
-TABLES = ["shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"]
+TABLES = [
+    *("shop.products", "shop.orders", "shop.order_items", "shop.order_events"),
+    *("mart.order_revenue", "mart.order_history", "mart.revenue_by_day"),
+]
 
 with DAG(dag_id="expire_at_once", schedule=None, max_active_tasks=1, doc_md=__doc__):
     LakeSnapshotExpiryOperator.partial(

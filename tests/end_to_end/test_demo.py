@@ -31,5 +31,11 @@ def test_the_demo_brings_every_table_to_what_the_source_database_held(
         before, after = (sum(counts[gained] for counts in result[when].values()) for when in ("before", "after"))
         # All parts at once are one commit, which leaves little to tidy up.
         assert after <= before
-    for dag in ("ingest_orders", "on_new_orders_snapshot", "nightly_maintenance", "expire_at_once"):
+    for dag in (
+        "ingest_orders",
+        "load_order_events",
+        "on_new_orders_snapshot",
+        "nightly_maintenance",
+        "expire_at_once",
+    ):
         assert f"airflow dags test {dag}" in done.stdout

@@ -43,6 +43,17 @@ def test_orders_are_ingested_every_quarter_of_an_hour_one_run_at_a_time(dags: di
     assert all(task.retries == 2 for task in dag.tasks)
 
 
+def test_events_are_appended_a_history_is_kept_and_a_table_is_whole_one_after_the_other(dags: dict[str, Any]) -> None:
+    tasks = dags["load_order_events"].topological_sort()
+    loaded = [(type(task).__name__, task.table, task.upstream_task_ids) for task in tasks]
+    assert loaded == [
+        ("LakeAppendOperator", "shop.order_events", set()),
+        ("LakeUpsertOperator", "mart.order_history", {"events"}),
+        ("LakeUpsertOperator", "mart.revenue_by_day", {"history"}),
+    ]
+    assert dags["load_order_events"].max_active_runs == 1
+
+
 def test_a_commit_to_orders_starts_the_revenue_and_two_runs_never_race(dags: dict[str, Any]) -> None:
     dag = dags["on_new_orders_snapshot"]
     (asset,) = dag.schedule

@@ -11,6 +11,7 @@ POLL_SECONDS = 2
 DAGS = {
     "expire_rows_after_approval",
     "ingest_orders",
+    "load_order_events",
     "maintain_by_commits",
     "maintain_one_table",
     "nightly_maintenance",
