@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.json_codec import to_plain
 
 Looked = TypeVar("Looked")
@@ -67,6 +67,6 @@ def show(entries: Sequence[Any], output: str, row: Callable[[Any, Callable[[str]
 
 
 def exit_where_broken(tables: Sequence[Any]) -> None:
-    """Exit with 1 where one of them has an error."""
-    if any(each.error for each in tables):
+    """Exit with 1 where one of them has an error; a view, or a table of another format, is none."""
+    if any(each.error and not each.error.startswith(UnsupportedError.__name__) for each in tables):
         raise SystemExit(1)

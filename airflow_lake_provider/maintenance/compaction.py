@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, MaintenancePolicy, Verification
 from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.maintenance.compaction_debt import Debt, cut, debt_of, not_grown
@@ -92,7 +92,7 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
         )
     heat = _heat(health, asked, now)
     health = replace(health, deletes=_outside(health.deletes, heat))
-    debt = debt_of(health, files, asked, _mergeable(files, heat))
+    debt = _without_order_of_heat(debt_of(health, files, asked, _mergeable(files, heat)), files, asked, heat)
     if not (debt.small or debt.deletes or debt.order):
         return _nothing_due(health, files, asked, heat)
     level, notes, refusal = _level(debt, policy, now)
@@ -110,6 +110,15 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     if (waits := _waits_for_cold(health, asked, heat, now)) is not None:
         return waits
     return _planned(health, files, policy, level, debt, heat, notes)
+
+
+def _without_order_of_heat(debt: Debt, files: FileSizes, asked: CompactionPolicy, heat: _Heat) -> Debt:
+    """Leave out an order along a curve where most of the table is left alone: it would be due again each night."""
+    hot = sum(each.files or 0 for each in heat.partitions) if heat.is_left_out else 0
+    if not asked.strategy.is_by_curve or 2 * hot <= (files.data_files or 0):
+        return debt
+    note = f"No {asked.strategy.value}: most files are in hot partitions: {heat.names}."
+    return replace(debt, order=(), notes=(*debt.notes, note))
 
 
 def _left_out(why: str, instead: str) -> NotPlanned:
@@ -251,7 +260,8 @@ def _planned(
     heat: _Heat,
     notes: tuple[str, ...],
 ) -> PlannedAction:
-    is_sort = bool(debt.order)
+    # A merge along a curve would put a part in order, and take groups of the size of a sort.
+    is_sort = bool(debt.order) and (level is _FULL or not policy.compaction.strategy.is_by_curve)
     strategy = policy.compaction.strategy if is_sort else CompactionStrategy.BINPACK
     reasons = (*debt.small, *(() if level is _MINOR else debt.deletes), *(debt.order if level is _FULL else ()))
     deletes = None if level is _MINOR else health.deletes
@@ -266,7 +276,7 @@ def _planned(
         "delete_ratio_threshold": 1.0 if level is _MINOR else policy.compaction.deleted_share,
         "rewrite_manifests": policy.manifests.enabled,
         **({"sort_by": list(policy.compaction.sort_by)} if is_sort else {}),
-        **({"verify": asked.value} if (asked := policy.compaction.verify) else {}),
+        **({"verify": asked.value} if (asked := _verification(health, policy)) else {}),
         **({"where": heat.where} if heat.where else {}),
         **({"skip_partitions": list(heat.skipped)} if heat.skipped else {}),
         **({"target_file_size": size} if (size := policy.compaction.target_file_size) else {}),
@@ -280,6 +290,11 @@ def _planned(
         task=task,
     )
     return ranked_action(action, compaction_gain(files, effect, deletes, level))
+
+
+def _verification(health: TableHealth, policy: MaintenancePolicy) -> Verification | None:
+    asked = policy.compaction.verify
+    return asked if asked is None or health.has_identifiers else Verification.ROWS
 
 
 def _notes(health: TableHealth, policy: MaintenancePolicy, debt: Debt, heat: _Heat) -> Iterator[str]:

@@ -7,7 +7,7 @@ compaction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionPolicy, CompactionStrategy
 from airflow_lake_provider.contracts.curve_order import curve_of
@@ -69,7 +69,7 @@ def _thresholds(growth: Growth, asked: CompactionPolicy) -> list[tuple[str, str,
     counts = (
         ("commits", "commits of rows", growth.commits, asked.after_commits),
         ("new-small-files", "new small files", growth.small_files, asked.after_small_files),
-        ("new-delete-files", "new delete files", growth.delete_files, asked.after_delete_files),
+        ("new-delete-files", "delete files", growth.delete_files, asked.after_delete_files),
     )
     return [(name, what, value, threshold) for name, what, value, threshold in counts if threshold is not None]
 
@@ -78,22 +78,26 @@ def _grown(
     health: TableHealth, asked: CompactionPolicy, mergeable: int
 ) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
     """Return why a merge, and why a rewrite of deletes is due by what commits have added."""
-    passed = [
+    growth, deletes = health.growth, health.deletes or DeleteDebt()
+    may_apply = (deletes.delete_files or 0) > (deletes.dangling_files or 0)
+    of_deletes = replace(growth, commits=growth.commits_of_deletes)
+    return (
+        tuple(each for each in _passed(growth, asked) if mergeable > 0 and each.name != "new-delete-files"),
+        tuple(each for each in _passed(of_deletes, asked) if may_apply and each.name != "new-small-files"),
+    )
+
+
+def _passed(growth: Growth, asked: CompactionPolicy) -> list[Reason]:
+    return [
         Reason(
             name=name,
             value=value,
             threshold=threshold,
             sentence=f"There were {value:,} {what} since the last compaction; the threshold is {threshold:,}.",
         )
-        for name, what, value, threshold in _thresholds(health.growth, asked)
+        for name, what, value, threshold in _thresholds(growth, asked)
         if value >= threshold
     ]
-    deletes = health.deletes or DeleteDebt()
-    may_apply = (deletes.delete_files or 0) > (deletes.dangling_files or 0)
-    return (
-        tuple(each for each in passed if mergeable > 0 and each.name != "new-delete-files"),
-        tuple(each for each in passed if may_apply and each.name != "new-small-files"),
-    )
 
 
 def _small_files(health: TableHealth, files: FileSizes, asked: CompactionPolicy, mergeable: int) -> Iterator[Reason]:
@@ -152,7 +156,7 @@ def _order(health: TableHealth, files: FileSizes, asked: CompactionPolicy) -> tu
     if asked.strategy.is_by_curve:
         share = _along_curve(health, asked)
         if share is None:
-            return (), f"No {wanted}: nobody has counted the rows."
+            return (), f"No {wanted}: there are no rows, or nobody has counted them."
         what = f"of the rows are in order by {curve_of(asked.strategy, asked.sort_by)}"
         return _out_of_order(share, asked, what, "rows")
     by = asked.sort_by[0].split()[0].strip("`") if asked.sort_by and asked.sort_by[0].split() else files.sorted_by
@@ -184,10 +188,10 @@ def _out_of_order(share: float, asked: CompactionPolicy, what: str, of: str) -> 
 def _along_curve(health: TableHealth, asked: CompactionPolicy) -> float | None:
     """Return the share of rows that may still lie along the curve of a policy; None where nobody has counted rows.
 
-    Rows that came since then are counted by commits that the metadata knows, and by the growth of the table. There are
-    at least so many, so a sort of everything is never due too early.
+    Rows that came since then are counted by commits that the metadata knows, or by the growth of the table, whichever
+    is more. A row that changes twice counts twice.
     """
-    if health.rows is None:
+    if not health.rows:
         return None
     curve = health.curve
     if curve is None or curve.by != curve_of(asked.strategy, asked.sort_by):

@@ -19,6 +19,7 @@ from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 _OF_WHOLE_LOCATIONS = frozenset({"remove-orphans"})
 # Characters of a reason: XCom is a database, and somebody else chooses the text of an error.
 _LONGEST = 300
+_MOST_FOREIGN = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,14 @@ class FleetRun:
 
     @property
     def not_run(self) -> list[dict[str, str]]:
-        """Reports of what cannot be maintained, in the shape of the reports of tasks."""
-        return [report for plan in self.plans for report in _reports(plan)]
+        """Reports of what cannot be maintained, in the shape of the reports of tasks.
+
+        A metastore may have thousands of views and foreign tables: the first ones stand for all of them.
+        """
+        reports = [report for plan in self.plans for report in _reports(plan)]
+        foreign = [report for report in reports if report["action"] == "plan" and report["outcome"] == UNSUPPORTED]
+        left_out = {report["table"] for report in foreign[_MOST_FOREIGN:]}
+        return [report for report in reports if report["table"] not in left_out]
 
 
 def fleet_run(

@@ -160,6 +160,7 @@ class TableHealth:
     :param commits: how often main is committed to.
     :param growth: since the last compaction.
     :param rows: of its data files, deleted ones among them.
+    :param has_identifiers: whether it has identifier fields.
     :param curve: rows that lie along a curve; None where no compaction has put any in order.
     :param hot_partitions: those changed most in the last day, by the time of the newest change.
     :param last_maintenance: newest run by action; ``replace`` is one of another tool.
@@ -192,6 +193,7 @@ class TableHealth:
     commits: CommitRate | None = None
     growth: Growth = field(default_factory=Growth)
     rows: int | None = None
+    has_identifiers: bool = False
     curve: CurveOrder | None = None
     hot_partitions: tuple[HotPartition, ...] = ()
     last_maintenance: dict[str, MaintenanceRun] = field(default_factory=dict)
@@ -265,6 +267,7 @@ def health_of(
         commits=commit_rate(facts, history, now),
         growth=growth(history, counts.target_bytes),
         rows=exact.records if exact and exact.are_counted else counts.records,
+        has_identifiers=bool(facts.shape.identifiers),
         curve=curve_order(facts, history),
         hot_partitions=with_files(hot, exact.added if exact else (), table.rows_outside),
         last_maintenance=last_maintenance(history),

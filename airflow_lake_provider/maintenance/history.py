@@ -57,12 +57,14 @@ class CommitRate:
 class Growth:
     """Commits of rows, small files and deletes that came since the last compaction, as far as the metadata knows.
 
-    :param commits: that changed rows.
+    :param commits: that changed rows, since data files were rewritten.
+    :param commits_of_deletes: that changed rows, since delete files were removed.
     :param small_files: data files of commits whose files are small on average.
-    :param delete_files: delete files and deletion vectors.
+    :param delete_files: delete files and deletion vectors of the head: a compaction that paid them has left none.
     """
 
     commits: int = 0
+    commits_of_deletes: int = 0
     small_files: int = 0
     delete_files: int = 0
 
@@ -161,18 +163,25 @@ def growth(history: Sequence[Snapshot], target: int) -> Growth:
     :param history: of main, newest first.
     :param target: bytes that a data file should have.
     """
-    since = [each.summary for each in takewhile(lambda each: not _is_compaction(each), history) if each.changes_rows]
+    since = _changes_since(history, "deleted-data-files")
     return Growth(
         commits=len(since),
+        commits_of_deletes=len(_changes_since(history, "removed-delete-files")),
         small_files=sum(_small_files(summary, target) for summary in since),
-        delete_files=sum(count_of(summary, "added-delete-files") for summary in since),
+        delete_files=count_of(history[0].summary, "total-delete-files") if history else 0,
     )
 
 
-def _is_compaction(snapshot: Snapshot) -> bool:
-    """Tell whether a commit has rewritten files: a rewrite of manifests leaves all that was added."""
-    rewritten = ("deleted-data-files", "removed-delete-files")
-    return snapshot.operation == "replace" and any(count_of(snapshot.summary, name) for name in rewritten)
+def _changes_since(history: Sequence[Snapshot], rewritten: str) -> list[Mapping[str, str]]:
+    """Return the summaries of changes of rows since a compaction; a rewrite of manifests leaves all that was added.
+
+    :param rewritten: count of the summary that such a compaction has.
+    """
+
+    def is_before(snapshot: Snapshot) -> bool:
+        return snapshot.operation != "replace" or not count_of(snapshot.summary, rewritten)
+
+    return [each.summary for each in takewhile(is_before, history) if each.changes_rows]
 
 
 def _small_files(summary: Mapping[str, str], target: int) -> int:
@@ -186,9 +195,12 @@ def curve_order(facts: TableFacts, history: Sequence[Snapshot]) -> CurveOrder | 
     if order is None:
         return None
     since = takewhile(lambda each: each.id != order.snapshot, history)
-    return replace(
-        order, added_since=sum(count_of(each.summary, "added-records") for each in since if each.changes_rows)
-    )
+    return replace(order, added_since=sum(_new_rows(each.summary) for each in since if each.changes_rows))
+
+
+def _new_rows(summary: Mapping[str, str]) -> int:
+    """Return the rows that a commit brought; those of files that it wrote anew are no new ones."""
+    return max(0, count_of(summary, "added-records") - count_of(summary, "deleted-records"))
 
 
 def hot_partitions(recent: Sequence[Snapshot]) -> tuple[HotPartition, ...]:

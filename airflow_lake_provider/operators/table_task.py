@@ -220,6 +220,9 @@ def _tables_of(spec: JobSpec) -> Iterator[str]:
     if isinstance(spec, IncrementalSpec):
         yield spec.source
     source = spec.source if isinstance(spec, LoadSpec) else None
+    if isinstance(spec, LoadSpec):
+        put_aside = spec.dead_letter.table if spec.dead_letter else None
+        yield from filter(None, (put_aside, spec.source.letters))
     keys = spec.keys_from if isinstance(spec, DeleteRowsSpec) else None
     for read in (source, keys):
         if read is not None:

@@ -125,8 +125,9 @@ class CompactionPolicy(AuthorObject):
     :param after_commits: commits of rows since the last compaction from which on one is due. Where this or one of the
         next two is given, the shares above do not count.
     :param after_small_files: small files that were added since then.
-    :param after_delete_files: delete files and deletion vectors that were added since then.
-    :param verify: rows or keys before and after it are compared, by a scan of both: ``rows``, ``keys``.
+    :param after_delete_files: delete files and deletion vectors that are there, and that no compaction has paid.
+    :param verify: rows or keys before and after it are compared, by a scan of both: ``rows``, ``keys``. Of a table
+        without identifier fields rows are.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
@@ -149,7 +150,7 @@ class CompactionPolicy(AuthorObject):
     after_small_files: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
     after_delete_files: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
     verify: Verification | None = field(
-        default=None, metadata=setting(one_of(Verification).or_none("nothing is compared"))
+        default=None, metadata=setting(one_of(Verification).or_none("nothing is compared"), NEVER)
     )
 
     @property

@@ -31,6 +31,11 @@ class RepairedLetters(Source):
     table: str = field(default=LETTERS_TABLE, metadata=reads(_table))
 
     @property
+    def letters(self) -> str:  # type: ignore[override]  # of a source of another kind there is none
+        """Its table: a letter has no time by which a forgotten one could be told from a new one."""
+        return self.table
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """A table of letters is read at a snapshot, and noted in."""
         return ("lake-table-source", "update-rows", *super().needs)

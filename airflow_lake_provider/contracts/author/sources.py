@@ -26,7 +26,6 @@ from airflow_lake_provider.contracts.table_name import TableName
 _RENDERED_LATER = "rendered-later.parquet"
 ONE_YEAR = timedelta(days=365)
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
-_HEX = "hex:"
 DRIVERS_SIDE = "airflow_lake_provider.spark_jobs.sources"
 
 
@@ -67,8 +66,7 @@ def chosen_columns(value: object, name: str) -> tuple[str, ...]:
 
 
 def _ordering(value: object, name: str) -> EventOrdering:
-    asked = EventOrdering.asked()
-    if value not in asked:
+    if value not in (asked := EventOrdering.asked()):
         names = ", ".join(repr(ordering.value) for ordering in asked)
         raise InvalidSpecError(f"{name} must be one of {names}, or left out, got {value!r}")
     return EventOrdering(value)
@@ -76,7 +74,7 @@ def _ordering(value: object, name: str) -> EventOrdering:
 
 def _placeholder(value: object, name: str) -> str:
     placeholder = text(value, name)
-    if placeholder.startswith(_HEX) and not re.fullmatch("(?:[0-9A-Fa-f]{2})+", placeholder.removeprefix(_HEX)):
+    if placeholder.startswith("hex:") and not re.fullmatch("hex:(?:[0-9A-Fa-f]{2})+", placeholder):
         raise InvalidSpecError(f"{name} must have pairs of hexadecimal digits after 'hex:', got {value!r}")
     return placeholder
 
@@ -103,6 +101,8 @@ class Source(ArgumentObject):
     is_queryable: ClassVar[bool] = False
     # Rows are made of what is read, and are not those that are there.
     is_made: ClassVar[bool] = False
+    # Table of dead letters that it reads: what was consumed of them is remembered for ever.
+    letters: ClassVar[str | None] = None
     # What a column that the batch lacks becomes where nobody says.
     missing_columns: ClassVar[MissingColumns | None] = None
     name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
@@ -380,8 +380,8 @@ class Debezium(ChangeEvents):
     def unavailable_value(self) -> bytes:
         """Bytes that stand for a value the server did not send."""
         placeholder = self.unavailable_value_placeholder
-        is_hex = placeholder.startswith(_HEX)
-        return bytes.fromhex(placeholder.removeprefix(_HEX)) if is_hex else placeholder.encode()
+        is_hex = placeholder.startswith("hex:")
+        return bytes.fromhex(placeholder.removeprefix("hex:")) if is_hex else placeholder.encode()
 
 
 def source(value: object, name: str = "source") -> Source:

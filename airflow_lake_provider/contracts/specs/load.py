@@ -100,7 +100,7 @@ class LoadSpec(JobSpec):
     @property
     def keep_consumed_for(self) -> timedelta | None:
         """Time for which a consumed file is remembered that left the source; None, for ever, where rows count."""
-        if self.counts_rows:
+        if self.counts_rows or self.source.letters:
             return None
         files = self.source.files
         return duration(files.max_file_age, "max_file_age") if files else ONE_YEAR

@@ -42,7 +42,9 @@ def glue_catalog() -> type[Catalog]:
 
 def _listed(database: str, table: Mapping[str, Any]) -> ListedTable:
     levels, parameters = (database, table["Name"]), table.get("Parameters", {})
-    place = table.get("StorageDescriptor", {}).get("Location")
+    storage = table.get("StorageDescriptor", {})
+    # Spark keeps the folder of a table of its own sources there, and a placeholder as the location.
+    place = storage.get("SerdeInfo", {}).get("Parameters", {}).get("path") or storage.get("Location")
     foreign = foreign_in_hive(table.get("TableType"), parameters)
     return ListedTable(levels, parameters.get("metadata_location"), foreign, place if foreign else None)
 

@@ -53,7 +53,10 @@ def hive_catalog() -> type[Catalog]:
 def _listed(table: Any) -> ListedTable:
     levels, parameters = (table.dbName, table.tableName), table.parameters or {}
     foreign = foreign_in_hive(table.tableType, parameters)
-    place = table.sd.location if foreign and table.sd else None
+    storage = table.sd if foreign else None
+    # Spark keeps the folder of a table of its own sources there, and a placeholder as the location.
+    path = (storage.serdeInfo.parameters or {}).get("path") if storage and storage.serdeInfo else None
+    place = path or (storage.location if storage else None)
     return ListedTable(levels, parameters.get("metadata_location"), foreign, place or None)
 
 

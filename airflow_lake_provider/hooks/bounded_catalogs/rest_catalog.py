@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 from requests import Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError
@@ -52,7 +52,8 @@ class LakeRestCatalog(TrustedAnswers):
         tables = super().listed_in(namespace)
         try:
             views = self.list_views(namespace)
-        except (RESTError, NotImplementedError) as error:
+        # Some name the endpoint and answer 404, as for a namespace that is gone, or nothing that is a list of views.
+        except (RESTError, NotImplementedError, NoSuchNamespaceError, ValueError) as error:
             log.warning("catalog %s: it does not list the views of %s: %s", self.name, ".".join(namespace), error)
             return tables
         return [*tables, *(ListedTable(tuple(levels), foreign="a view") for levels in views)]

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
+from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import expire_old_rows, row_expiry, summary
 
@@ -165,6 +166,16 @@ def test_whole_partitions_go_without_a_spark_job_and_a_retry_is_recognised(spark
     table.add([60])
     again = expire_old_rows(table)
     assert (again.outcome, again.committed, again.rows_deleted) == (Outcome.ALREADY_APPLIED, report.committed, 1)
+
+
+def test_rows_that_equality_deletes_hide_do_not_come_back_where_their_file_is_written_anew(spark: SparkSession) -> None:
+    """apache/iceberg#12467: a delete by copy dropped the equality deletes that were pending on its files."""
+    table = AgedTable(spark, modes="copy-on-write", version=2)
+    table.add([90, 5, 4])
+    delete_by_equality(spark, table.handle.refresh().java, [1])
+    assert expire_old_rows(table).rows_deleted == 1
+    spark.sql(f"REFRESH TABLE {table.name}")
+    assert [row.id for row in spark.sql(f"SELECT id FROM {table.name}").collect()] == [2]
 
 
 def test_a_cap_on_the_share_refuses_what_would_empty_the_table(spark: SparkSession) -> None:

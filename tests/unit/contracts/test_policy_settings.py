@@ -15,7 +15,6 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
     OrphanMode,
     OrphanPolicy,
     RowExpiryPolicy,
-    Verification,
 )
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.policy_settings import (
@@ -39,7 +38,6 @@ VALUES: dict[str, tuple[str, Any, Any]] = {
     "compaction.sort_by": ("day, id DESC", ["day", "id DESC"], ("day", "id DESC")),
     "compaction.hot_within": ("PT2H", "PT2H", timedelta(hours=2)),
     "compaction.after_commits": ("20", 20, 20),
-    "compaction.verify": ("rows", "rows", Verification.ROWS),
     "orphans.quarantine_for": ("P7D", "P7D", timedelta(days=7)),
     "expiry.retain_last": ("3", 3, 3),
     "orphans.mode": ("off", "off", OrphanMode.OFF),

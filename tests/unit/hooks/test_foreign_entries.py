@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,17 +15,19 @@ from typing import Any
 
 import boto3
 import pytest
-from hive_metastore.ttypes import StorageDescriptor
+from hive_metastore.ttypes import SerDeInfo, StorageDescriptor
 from hive_metastore.ttypes import Table as HiveTable
 from moto import mock_aws
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.cli.print_tables import exit_where_broken
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.maintenance.fleet_run import fleet_run
+from airflow_lake_provider.maintenance.plan import TablePlan
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.tables.base import ListedTable
 
@@ -104,7 +107,9 @@ def rest_catalog(views: int) -> Iterator[str]:
                 body = {"identifiers": [{"namespace": ["shop"], "name": "orders"}]}
             elif path.endswith("/views"):
                 status, body = views, {"identifiers": [{"namespace": ["shop"], "name": "daily"}]}
-                if views != 200:
+                if views == 299:
+                    body = {"views": None}
+                elif views != 200:
                     body = {"error": {"message": "no", "type": "ForbiddenException", "code": views}}
             text = json.dumps(body).encode()
             self.send_response(status)
@@ -124,7 +129,10 @@ def rest_catalog(views: int) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize(("status", "listed"), [(200, ["shop.orders", "shop.daily"]), (403, ["shop.orders"])])
+@pytest.mark.parametrize(
+    ("status", "listed"),
+    [(200, ["shop.orders", "shop.daily"]), *((refusal, ["shop.orders"]) for refusal in (403, 404, 299))],
+)
 def test_views_of_a_rest_catalog_are_listed_where_it_shows_them(
     status: int, listed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +164,12 @@ def test_entries_of_a_hive_metastore_are_listed_with_what_they_are(monkeypatch: 
         HiveTable(tableName=name, dbName="shop", tableType=kind, parameters=given, sd=StorageDescriptor(location=place))
         for name, kind, given, place, _ in METASTORE
     ]
+    # As Spark writes a table of its own sources.
+    by_spark = StorageDescriptor(
+        location="s3://b/x-__PLACEHOLDER__", serdeInfo=SerDeInfo(parameters={"path": "s3://b/p"})
+    )
+    provider = {"spark.sql.sources.provider": "parquet"}
+    tables.append(HiveTable(tableName="p", dbName="shop", tableType="MANAGED_TABLE", parameters=provider, sd=by_spark))
 
     class Metastore(SimpleNamespace):
         def __enter__(self) -> Metastore:
@@ -168,4 +182,18 @@ def test_entries_of_a_hive_metastore_are_listed_with_what_they_are(monkeypatch: 
         get_all_tables=lambda db_name: [each.tableName for each in tables],
         get_table_objects_by_name=lambda dbname, tbl_names: tables,
     )
-    assert catalog.listed_in(("shop",)) == [each for *_, each in METASTORE]
+    placed = ListedTable(("shop", "p"), None, "a table of format 'parquet'", "s3://b/p")
+    assert catalog.listed_in(("shop",)) == [*(each for *_, each in METASTORE), placed]
+
+
+def test_thousands_of_views_are_no_thousands_of_reports_and_fail_no_command() -> None:
+    moment = datetime(2026, 11, 27, tzinfo=UTC)
+    why = "UnsupportedError: it is a view"
+    plans = [TablePlan(table=f"shop.v{number}", planned_at=moment, error=why) for number in range(1_000)]
+    broken = TablePlan(table="shop.zz", planned_at=moment, error="BrokenMetadataError: gone")
+    reports = fleet_run([*plans, broken], core_seconds=60, most_tables=10).not_run
+    assert len(reports) == 101
+    assert reports[-1]["table"] == "shop.zz"
+    exit_where_broken(plans)
+    with pytest.raises(SystemExit):
+        exit_where_broken([*plans, broken])

@@ -80,6 +80,12 @@ CHANGES: dict[str, tuple[dict[str, str], dict[str, str], int, int | None]] = {
         5,
         3,
     ),
+    "a vector in place of files that had a row twice": (
+        {"added_position_deletes": "6", "removed_position_deletes": "2"},
+        {"total_position_deletes": "2"},
+        5,
+        2,
+    ),
     "a whole file": ({"deleted_records": "10"}, {}, 10, 0),
     "a whole file with a vector": (
         {"deleted_records": "10", "removed_position_deletes": "3"},

