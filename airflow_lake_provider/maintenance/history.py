@@ -248,6 +248,14 @@ def calendar_tags(facts: TableFacts) -> tuple[str, ...]:
     return tuple(sorted(name for name in tags if name.startswith(CALENDAR_TAGS)))
 
 
+def has_identifiers(facts: TableFacts) -> bool:
+    """Tell whether the schema names identifier fields; one that strangers broke names none."""
+    try:
+        return bool(facts.shape.identifiers)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+
+
 def hottest(partitions: Iterable[HotPartition]) -> tuple[HotPartition, ...]:
     """Return some partitions, those with the newest changes first."""
     ordered = sorted(partitions, key=lambda each: (-each.newest.timestamp(), -each.commits, each.partition))

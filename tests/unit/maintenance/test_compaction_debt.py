@@ -111,7 +111,7 @@ GROWTHS: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("shares no longer count", {"files": SMALL, "deletes": VECTORS, "growth": Growth()}, SMALLS, []),
     (
         "any of them is enough",
-        {"files": FEW, "deletes": VECTORS, "growth": replace(GROWN, commits=3)},
+        {"files": FEW, "deletes": VECTORS, "growth": replace(GROWN, commits=3, commits_of_deletes=3)},
         {"compaction": {"after_commits": 20, "after_small_files": 20, "after_delete_files": 20}},
         ["compaction major new-small-files new-delete-files"],
     ),
