@@ -6,6 +6,7 @@ The extra of Airflow's Kafka connections has the names of librdkafka. A driver's
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit, urlunsplit
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -134,10 +135,19 @@ def registry_access(conn_id: str) -> RegistryAccess:
     if stored.conn_type != "http" or not stored.host:
         raise refused(conn_id, f"a registry is a connection of type http with a host, for example {REGISTRY_EXAMPLE}")
     host = stored.host if "://" in stored.host else f"{stored.schema or 'http'}://{stored.host}"
-    if not host.startswith(("http://", "https://")):
+    try:
+        address = urlsplit(host)
+        place = address.netloc if address.port or not stored.port else f"{address.netloc}:{stored.port}"
+    except ValueError:
+        # Its text has the host, and what may be before it.
+        raise refused(conn_id, f"its host is no address, for example {REGISTRY_EXAMPLE}") from None
+    _mask(address.password)
+    if address.scheme not in ("http", "https") or not address.hostname:
         raise refused(conn_id, f"a registry is asked by http or https, for example {REGISTRY_EXAMPLE}")
-    port = f":{stored.port}" if stored.port else ""
-    return RegistryAccess(url=f"{host.rstrip('/')}{port}", user=stored.login or "", password=stored.password or "")
+    if "@" in address.netloc:
+        raise refused(conn_id, "its host has a user, which errors would show; give login and password in their fields")
+    url = urlunsplit((address.scheme, place, address.path.rstrip("/"), "", ""))
+    return RegistryAccess(url=url, user=stored.login or "", password=stored.password or "")
 
 
 def _mask(*secrets: str | None) -> None:

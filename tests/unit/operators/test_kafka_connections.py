@@ -73,6 +73,23 @@ def test_logins_go_to_the_driver_in_the_private_file_of_settings_alone(
     assert RegistryAccess.from_settings("other", settings) is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({"host": "https://h/apis/ccompat/v7", "port": 8443}, "https://h:8443/apis/ccompat/v7"),
+        ({"host": "https://h:9000/", "port": 8443}, "https://h:9000"),
+        ({"host": "h", "schema": "https", "port": 8081}, "https://h:8081"),
+        ({"host": "http://[::1]", "port": 8081}, "http://[::1]:8081"),
+        ({"host": "h"}, "http://h"),
+    ],
+)
+def test_the_port_of_a_registry_stands_before_its_path(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], url: str
+) -> None:
+    given(monkeypatch, "schemas", conn_type="http", **fields)
+    assert registry_access("schemas").url == url
+
+
 def test_names_of_librdkafka_become_those_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {**SERVERS, "security.protocol": "SSL", "ssl.ca.location": "/ca.pem", "ssl.certificate.pem": "cert"}
     given(monkeypatch, "k", conn_type="kafka", extra={**extra, "ssl.key.pem": PEM, "ssl.key.password": "hunter2"})
@@ -118,6 +135,11 @@ def test_a_connection_that_is_missing_is_told_with_an_example(monkeypatch: pytes
     given(monkeypatch, "f", conn_type="http", host="file:///etc")
     with pytest.raises(InvalidConnectionError, match="asked by http or https"):
         registry_access("f")
+    for address in ("https://u:hunter2@r", "u@r:8081", "http://r:hunter2@:x"):
+        given(monkeypatch, "u", conn_type="http", host=address)
+        with pytest.raises(InvalidConnectionError, match=r"its host has a user|its host is no address") as caught:
+            registry_access("u")
+        assert "hunter2" not in str(caught.value)
     given(monkeypatch, "r", conn_type="kafka", host="r")
     with pytest.raises(InvalidConnectionError, match="a registry is a connection of type http"):
         registry_access("r")

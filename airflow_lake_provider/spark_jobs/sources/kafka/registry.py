@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException
 from urllib.parse import quote
 
 from airflow_lake_provider.contracts.errors import (
@@ -54,18 +55,19 @@ class SchemaRegistry:
 
     def _get(self, path: str, what: str) -> dict[str, object]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if self.access.user or self.access.password:
-            login = f"{self.access.user}:{self.access.password}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         address = f"{self.access.url}{path}"
         # Of http or https, as the connection was checked.
         request = urllib.request.Request(address, headers=headers)  # noqa: S310
+        if self.access.user or self.access.password:
+            login = f"{self.access.user}:{self.access.password}".encode()
+            # Not to where it is redirected, which may be another host.
+            request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
                 answered = json.load(answer)
         except urllib.error.HTTPError as error:
             raise self._refused(error.code, what) from error
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise JobFailedError(f"the registry {self.access.url} does not answer: {error}") from error
         except ValueError as error:
             raise InvalidConnectionError(

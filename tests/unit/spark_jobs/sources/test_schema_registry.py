@@ -1,0 +1,66 @@
+"""Answers of a registry, and of what stands in its place, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.kafka_access import RegistryAccess
+from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
+
+
+@contextmanager
+def answering(answer: Any) -> Iterator[tuple[str, list[str | None]]]:
+    """Serve one answer, and keep the logins of all requests."""
+    logins: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            logins.append(self.headers["Authorization"])
+            answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", logins
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def schema(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(json.dumps({"schema": '"long"'}).encode())
+
+
+def test_a_login_goes_to_the_registry_and_not_to_where_it_is_redirected() -> None:
+    with answering(schema) as (elsewhere, others):
+
+        def redirect(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(302)
+            handler.send_header("Location", f"{elsewhere}{handler.path}")
+            handler.end_headers()
+
+        with answering(redirect) as (url, logins):
+            assert SchemaRegistry(RegistryAccess(url, "reader", "hunter2")).writer(1) == '"long"'
+    assert [login is not None and login.startswith("Basic ") for login in logins] == [True]
+    assert others == [None]
+
+
+@pytest.mark.parametrize("answer", [b"no HTTP at all\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])
+def test_what_speaks_no_http_or_is_cut_off_is_a_registry_that_does_not_answer(answer: bytes) -> None:
+    with answering(lambda handler: handler.wfile.write(answer)) as (url, _):
+        registry = SchemaRegistry(RegistryAccess(url))
+        with pytest.raises(JobFailedError, match="does not answer"):
+            registry.latest("orders-value")
