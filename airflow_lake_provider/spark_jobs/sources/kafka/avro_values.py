@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ _MOST_SCHEMAS = 200
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
 _NAMED = ("record", "enum", "fixed")
+_SHOWN = 3
 
 Schema = Mapping[str, Any]
 
@@ -71,7 +72,7 @@ class AvroValues:
         registry = SchemaRegistry(self.access)
         writers = {number: _record(registry.writer(number), f"schema {number}") for number in sorted(ids)}
         subject = f"{self.topic}-value"
-        reader = _with_lost_fields(_record(registry.latest(subject), f"subject {subject}"), writers)
+        reader = with_lost_fields(_record(registry.latest(subject), f"subject {subject}"), writers)
         payload = sf.expr(f"substring({VALUE}, {_FRAME + 1})")
         decoded = sf.when(sf.lit(False), _decoded(payload, reader, reader))
         for number, writer in sorted(writers.items()):
@@ -87,11 +88,14 @@ class AvroValues:
 def _id_of(value: str) -> str:
     """Return SQL of the id of a value's schema; NULL without one."""
     is_framed = f"octet_length({value}) >= {_FRAME} AND substring({value}, 1, 1) = X'00'"
-    return f"CASE WHEN {is_framed} THEN CAST(conv(hex(substring({value}, 2, 4)), 16, 10) AS INT) END"
+    # Other bytes may be no id at all.
+    return f"CASE WHEN {is_framed} THEN try_cast(conv(hex(substring({value}, 2, 4)), 16, 10) AS INT) END"
 
 
 def _flat(rows: DataFrame, reader: Schema) -> tuple[DataFrame, list[str]]:
-    names = [str(field["name"]) for field in reader["fields"]]
+    # Those of the key are there, and are those of the key.
+    there = {name.lower() for name in rows.columns}
+    names = [name for field in reader["fields"] if (name := str(field["name"])).lower() not in there]
     is_unfit = sf.col(VALUE).isNotNull() & sf.col(f"{_DECODED}.{_READ}").isNull()
     flagged = rows.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, sf.when(is_unfit, _UNFIT)))
     return flagged.select("*", *(sf.col(_DECODED).getField(name).alias(name) for name in names)), names
@@ -112,15 +116,81 @@ def _record(schema: str, what: str) -> Schema:
     return plain
 
 
-def _with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
+def _refuse_lost_inside(reader: Schema, writer: Schema, number: int, field: str, kind: Any) -> None:
+    of_writer = next(each["type"] for each in writer["fields"] if each["name"] == field)
+    if lost := list(_lost_inside(of_writer, kind, (_named_types(writer), _named_types(reader)), field, set())):
+        raise UnsupportedError(
+            f"schema {number} has {', '.join(lost[:_SHOWN])}, which the latest one lacks inside of {field!r}, so that "
+            "the values would be lost; register a version that has the field, with a default"
+        )
+
+
+def _lost_inside(
+    writer: Any, reader: Any, types: tuple[Schema, Schema], path: str, seen: set[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the paths of fields that the records inside a writer's type have, and those of the reader's lack.
+
+    :param types: by name, of the writer and of the reader.
+    :param seen: pairs of records that are looked at: a record may have itself inside.
+    """
+    writer, reader = (types[place].get(_last_name(each), each) for place, each in enumerate((writer, reader)))
+    if isinstance(writer, list):
+        for branch in writer:
+            yield from _lost_inside(branch, reader, types, path, seen)
+        return
+    if isinstance(reader, list):
+        branches = (types[1].get(_last_name(each), each) for each in reader)
+        fitting = [each for each in branches if _kind_of(each) == _kind_of(writer)]
+        # As Avro does: the branch of that name, else the first of its kind.
+        fitting.sort(key=lambda each: _last_name(each) != _last_name(writer))
+        reader = fitting[0] if fitting else None
+    if not isinstance(writer, Mapping) or _kind_of(writer) != _kind_of(reader):
+        return
+    for inside in ("items", "values"):
+        if inside in writer:
+            yield from _lost_inside(writer[inside], reader[inside], types, path, seen)
+    names = (_last_name(writer), _last_name(reader))
+    if _kind_of(writer) != "record" or names in seen:
+        return
+    seen.add(names)
+    there = {name: each["type"] for each in reader["fields"] for name in (each["name"], *each.get("aliases", ()))}
+    for each in writer["fields"]:
+        at = f"{path}.{each['name']}"
+        if each["name"] not in there:
+            yield at
+        else:
+            yield from _lost_inside(each["type"], there[each["name"]], types, at, seen)
+
+
+def _kind_of(kind: Any) -> Any:
+    return kind["type"] if isinstance(kind, Mapping) else kind
+
+
+def _last_name(kind: Any) -> str:
+    name = kind.get("name", "") if isinstance(kind, Mapping) else kind
+    return name.rpartition(".")[2] if isinstance(name, str) else ""
+
+
+def _named_types(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, list):
+        return {name: each for branch in kind for name, each in _named_types(branch).items()}
+    if not isinstance(kind, Mapping):
+        return {}
+    inside = [kind.get("items"), kind.get("values"), *(each["type"] for each in kind.get("fields", ()))]
+    own = {_last_name(kind): kind} if kind["type"] in _NAMED else {}
+    return {**own, **_named_types(inside)}
+
+
+def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
     """Return the reader's schema with the fields of writers that it lacks, so that no value is lost.
 
-    :raises UnsupportedError: such a field has a type with a name, which may be there twice.
+    :raises UnsupportedError: such a field has a type with a name, which may be there twice, or is inside another field.
     """
     fields = {field["name"]: field for field in reader["fields"]}
     for number, writer in sorted(writers.items(), reverse=True):
         for field in writer["fields"]:
             if field["name"] in fields:
+                _refuse_lost_inside(reader, writer, number, str(field["name"]), fields[field["name"]]["type"])
                 continue
             if any(f'"type": "{named}"' in json.dumps(field) for named in _NAMED):
                 raise UnsupportedError(
