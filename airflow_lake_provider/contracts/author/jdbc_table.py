@@ -116,7 +116,13 @@ class JdbcTable(Source):
         self.refuse_reading(spec)
 
     def refuse_reading(self, spec: Any) -> None:
-        """Refuse to add, or to count, rows that each run reads again."""
+        """Refuse to add, or to count, rows that each run reads again, and a branch, for which no watermark is kept."""
+        if self.watermark is not None and getattr(spec, "branch", None) is not None:
+            raise InvalidSpecError(
+                f"{spec.table}: a watermark does not go with branch: how far a table was read is kept for main, so "
+                "each run would read all of it. Leave one of them out; audits keep a batch on a branch until they "
+                "find nothing"
+            )
         others = [each for each in spec.source.inputs.values() if each != self]
         is_looked_up = self.watermark is None and any(_has_new_input(each) for each in others)
         is_named = self.watermark is None and getattr(spec, "batch_id", None) is not None

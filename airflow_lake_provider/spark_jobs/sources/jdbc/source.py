@@ -111,6 +111,14 @@ class WatermarkListing(RelationListing):
         is_behind = consumed is not None and self.upto.compare(consumed) is Comparison.BEFORE
         return position.moved(consumed if consumed is not None and is_behind else self.upto, self.shape)
 
+    def consumed_by(self, position: SourcePosition) -> int:
+        """Return 1 where a position has consumed rows of the table up to any value of the column."""
+        consumed = position.of(WatermarkPosition)
+        if self.upto is None or consumed is None or self.upto.compare(consumed) is Comparison.INCOMPARABLE:
+            return 0
+        # Of a named input nobody knows the table.
+        return int(not position.shape or _relation_in(self.shape) == _relation_in(position.shape))
+
     def changed_since(self, position: SourcePosition) -> str:
         """Return which column the consumed watermark is of, where that is another one."""
         consumed = position.of(WatermarkPosition)
@@ -127,6 +135,11 @@ class WatermarkListing(RelationListing):
         since = f" after {self.since.value}" if self.since else ""
         upto = f"{self.upto.column}={self.upto.value}" if self.upto else "nothing"
         return f"applied the rows{since} up to {upto}"
+
+
+def _relation_in(shape: Mapping[str, str]) -> tuple[str, str | None]:
+    # A query of Spark's may be over a table.
+    return ("table", shape["table"]) if "table" in shape else ("query", shape.get("query"))
 
 
 class JdbcSource(PlainSource):

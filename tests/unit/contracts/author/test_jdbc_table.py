@@ -122,3 +122,9 @@ def test_rows_that_each_run_reads_again_are_not_counted_twice(make: Any, wrapped
 def test_an_upsert_needs_its_keys_among_the_columns() -> None:
     with pytest.raises(InvalidSpecError, match=r"must have the keys and order_by, and lack \['id'\]"):
         upsert(JdbcTable("pg_shop", "orders", columns=["n"], name="orders"))
+
+
+def test_a_watermark_is_kept_for_main_and_a_whole_table_may_go_to_a_branch() -> None:
+    with pytest.raises(InvalidSpecError, match="a watermark does not go with branch"):
+        upsert(ABOVE, branch="audit")
+    assert upsert(WHOLE, branch="audit").branch == "audit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -51,6 +52,27 @@ def test_a_position_never_goes_back_and_another_column_is_no_order() -> None:
     assert listed(11).changed_since(ten) == ""
     moved = other.position_after(ten, None)
     assert (moved.of(WatermarkPosition), moved.generation) == (WatermarkPosition("v", 5), 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "column", "count"),
+    [
+        ({"table": "t", "watermark": "x"}, "w", 1),
+        ({"table": "t", "query": "of Spark"}, "w", 1),
+        # Of a named input nobody knows the table.
+        ({}, "w", 1),
+        ({"table": "t"}, "v", 0),
+        ({"table": "other"}, "w", 0),
+        ({"query": "t"}, "w", 0),
+    ],
+)
+def test_a_renamed_source_of_a_table_is_told_by_its_watermark_whatever_came_since(
+    shape: dict[str, str], column: str, count: int
+) -> None:
+    before = replace(listed(5, column), shape=shape).position_after(NOTHING, None)
+    now = replace(listed(9), shape={"table": "t", "watermark": "x"}).beyond(NOTHING)
+    assert now.consumed_by(before) == count
+    assert listed(None).consumed_by(before) == 0
 
 
 def test_a_whole_table_is_read_by_each_run_and_counts_its_commits() -> None:
