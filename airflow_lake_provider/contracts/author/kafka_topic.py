@@ -19,11 +19,14 @@ from airflow_lake_provider.contracts.argument_validation import (
 )
 from airflow_lake_provider.contracts.as_of import as_of
 from airflow_lake_provider.contracts.author.file_arguments import column_list
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.reader_options import column_names
 from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, OnSourceChange, Source
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 
 EARLIEST = "earliest"
+METADATA_PREFIX = "kafka_"
 _METADATA = ("headers", "key", "offset", "partition", "timestamp")
 
 
@@ -168,9 +171,30 @@ class KafkaTopic(Source):
         registry = {self.registry: "registry"} if self.registry is not None else {}
         return {self.connection: "kafka", **registry}
 
+    @property
+    def columns_of_key(self) -> frozenset[str]:
+        """Columns that are made of the records' keys, in lower case."""
+        return frozenset(name.lower() for name in column_names(self.key_schema or ""))
+
+    def tells_deletes(self, keys: Sequence[str]) -> bool:
+        """Tell whether a record without a value deletes the row of its key."""
+        of_rows = {name.lower() for name in keys}
+        return bool(of_rows) and of_rows <= self.columns_of_key and self.tombstones == Tombstones.DELETE
+
     def refuse_arguments(self, spec: Any) -> None:
-        """Refuse loads that take the whole of a source each time."""
+        """Refuse what cannot be read, and an order in which each delete would be the oldest."""
         self.refuse_reading(spec)
+        order_by = getattr(spec, "order_by", ())
+        if not order_by or not self.tells_deletes(spec.keys) or spec.merge_engine.deletes is Deletes.IGNORE:
+            return
+        always_there = {*self.columns_of_key, *(f"{METADATA_PREFIX}{name}" for name in self.metadata_columns)}
+        if of_values := [name for name in order_by if name.lower() not in always_there]:
+            raise InvalidSpecError(
+                f"{spec.table}: a record without a value deletes a row of topic {self.topic}, and has NULL in "
+                f"{of_values} of order_by, which is older than any value, so that no delete would count. Order by "
+                "columns of key_schema and metadata_columns, such as metadata_columns=['timestamp'] with "
+                "order_by=['kafka_timestamp'], or give tombstones='skip'"
+            )
 
     def refuse_reading(self, spec: Any) -> None:
         """Refuse what would lose records, or add them twice."""

@@ -145,7 +145,7 @@ class MergeEngine(ArgumentObject):
                 f"{spec.table}: ignore_stale compares order_by with what the table holds; give order_by"
             )
         spec.refuse_excluded("columns of order_by, which ignore_stale compares,", spec.order_by)
-        if spec.delete_when and self.deletes is Deletes.HARD:
+        if (spec.delete_when or spec.source.tells_deletes(spec.keys)) and self.deletes is Deletes.HARD:
             raise InvalidSpecError(
                 f"{spec.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
                 "use deletes='soft', which keeps the order, or deletes='ignore'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
@@ -107,6 +107,10 @@ class MadeOfInputs(Source):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that its inputs need."""
         return tuple(dict.fromkeys(need for each in self.inputs.values() for need in each.needs))
+
+    def tells_deletes(self, keys: Sequence[str]) -> bool:
+        """True where one of its inputs does."""
+        return any(each.tells_deletes(keys) for each in self.inputs.values())
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse inputs that cannot be read."""

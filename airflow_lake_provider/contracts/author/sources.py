@@ -59,8 +59,7 @@ def _table(value: object, name: str) -> str:
 
 def chosen_columns(value: object, name: str) -> tuple[str, ...]:
     """Return one or more different columns."""
-    columns = names(value, name)
-    if not columns or len({each.lower() for each in columns}) != len(columns):
+    if not (columns := names(value, name)) or len({each.lower() for each in columns}) != len(columns):
         raise InvalidSpecError(f"{name} must be one or more different columns, got {value!r}")
     return columns
 
@@ -154,6 +153,10 @@ class Source(ArgumentObject):
     @property
     def looks_at_rows(self) -> bool:
         """Tell whether what is read is compared with the table's rows of its keys."""
+        return False
+
+    def tells_deletes(self, keys: Sequence[str]) -> bool:  # noqa: ARG002  # others have rows without values
+        """Tell whether, in a load by these keys, a row may delete and have nothing but its key."""
         return False
 
     def with_code(self, code_of: Callable[[str], str | None]) -> Self:  # noqa: ARG002  # others run code
@@ -261,8 +264,7 @@ class TableSource(Source):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse columns without those that the job names, and what cannot be read at all."""
-        arguments = ("keys", "order_by", "deduplicate_by")
-        given = {name: columns for name in arguments if (columns := getattr(spec, name, ()))}
+        given = {each: named for each in ("keys", "order_by", "deduplicate_by") if (named := getattr(spec, each, ()))}
         needed = [column for columns in given.values() for column in columns]
         chosen = {name.lower() for name in self.columns or needed}
         if left := [name for name in needed if name.lower() not in chosen]:
@@ -274,8 +276,7 @@ class TableSource(Source):
 
     def refuse_reading(self, spec: Any) -> None:
         """Refuse a predicate that needs ``allow_sql``."""
-        fault = None if self.where is None or spec.allow_sql else unfit_for_predicate(self.where)
-        if fault is not None:
+        if self.where is not None and not spec.allow_sql and (fault := unfit_for_predicate(self.where)) is not None:
             raise InvalidSpecError(
                 f"{spec.table}: where of {self.table} was refused for {fault}, got where={shown(str(self.where))}. "
                 f"{PREDICATE}"
@@ -379,9 +380,8 @@ class Debezium(ChangeEvents):
     @property
     def unavailable_value(self) -> bytes:
         """Bytes that stand for a value the server did not send."""
-        placeholder = self.unavailable_value_placeholder
-        is_hex = placeholder.startswith("hex:")
-        return bytes.fromhex(placeholder.removeprefix("hex:")) if is_hex else placeholder.encode()
+        given = self.unavailable_value_placeholder
+        return bytes.fromhex(given.removeprefix("hex:")) if given.startswith("hex:") else given.encode()
 
 
 def source(value: object, name: str = "source") -> Source:

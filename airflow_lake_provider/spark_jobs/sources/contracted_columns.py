@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.author.schema_contract import Evolution
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.dead_letters import Fault
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
 
@@ -42,7 +43,7 @@ class ContractedColumns:
         return replace(raw, rows=raw.rows.selectExpr(*values), in_any_order=None)
 
 
-def contracted_columns(spec: LoadSpec, rows: DataFrame, table_schema: StructType | None) -> ContractedColumns:
+def contracted_columns(spec: LoadSpec, raw: RawBatch, table_schema: StructType | None) -> ContractedColumns:
     """Return what the contract of a load makes of the columns of a batch; nothing where no action changes rows.
 
     :param table_schema: of the target; None when it does not exist yet, and all columns are to be its own.
@@ -51,13 +52,14 @@ def contracted_columns(spec: LoadSpec, rows: DataFrame, table_schema: StructType
     if not contract.changes_rows or table_schema is None:
         return contracted
     present = {each.name.lower(): each.dataType for each in table_schema}
-    excluded = {name.lower() for name in spec.exclude_columns}
-    for each in rows.schema:
+    # What tells of a row that it is a delete is no column of the table.
+    excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
+    for each in raw.rows.schema:
         if each.name.startswith("_lake_") or each.name.lower() in excluded:
             continue
         if each.name.lower() not in present:
             _add_new(contracted, each.name, contract.of_new(each.name))
-        elif _may_be_cast(rows, each, present):
+        elif _may_be_cast(raw.rows, each, present):
             _add_cast(contracted, each, present[each.name.lower()], contract.of_type(each.name))
     return contracted
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.named_inputs import MadeOfInputs
 from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
@@ -181,8 +182,19 @@ def readable_rows(batches: Mapping[str, RawBatch]) -> dict[str, DataFrame]:
 
 
 def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch]) -> bool:
-    """Return whether rows that are made of inputs say of each whether it is a delete."""
-    return any(each.has_change_type for each in batches.values()) and CHANGE_TYPE in rows.columns
+    """Return whether rows that are made of inputs say of each whether it is a delete.
+
+    :raises BadInputError: they do not, and a delete of an input has nothing but its key.
+    """
+    has_column = CHANGE_TYPE in rows.columns
+    bare = [name or "source" for name, each in batches.items() if each.has_bare_deletes]
+    if bare and not has_column:
+        raise BadInputError(
+            f"records without a value of the topic in {' and '.join(bare)} delete rows, and the result lacks "
+            f"{CHANGE_TYPE}, so that they would become rows of NULL. Select {CHANGE_TYPE}, or give the KafkaTopic "
+            "tombstones='skip'"
+        )
+    return has_column and any(each.has_change_type for each in batches.values())
 
 
 class InputsSource(PlainSource):

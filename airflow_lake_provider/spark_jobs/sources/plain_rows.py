@@ -115,7 +115,7 @@ class PlainSource(BatchSource):
     ) -> tuple[RawBatch, DeadLetters | None]:
         table_schema = wanted.target.schema()
         raw = self.raw(wanted.listing, table_schema)
-        contracted = contracted_columns(self.spec, raw.rows, table_schema)
+        contracted = contracted_columns(self.spec, raw, table_schema)
         if self.spec.dead_letter is None:
             return contracted.applied(raw), None
         # Records of text are cached: they are judged, put aside and written, and parsed once.
@@ -150,7 +150,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
         keys = resolve_columns(batch.rows, identity, "keys")
         order_by = resolve_columns(batch.rows, order, "order_by")
-        letters, contracted = None, contracted_columns(spec, batch.rows, table_schema)
+        letters, contracted = None, contracted_columns(spec, batch, table_schema)
         if spec.dead_letter is not None:
             # A row that deletes has its key alone, and one that is combined with others may lack what they have.
             is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows

@@ -35,6 +35,7 @@ class RawBatch:
     :param in_any_order: the same rows without ``_lake_arrival``, whose join they spare; None where nothing is spared.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
     :param has_change_type: whether ``_change_type`` says of a row that it is a delete; it is not stored.
+    :param has_bare_deletes: whether a row that deletes has its key alone, and NULL in all other columns.
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
     :param encoding: of text that is not UTF-8, where the reader puts the mark in the place of other bytes; else empty.
@@ -48,6 +49,7 @@ class RawBatch:
     may_be_unparsable: bool = False
     reads_more: bool = False
     has_change_type: bool = False
+    has_bare_deletes: bool = False
     lines: DataFrame | None = None
     hint: str = ""
     encoding: str = ""

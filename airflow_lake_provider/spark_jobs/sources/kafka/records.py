@@ -9,7 +9,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic, KeyFormat, Tombstones, ValueFormat
+from airflow_lake_provider.contracts.author.kafka_topic import (
+    METADATA_PREFIX,
+    KafkaTopic,
+    KeyFormat,
+    Tombstones,
+    ValueFormat,
+)
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
@@ -30,7 +36,6 @@ _NO_KEY = "a record without a key"
 _UNFIT = "a value that is no JSON, or has a field that its type does not hold"
 # Not a fault of the record: then all of them are looked at.
 UNSEEN = "a schema that a sample of the records did not have"
-_PREFIX = "kafka_"
 _SHOWN = 3
 # Kafka's columns, and ours of them.
 _METADATA = {
@@ -107,7 +112,7 @@ def read_records(
     else:
         values = []
     bytes_of_value = [f"{VALUE} AS value"] if source.value_format == ValueFormat.BINARY else []
-    metadata = [f"{_METADATA[name]} AS {_PREFIX}{name}" for name in source.metadata_columns]
+    metadata = [f"{_METADATA[name]} AS {METADATA_PREFIX}{name}" for name in source.metadata_columns]
     place = f"concat('partition ', {_PLACE}.partition, ', offset ', {_PLACE}.offset, ': ', {UNPARSABLE})"
     made = rows.selectExpr(
         *map(quoted_name, [*names, *values]),
@@ -122,6 +127,7 @@ def read_records(
         has_arrival=has_order,
         may_be_unparsable=True,
         has_change_type=deletes,
+        has_bare_deletes=deletes,
         topic=source.topic,
     )
 

@@ -21,15 +21,16 @@ from airflow_lake_provider.contracts.author.kafka_topic import (
     KafkaTopic,
     KeyFormat,
     OnGap,
-    Tombstones,
     ValueFormat,
 )
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidConnectionError
 from airflow_lake_provider.contracts.kafka_access import KafkaAccess, RegistryAccess
+from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.base import Listing, RowBatch, SourceLocation, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import kafka_errors, topic_offsets
@@ -103,7 +104,10 @@ class KafkaSource(PlainSource):
         """
         listing = wanted.listing
         with self.reading(listing):
-            batch = self._read(listing, is_sampled=not takes_replacements)
+            raw = self._read(listing, is_sampled=not takes_replacements)
+            # Read once: to cache the records would cost more than to parse them.
+            release_frames(raw.rows)
+            batch = contracted_columns(self.spec, raw, wanted.target.schema()).applied(raw)
         return added_rows(
             self.spec, batch, lambda: self.reading(listing), deduplicate_by, takes_replacements=takes_replacements
         )
@@ -120,31 +124,27 @@ class KafkaSource(PlainSource):
                 f"{self.source.topic}: what was at these offsets was compacted, or was never committed. Give a greater "
                 "one, or none, for this run"
             )
-        keys = {name.lower() for name in getattr(self.spec, "keys", ())}
-        of_key = {name.lower() for name in parse_ddl(self.source.key_schema).names} if self.source.key_schema else set()
-        # A record without a value has nothing but its key.
-        deletes = bool(keys) and keys <= of_key and self.source.tombstones == Tombstones.DELETE
+        keys, of_key = getattr(self.spec, "keys", ()), self.source.columns_of_key
         # Records of one key are in one partition, as long as there are no more of them than before.
-        is_by_key = bool(of_key) and of_key <= keys and not listing.new_partitions
+        is_by_key = bool(of_key) and of_key <= {name.lower() for name in keys} and not listing.new_partitions
+        has_order = is_by_key or len(listing.upto) == 1
         decode = None
         if self.source.value_format == ValueFormat.AVRO:
             # Of the partition with the most: each one more is a consumer more.
             name, (start, end) = max(ranges.items(), key=lambda each: each[1][1] - each[1][0])
             last = {name: (max(start, end - _SAMPLE), end)}
             decode = self._avro(self._records(last) if is_sampled else None).decode
-        batch = read_records(
-            self.source, records, decode, deletes=deletes, has_order=is_by_key or len(listing.upto) == 1
-        )
-        refuse_unfit_columns(
-            [name for name in batch.rows.columns if not name.startswith("_lake_")], f"topic {self.source.topic}"
-        )
+        batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
+        columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
+        refuse_unfit_columns(columns, f"topic {self.source.topic}")
         return batch
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of records, and no record."""
         assert isinstance(listing, TopicListing)
         batch = self.raw(replace(listing, since=listing.upto, remade="", waiting=0), None)
-        return RawBatch(rows=batch.rows.limit(0), has_change_type=batch.has_change_type)
+        deletes = batch.has_change_type
+        return RawBatch(rows=batch.rows.limit(0), has_change_type=deletes, has_bare_deletes=deletes)
 
     @contextmanager
     def refusing_unreadable(self, listing: Listing) -> Iterator[None]:  # noqa: ARG002  # others ask it

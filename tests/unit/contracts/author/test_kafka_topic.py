@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, History
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
@@ -75,6 +77,59 @@ def test_loads_that_take_the_whole_of_a_source_are_refused() -> None:
         AppendSpec(**LAKE, source=few, on_repeat=OnRepeat.APPLY)
     with pytest.raises(UnsupportedError, match=r"Kafka is read by Spark 4\.1"):
         ORDERS.refuse_spark("3.5")
+
+
+BY_KEY = KafkaTopic(
+    "kafka",
+    "orders",
+    schema="at TIMESTAMP",
+    key_schema="id BIGINT, `Region` STRING",
+    key_format="json",
+    metadata_columns=["timestamp"],
+    name="s",
+)
+SKIPPED = replace(BY_KEY, tombstones="skip")
+STALE = Deduplicate(ignore_stale=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"order_by": ("at",)}, r"has NULL in \['at'\] of order_by.*metadata_columns=\['timestamp'\]"),
+        ({"order_by": ("kafka_timestamp", "kafka_offset")}, r"has NULL in \['kafka_offset'\]"),
+        ({"order_by": ("at",), "merge_engine": History()}, r"no delete would count"),
+        ({"order_by": ("kafka_timestamp",), "merge_engine": STALE}, "ignore_stale cannot tell a late row of a key"),
+        ({"order_by": ("KAFKA_TIMESTAMP", "region")}, None),
+        ({"order_by": ("kafka_timestamp",), "merge_engine": Deduplicate(ignore_stale=True, deletes="soft")}, None),
+        # Without deletes a value is an order.
+        ({"order_by": ("at",), "merge_engine": Deduplicate(deletes="ignore")}, None),
+        ({"order_by": ("at",), "source": SKIPPED}, None),
+        ({"order_by": ("at",), "source": SKIPPED, "merge_engine": STALE}, None),
+        # A record without a value is refused there: its key is not that of a row.
+        ({"order_by": ("at",), "keys": ("id", "at")}, None),
+    ],
+)
+def test_an_order_in_which_each_delete_is_the_oldest_is_refused_before_spark(
+    given: dict[str, Any], says: str | None
+) -> None:
+    asked = {**LAKE, "source": BY_KEY, "keys": ("ID",), **given}
+    if says is None:
+        UpsertSpec(**asked)
+        return
+    with pytest.raises(InvalidSpecError, match=says):
+        UpsertSpec(**asked)
+
+
+def test_what_a_query_over_a_topic_leaves_of_deletes_counts_for_late_rows() -> None:
+    made = Query("SELECT *, _change_type FROM source", over=replace(BY_KEY, name=None), name="s")
+    with pytest.raises(InvalidSpecError, match="ignore_stale cannot tell a late row"):
+        UpsertSpec(**LAKE, source=made, keys=("id",), order_by=("kafka_timestamp",), merge_engine=STALE)
+
+
+def test_columns_of_the_key_are_those_of_its_schema_and_not_what_is_inside_them() -> None:
+    schema = "id BIGINT, `a,``b` STRUCT<x INT, y: MAP<STRING, DECIMAL(12,2)>> NOT NULL COMMENT 'c, d INT', Z STRING"
+    assert replace(BY_KEY, key_schema=schema).columns_of_key == {"id", "a,`b", "z"}
+    assert ORDERS.columns_of_key == frozenset()
 
 
 def test_what_is_done_about_gaps_and_how_much_is_read_at_a_time_makes_no_other_source() -> None:

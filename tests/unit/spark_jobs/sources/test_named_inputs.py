@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,9 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.lake_table import TableListing
-from airflow_lake_provider.spark_jobs.sources.named_inputs import InputsListing
+from airflow_lake_provider.spark_jobs.sources.named_inputs import InputsListing, tells_deletes
 from airflow_lake_provider.spark_jobs.sources.new_input import decide_input
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
 YEAR, NOW = timedelta(days=365), datetime(2026, 6, 1, tzinfo=UTC)
 # Numbers of files, and of the heads of tables: the order in which they come does not matter.
@@ -91,6 +93,21 @@ def test_incremental_inputs_decide_and_tables_are_read_as_a_whole(
         assert {name: read.of_input(name).snapshot for name in model.heads} == {
             name: str(head) for name, head in model.heads.items()
         }
+
+
+def test_bare_deletes_are_told_by_a_column_of_what_is_made_of_them_or_refused() -> None:
+    none: Any = None
+    topic = RawBatch(rows=none, has_change_type=True, has_bare_deletes=True)
+    # A delete of a lake table has the values that the row had last.
+    table = RawBatch(rows=none, has_change_type=True)
+
+    def made(*columns: str) -> Any:
+        return SimpleNamespace(columns=list(columns))
+
+    assert tells_deletes(made("id", "_change_type"), {"o": topic, "t": RawBatch(rows=none)})
+    assert not tells_deletes(made("id"), {"t": table})
+    with pytest.raises(BadInputError, match=r"topic in o delete rows.* rows of NULL\. Select _change_type, or"):
+        tells_deletes(made("id"), {"o": topic, "t": table})
 
 
 @pytest.mark.parametrize(
