@@ -206,6 +206,11 @@ class KafkaTopic(Source):
                 f"{what} forgets records, and an overwrite of partitions reads all of a source each time. Append the "
                 "topic to a table of its own, and overwrite from that one"
             )
+        if getattr(spec, "branch", None) is not None:
+            raise InvalidSpecError(
+                f"{what} does not go with branch: how far it was read is kept for main, so each run would read all of "
+                "it. Leave branch out; audits keep a batch on a branch until they find nothing"
+            )
         if self.max_records is not None and getattr(spec, "on_repeat", None) == "apply":
             raise InvalidSpecError(f"{what}: on_repeat='apply' applies all records at once; leave max_records out")
 

@@ -78,8 +78,10 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
 
     def summary(written: int) -> dict[str, str] | None:
         counted = counts(written)
-        # Duplicates alone are committed, too: once they are no recent rows any more, they would be added.
-        return counts_to_summary(batch_files=files, **counted, **put_aside) if counted["batch_rows"] else None
+        # Duplicates alone are committed, too: once they are no recent rows any more, they would be added. So is a share
+        # without rows: the next run would read the same one.
+        is_worth_it = counted["batch_rows"] or new.decision.wanted.is_share
+        return counts_to_summary(batch_files=files, **counted, **put_aside) if is_worth_it else None
 
     put_aside: dict[str, int] = {}
     before = target.state(spec.branch) if target.exists() else None

@@ -50,7 +50,8 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         facts.update(rows=batch.rows, keys=batch.keys)
     keys, identity = batch.keys, spec.merge_engine.identity_in_table(spec.keys)
     try:
-        if keys == 0:
+        # A share without rows moves the position, else the next run would read the same one.
+        if keys == 0 and not new.decision.wanted.is_share:
             commit = _commit(new, batch, keys=keys)
             batch.side.before_rows(applied_state)
             return _without_rows(new, batch, commit)

@@ -71,6 +71,11 @@ class Listing(ABC):
         return not self.identities
 
     @property
+    def is_share(self) -> bool:
+        """True where it ends before what there is, so that a position has to move for more to be read."""
+        return False
+
+    @property
     def files(self) -> tuple[InputFile, ...]:
         """The files among it."""
         return ()

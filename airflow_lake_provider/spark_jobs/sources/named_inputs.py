@@ -57,6 +57,11 @@ class InputsListing(Listing):
         return not self.is_due or all(each.is_empty for each in _deciding(self.wanted).values())
 
     @property
+    def is_share(self) -> bool:
+        """True where an input is one."""
+        return any(each.is_share for each in self.wanted.values())
+
+    @property
     def files(self) -> tuple[InputFile, ...]:
         """The files of all inputs."""
         return tuple(file for each in self.wanted.values() for file in each.files) if self.is_due else ()

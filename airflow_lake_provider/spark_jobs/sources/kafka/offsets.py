@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, Self
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, OffsetsPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.merge_engines import History
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets
 
@@ -83,7 +88,7 @@ class TopicListing(Listing):
 
     def beyond(self, position: SourcePosition) -> Self:
         """Return what is behind the offsets of a position, or a share of it."""
-        consumed = position.of(OffsetsPosition)
+        consumed = self._consumed(position)
         if consumed is None:
             return self._share(self.since)
         if remade := self._remade(consumed):
@@ -94,12 +99,29 @@ class TopicListing(Listing):
 
     def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
         """Return the position behind what :meth:`beyond` returns of this listing."""
-        consumed, wanted = position.of(OffsetsPosition), self.beyond(position)
+        consumed, wanted = self._consumed(position), self.beyond(position)
         if wanted.is_empty:
             return position
         there = OffsetsPosition(wanted.upto, self.topic.id)
         is_same = consumed is not None and consumed.compare(there) in (Comparison.BEFORE, Comparison.EQUAL)
-        return position.moved(consumed.joined(there) if consumed is not None and is_same else there, self.shape)
+        # A name that comes back later is a new one.
+        named = self._named(position)
+        left = replace(position, positions={t: each for t, each in position.positions.items() if t not in named})
+        return left.moved(consumed.joined(there) if consumed is not None and is_same else there, self.shape)
+
+    def consumed_by(self, position: SourcePosition) -> int:
+        """Return of how many partitions a position has consumed records that are read, or that wait."""
+        consumed = self._consumed(position)
+        if consumed is None or consumed.topic != self.topic.id:
+            return 0
+        starts = {name: max(start, self.topic.earliest[name]) for name, start in self.since.items()}
+        count = sum(consumed.next.get(name, 0) > start for name, start in starts.items())
+        return min(count, len(self.identities))
+
+    @property
+    def is_share(self) -> bool:
+        """True where records wait."""
+        return self.waiting > 0
 
     def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return how far it goes, what is left for later, and what is lost."""
@@ -109,6 +131,15 @@ class TopicListing(Listing):
         gap = f"; gone before they were read are {lost_in_words(self)}" if self.lost else ""
         waiting = f"; {self.waiting} offsets wait for the next run" if self.waiting else ""
         return f"applied the offsets of partitions {parts or 'none'}{gap}{waiting}"
+
+    def _consumed(self, position: SourcePosition) -> OffsetsPosition | None:
+        """Return the offsets of a position; also those of the one named input that read the topic before."""
+        consumed, named = position.of(OffsetsPosition), list(self._named(position).values())
+        return named[0] if consumed is None and len(named) == 1 else consumed
+
+    def _named(self, position: SourcePosition) -> dict[str, OffsetsPosition]:
+        offsets = {tag: each for tag, each in position.positions.items() if isinstance(each, OffsetsPosition)}
+        return {t: each for t, each in offsets.items() if t != each.kind and each.topic == self.topic.id}
 
     def _share(self, since: Offsets) -> Self:
         starts = {name: max(start, self.topic.earliest[name]) for name, start in since.items()}
@@ -127,6 +158,37 @@ class TopicListing(Listing):
             f"partition {name} ends at offset {end}, and offset {consumed.next[name] - 1} was applied"
             for name, end in list(behind.items())[:1]
         )
+
+
+def refuse_unordered_share(spec: LoadSpec, topic: KafkaTopic, listing: TopicListing, columns: Sequence[str]) -> None:
+    """Refuse a share that may have a newer record of a key than one that waits, where the later run would win.
+
+    :param listing: of records that their offsets do not order by key.
+    :param columns: of the batch beside the keys.
+    :raises BadInputError: it says what to do.
+    """
+    if not listing.is_share or not isinstance(spec, UpsertSpec):
+        return
+    engine = spec.merge_engine
+    # Rows are compared with those of the table, or with all versions of their key.
+    is_by_time = engine.ignore_stale or (isinstance(engine, History) and engine.at is None)
+    # Of what a query makes, the columns are not known here.
+    may_differ = spec.source.is_made or spec.delete_when is not None or spec.source.tells_deletes(spec.keys)
+    if is_by_time or not (may_differ or any(engine.depends_on_order(name) for name in columns)):
+        return
+    new = listing.new_partitions
+    why = (
+        f"partitions {', '.join(new)} are new, which moves keys from one partition to another"
+        if new
+        else "records of one key may be in several partitions"
+    )
+    raise BadInputError(
+        f"{spec.table}: max_records={topic.max_records} leaves {listing.waiting} records of topic {topic.topic} to "
+        f"other runs, and {why}, so that an older one may come after a newer one and take its place. Leave max_records "
+        f"out"
+        f"{' for this run' if new else ''}, or give order_by with Deduplicate(ignore_stale=True)"
+        f"{'' if new else ', or all columns of key_schema among the keys'}"
+    )
 
 
 def lost_in_words(listing: TopicListing) -> str:

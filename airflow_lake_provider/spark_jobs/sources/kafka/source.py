@@ -34,7 +34,11 @@ from airflow_lake_provider.spark_jobs.sources.contracted_columns import contract
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import kafka_errors, topic_offsets
-from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing, lost_in_words
+from airflow_lake_provider.spark_jobs.sources.kafka.offsets import (
+    TopicListing,
+    lost_in_words,
+    refuse_unordered_share,
+)
 from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -118,12 +122,6 @@ class KafkaSource(PlainSource):
         self._refuse_gap(listing)
         ranges = self._ranges(listing)
         records = self._records(ranges)
-        if listing.waiting and records.isEmpty():
-            raise BadInputError(
-                f"{self.spec.table}: max_records={self.source.max_records} reaches no record of topic "
-                f"{self.source.topic}: what was at these offsets was compacted, or was never committed. Give a greater "
-                "one, or none, for this run"
-            )
         keys, of_key = getattr(self.spec, "keys", ()), self.source.columns_of_key
         # Records of one key are in one partition, as long as there are no more of them than before.
         is_by_key = bool(of_key) and of_key <= {name.lower() for name in keys} and not listing.new_partitions
@@ -137,6 +135,10 @@ class KafkaSource(PlainSource):
         batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
         columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
         refuse_unfit_columns(columns, f"topic {self.source.topic}")
+        if not has_order:
+            of_rows = {name.lower() for name in (*keys, *self.spec.exclude_columns)}
+            values = [name for name in columns if name.lower() not in of_rows]
+            refuse_unordered_share(self.spec, self.source, listing, values)
         return batch
 
     def without_rows(self, listing: Listing) -> RawBatch:

@@ -141,9 +141,37 @@ def test_records_of_a_key_in_two_partitions_have_no_order_but_that_of_a_column(
     cluster.send("moved", (0, "1", {"id": 1, "name": "old"}), (1, "1", {"id": 1, "name": "new"}))
     with pytest.raises(BadInputError, match="order_by"):
         flow.apply(source=topic("moved"))
+    with pytest.raises(BadInputError, match="leaves 1 records of topic moved to other runs"):
+        flow.apply(source=topic("moved", max_records=1))
     timed = topic("moved", metadata_columns=["offset", "timestamp"])
     flow.apply(source=timed, order_by=("kafka_timestamp",), exclude_columns=("kafka_offset", "kafka_timestamp"))
     assert rows(flow) == [(1, "new")]
+
+
+def test_a_share_without_rows_moves_the_position_and_deletes_are_told_by_no_column_of_the_table(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    added = new_flow()
+    changed = replace(new_flow(keys=("id",), delete_when=None), table=f"{added.table}_by_key")
+    cluster.make("sparse")
+    cluster.send("sparse", (0, "1", None), (0, "1", None), (0, "2", {"name": "a"}))
+    keyed: dict[str, Any] = {"key_schema": "id BIGINT", "schema": "name STRING"}
+    share = topic("sparse", **keyed, tombstones="skip", max_records=2)
+    # The first one makes the table, which keeps how far it was read.
+    for report in (append(added, "run 1", source=share), changed.apply("run 1", source=share)):
+        assert report.outcome is Outcome.APPLIED
+        assert report.reason == "applied the offsets of partitions 0: 0 to 1; 1 offsets wait for the next run"
+    assert rows(added) == rows(changed) == []
+    cluster.send("sparse", (0, "3", {"name": "b", "note": "c"}), (0, "2", None))
+    contract: dict[str, Any] = {"schema_contract": SchemaContract(new_columns="discard_value")}
+    wider = topic("sparse", **{**keyed, "schema": "name STRING, note STRING"})
+    with pytest.raises(BadInputError, match="would become rows of NULL"):
+        changed.apply("run 2", source=Query("SELECT id, name FROM source", over=wider))
+    report = changed.apply("run 2", source=wider, **contract)
+    assert report.reason.startswith("applied the offsets of partitions 0: 2 to 4")
+    assert rows(changed) == [(3, "b")]
+    append(added, "run 2", source=replace(wider, tombstones="skip"), **contract)
+    assert rows(added) == [(2, "a"), (3, "b")]
 
 
 def test_records_that_are_gone_are_counted_and_left_behind_only_when_asked(cluster: Cluster, new_flow: NewFlow) -> None:
@@ -293,7 +321,7 @@ def test_avro_is_decoded_with_the_schema_of_each_writer(cluster: Cluster, new_fl
             (1, "é", None, None),
             (3, "c", None, "of a field that is gone"),
         ]
-        bad = [encoded(V1, {"id": 1, "name": "not framed"}), b"", framed(1, b"\x02\x40cut"), None]
+        bad = [encoded(V1, {"id": 1, "name": "not framed"}), framed(2**31, b""), framed(1, b"\x02\x40cut"), b""]
         cluster.send("avro", *((0, None, value) for value in bad))
         without: dict[str, Any] = {"schema_contract": SchemaContract(missing_columns="null")}
         with pytest.raises(BadInputError, match="4 records of topic avro") as caught:
@@ -305,8 +333,9 @@ def test_avro_is_decoded_with_the_schema_of_each_writer(cluster: Cluster, new_fl
         with pytest.raises(BadInputError, match=r"http://127.0.0.1:\d+ has no schema 9"):
             append(flow, "run 3", source=source, **without)
     cluster.make("bare")
-    cluster.send("bare", (0, None, encoded(V2, {"id": 4, "name": "d", "amount": None})))
-    bare = KafkaTopic("kafka", "bare", value_format="avro", schema=json.dumps(V2))
+    cluster.send("bare", (0, "4", encoded(V2, {"id": 4, "name": "d", "amount": None})))
+    # A column of the key that the value has, too, is that of the key.
+    bare = KafkaTopic("kafka", "bare", value_format="avro", schema=json.dumps(V2), key_schema="ID BIGINT")
     flow = new_flow()
     flow = replace(flow, table=f"{flow.table}_bare")
     append(flow, "run 1", source=bare)

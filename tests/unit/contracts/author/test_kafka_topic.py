@@ -92,6 +92,14 @@ SKIPPED = replace(BY_KEY, tombstones="skip")
 STALE = Deduplicate(ignore_stale=True)
 
 
+def test_a_branch_is_refused_also_below_a_query_as_no_position_is_kept_for_it() -> None:
+    below = replace(ORDERS, name=None)
+    sources = [ORDERS, Query("SELECT 1", over=below, name="s"), Query("SELECT 1", over={"o": below}, name="s")]
+    for each in sources:
+        with pytest.raises(InvalidSpecError, match="topic orders of connection 'kafka' does not go with branch"):
+            AppendSpec(**LAKE, source=each, branch="audit")
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -9,11 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, History
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets
-from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing, lost_in_words, shares
+from airflow_lake_provider.spark_jobs.sources.kafka.offsets import (
+    TopicListing,
+    lost_in_words,
+    refuse_unordered_share,
+    shares,
+)
+from airflow_lake_provider.spark_jobs.sources.named_inputs import InputsListing
+from airflow_lake_provider.spark_jobs.sources.new_input import decide_input
 
 NOTHING = SourcePosition()
+LAKE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("dag", "run", "task", "-1")}
 COUNTS = st.dictionaries(st.sampled_from("0123"), st.integers(0, 50), min_size=1)
 
 
@@ -102,3 +118,85 @@ def test_a_topic_that_is_made_anew_is_recognised_and_its_position_begins_anew(no
     again = now.position_after(after, None)
     assert again.of(OffsetsPosition) == OffsetsPosition(now.topic.end, now.topic.id)
     assert now.beyond(again).is_empty
+
+
+def of_inputs(listing: TopicListing, name: str = "o") -> InputsListing:
+    return InputsListing(source_name="s", shape={}, whole={name: listing}, wanted={name: listing})
+
+
+@pytest.mark.parametrize("most", [None, 1])
+@pytest.mark.parametrize("wrap", [lambda listing: listing, of_inputs])
+def test_a_topic_under_another_name_is_not_added_again_though_each_partition_has_grown(most: Any, wrap: Any) -> None:
+    before = wrap(listed({"0": 5, "1": 9})).position_after(NOTHING, None)
+    spec = AppendSpec(**LAKE, source=KafkaTopic("kafka", "orders", schema="id BIGINT", name="new"))
+    grown = wrap(listed({"0": 6, "1": 10}, most=most))
+    with pytest.raises(BadInputError, match=r"under the name old, and an append would add them twice.*name='old'"):
+        decide_input(spec, AppliedState(), grown, lambda: {"old": before})
+    # What the broker has removed is not read again, and another topic is another one.
+    cut = wrap(listed({"0": 6, "1": 10}, {"0": 5, "1": 9}))
+    other = wrap(listed({"0": 6, "1": 10}, topic="b"))
+    for unknown in (cut, other):
+        assert decide_input(spec, AppliedState(), unknown, lambda: {"old": before}).warnings == ()
+
+
+def test_a_single_topic_goes_on_from_the_named_input_that_it_was() -> None:
+    named = of_inputs(listed({"0": 5})).position_after(NOTHING, None)
+    now = listed({"0": 7})
+    assert now.beyond(named).ranges == {"0": (5, 7)}
+    after = now.position_after(named, None)
+    assert (after.of(OffsetsPosition), after.generation) == (OffsetsPosition({"0": 7}, "a"), 2)
+    assert now.beyond(after).is_empty
+    # Back again, all of it is new, which an append refuses.
+    assert of_inputs(listed({"0": 9})).new_inputs(after) == ("o",)
+    # An input of another topic says nothing.
+    assert listed({"0": 7}, topic="b").beyond(named).ranges == {"0": (0, 7)}
+
+
+def test_a_share_is_told_from_all_that_waits() -> None:
+    part, whole = listed({"0": 5}, most=2).beyond(NOTHING), listed({"0": 5}).beyond(NOTHING)
+    assert [each.is_share for each in (part, whole, of_inputs(part), of_inputs(whole))] == [True, False, True, False]
+
+
+KEYED = KafkaTopic("kafka", "orders", schema="n BIGINT", key_schema="id BIGINT, region STRING", max_records=3, name="s")
+LATER: dict[str, Any] = {"metadata_columns": ["timestamp"], "tombstones": "skip"}
+TIMED = KafkaTopic("kafka", "orders", schema="n BIGINT, id BIGINT", max_records=3, name="s", **LATER)
+GROWN = listed({"0": 5, "1": 5}, most=3).beyond(listed({"0": 1}).position_after(NOTHING, None))
+SHARE = listed({"0": 5, "1": 5}, most=3).beyond(NOTHING)
+BY_TIME: dict[str, Any] = {"source": TIMED, "order_by": ("kafka_timestamp",)}
+
+
+@pytest.mark.parametrize(
+    ("listing", "given", "says"),
+    [
+        (SHARE, {}, "leaves 7 records of topic orders to other runs, and records of one key may be in several"),
+        (SHARE, {"merge_engine": FirstRow()}, "Leave max_records out, or give order_by with"),
+        (SHARE, BY_TIME, "or all columns of key_schema among the keys"),
+        (SHARE, {**BY_TIME, "merge_engine": History(at="2026-01-01T00:00:00Z")}, "an older one may come after"),
+        (SHARE, {"source": TIMED, "merge_engine": Aggregation({"n": "last"})}, "take its place"),
+        (SHARE, {"source": TIMED, "merge_engine": Aggregation({"n": "sum"}), "delete_when": "n < 0"}, "take its place"),
+        (GROWN, {}, "partitions 1 are new, which moves keys .* Leave max_records out for this run"),
+        (SHARE, {**BY_TIME, "merge_engine": Deduplicate(ignore_stale=True)}, None),
+        (SHARE, {**BY_TIME, "merge_engine": History()}, None),
+        (SHARE, {"source": TIMED, "merge_engine": Aggregation({"n": "sum"})}, None),
+        (listed({"0": 5, "1": 5}).beyond(NOTHING), {}, None),
+    ],
+)
+def test_a_share_without_an_order_of_keys_is_refused_where_a_later_run_would_win(
+    listing: TopicListing, given: dict[str, Any], says: str | None
+) -> None:
+    spec = UpsertSpec(**{**LAKE, "source": KEYED, "keys": ("id",), **given})
+    if says is None:
+        refuse_unordered_share(spec, TIMED, listing, ["n"])
+        return
+    with pytest.raises(BadInputError, match=says):
+        refuse_unordered_share(spec, TIMED, listing, ["n"])
+
+
+def test_a_share_of_an_append_has_no_order_and_one_below_a_query_has_columns_that_nobody_knows() -> None:
+    refuse_unordered_share(AppendSpec(**LAKE, source=TIMED), TIMED, SHARE, ["n"])
+    below = KafkaTopic("kafka", "orders", schema="n BIGINT", max_records=3, **LATER)
+    made = Query("SELECT n AS id, n FROM source", over=below, name="s")
+    with pytest.raises(BadInputError, match="take its place"):
+        refuse_unordered_share(
+            UpsertSpec(**LAKE, source=made, keys=("id",), merge_engine=Aggregation({"n": "sum"})), below, SHARE, ["n"]
+        )
