@@ -184,7 +184,7 @@ def check_column_list(text: str, role: str) -> None:
 def column_names(text: str) -> tuple[str, ...]:
     """Return the names of the columns of a schema that :func:`check_column_list` takes."""
     names, depth, is_name = [], 0, True
-    for part in (match[0].strip() for match in _TOKEN.finditer(text)):
+    for part in _ColumnList(text, "schema").tokens:
         if is_name:
             names.append(part[1:-1].replace("``", "`") if part.startswith("`") else part)
         depth += (part in ("<", "(")) - (part in (">", ")"))
