@@ -82,6 +82,9 @@ class Cluster:
         topics = jvm.java.util.ArrayList()
         topics.add(topic)
         self.admin.deleteTopics(topics).all().get()
+        # One that knew the topic goes on with its id for minutes, where another of that name is made.
+        self.producer.close()
+        self.producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(self._properties())
 
     def grow(self, topic: str, partitions: int) -> None:
         jvm: Any = self.spark._jvm
