@@ -53,8 +53,9 @@ def debt_of(health: TableHealth, files: FileSizes, asked: CompactionPolicy, merg
 
 def not_grown(growth: Growth, asked: CompactionPolicy, mergeable: int) -> str:
     """Return why commits since the last compaction make none due, as sentences."""
-    counted = [f"{value:,} of {threshold:,} {what}" for _, what, value, threshold in _thresholds(growth, asked)]
-    passed = any(value >= threshold for *_, value, threshold in _thresholds(growth, asked))
+    counts = _thresholds(growth, asked)
+    counted = [f"{value:,} of {threshold:,} {what}" for _, what, value, threshold in counts]
+    passed = any(value >= threshold for *_, value, threshold in counts)
     left = f" A merge would spare {mergeable:,} data files, and no deletes are left." if passed else ""
     return f"Since the last compaction there were {' and '.join(counted)}.{left}"
 

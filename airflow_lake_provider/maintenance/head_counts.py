@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.maintenance.history import growth
 from airflow_lake_provider.maintenance.score import (
     DELETE_FILES,
     DELETED_ROWS,
@@ -75,26 +74,26 @@ def _mergeable(files: int, size: int, target: int) -> int:
 
 
 def suspicions(
-    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits
+    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits, small_files: int
 ) -> tuple[str, ...]:
     """Return why the manifests of a table are worth reading, as names of parts of the score; none where they are not.
 
     :param history: of main, newest first.
     :param limits: declared for the table; they only add suspicions.
+    :param small_files: that were added since the last compaction.
     """
-    return tuple(dict.fromkeys(_suspicions(facts, history, counts, limits))) if history else ()
+    return tuple(dict.fromkeys(_suspicions(facts, history, counts, limits, small_files))) if history else ()
 
 
 def _suspicions(
-    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits
+    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits, small_files: int
 ) -> Iterator[str]:
     files, deletes = counts.data_files or 0, counts.delete_files or 0
     deleted_share = _OF_THE_TABLE * min(DELETED_ROWS.first, limits.deleted_rows)
     if counts.data_files is None or counts.data_bytes is None:
         yield "no-summary"
     # Large files hide small ones in an average.
-    added = growth(history, counts.target_bytes).small_files
-    if _is_due(counts.mergeable_files or 0, files, limits) or _is_due(added - 1, files, limits):
+    if _is_due(counts.mergeable_files or 0, files, limits) or _is_due(small_files - 1, files, limits):
         yield "small-files"
     if counts.position_deletes and counts.position_deletes >= deleted_share * max(1, counts.records or 0):
         yield "deleted-rows"

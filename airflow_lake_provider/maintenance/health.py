@@ -249,7 +249,8 @@ def health_of(
     history = list(facts.ancestors())
     recent = recent_changes(history, now)
     counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
-    suspected = suspicions(facts, history, counts, declared)
+    grown = growth(history, counts.target_bytes)
+    suspected = suspicions(facts, history, counts, declared, grown.small_files)
     exact = _exact(table, recent, counts, declared) if suspected else None
     hot = hot_partitions(recent) or (hot_by_files(exact.added, history) if exact else ())
     health = TableHealth(
@@ -266,7 +267,7 @@ def health_of(
         snapshots=snapshot_ages(facts, table.expirable(now, declared.older_than, declared.retain_last)),
         metadata_bytes=table.metadata_bytes,
         commits=commit_rate(facts, history, now),
-        growth=growth(history, counts.target_bytes),
+        growth=grown,
         rows=exact.records if exact and exact.are_counted else counts.records,
         has_identifiers=has_identifiers(facts),
         curve=curve_order(facts, history),

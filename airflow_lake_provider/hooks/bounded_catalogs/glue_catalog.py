@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, foreign_in_hive
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, metastore_entry
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
 from airflow_lake_provider.tables.base import ListedTable
 
@@ -41,12 +41,11 @@ def glue_catalog() -> type[Catalog]:
 
 
 def _listed(database: str, table: Mapping[str, Any]) -> ListedTable:
-    levels, parameters = (database, table["Name"]), table.get("Parameters", {})
-    storage = table.get("StorageDescriptor", {})
-    # Spark keeps the folder of a table of its own sources there, and a placeholder as the location.
-    place = storage.get("SerdeInfo", {}).get("Parameters", {}).get("path") or storage.get("Location")
-    foreign = foreign_in_hive(table.get("TableType"), parameters)
-    return ListedTable(levels, parameters.get("metadata_location"), foreign, place if foreign else None)
+    storage, levels = table.get("StorageDescriptor", {}), (database, table["Name"])
+    of_serde = storage.get("SerdeInfo", {}).get("Parameters", {})
+    return metastore_entry(
+        levels, table.get("TableType"), table.get("Parameters", {}), storage.get("Location"), of_serde
+    )
 
 
 def _session() -> Any:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, foreign_in_hive
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, metastore_entry
 from airflow_lake_provider.hooks.call_limits import (
     CONNECT_SECONDS,
     deadline,
@@ -51,13 +51,11 @@ def hive_catalog() -> type[Catalog]:
 
 
 def _listed(table: Any) -> ListedTable:
-    levels, parameters = (table.dbName, table.tableName), table.parameters or {}
-    foreign = foreign_in_hive(table.tableType, parameters)
-    storage = table.sd if foreign else None
-    # Spark keeps the folder of a table of its own sources there, and a placeholder as the location.
-    path = (storage.serdeInfo.parameters or {}).get("path") if storage and storage.serdeInfo else None
-    place = path or (storage.location if storage else None)
-    return ListedTable(levels, parameters.get("metadata_location"), foreign, place or None)
+    storage = table.sd
+    of_serde = storage.serdeInfo.parameters if storage and storage.serdeInfo else None
+    location = storage.location if storage else None
+    levels = table.dbName, table.tableName
+    return metastore_entry(levels, table.tableType, table.parameters or {}, location, of_serde or {})
 
 
 def _transport(uri: str, has_kerberos: bool, service: str | None) -> Any:

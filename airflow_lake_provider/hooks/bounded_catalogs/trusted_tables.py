@@ -113,14 +113,28 @@ def refuse_code(table: Table, names: Iterable[str]) -> None:
         )
 
 
-def foreign_in_hive(kind: str | None, parameters: Mapping[str, str]) -> str | None:
-    """Return what an entry of a Hive metastore or of Glue is where it is no table of Iceberg; None where it is one.
-
-    Iceberg's own views have ``table_type`` ``iceberg-view``.
+def metastore_entry(
+    levels: tuple[str, ...],
+    kind: str | None,
+    parameters: Mapping[str, str],
+    location: str | None,
+    of_serde: Mapping[str, str],
+) -> ListedTable:
+    """Return an entry of a Hive metastore or of Glue as a table, or as what it is instead.
 
     :param kind: its ``tableType``: ``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``.
     :param parameters: of the entry.
+    :param location: of its storage.
+    :param of_serde: parameters of its serialisation. Spark keeps the folder of a table of its own sources there, and a
+        placeholder as the location.
     """
+    foreign = _foreign(kind, parameters)
+    place = of_serde.get("path") or location
+    return ListedTable(levels, parameters.get("metadata_location"), foreign, (place or None) if foreign else None)
+
+
+def _foreign(kind: str | None, parameters: Mapping[str, str]) -> str | None:
+    """Return what an entry is where it is no table of Iceberg, whose views have the type ``iceberg-view``."""
     format_ = parameters.get("table_type") or parameters.get("spark.sql.sources.provider") or "hive"
     if format_.lower() == "iceberg":
         return None
