@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # Word characters and hyphens: whatever needs no escape in a URI, a branch name or a backtick quote.
@@ -138,3 +139,12 @@ class TablePatterns:
         """Return the included tables that are named without ``*`` and ``?``, and that are not among some names."""
         existing = set(names)
         return [each for each in self.included if not _WILD.search(each) and each not in existing]
+
+
+def table_name(value: object, name: str) -> str:
+    """Read the argument of an author that names a table.
+
+    :param name: of the argument, for the message.
+    :raises InvalidSpecError: it is no name of a table.
+    """
+    return str(TableName.parse(text(value, name)))

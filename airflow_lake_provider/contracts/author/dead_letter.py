@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import share, text
+from airflow_lake_provider.contracts.argument_validation import share
 from airflow_lake_provider.contracts.author.merge_engines import FirstRow, History
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import table_name
 from airflow_lake_provider.contracts.text_encoding import is_utf8
 
 LETTERS_TABLE = "lake_ops.dead_letters"
-
-
-def _table(value: object, name: str) -> str:
-    return str(TableName.parse(text(value, name)))
 
 
 def _max_share(value: object, name: str) -> float:
@@ -36,7 +32,7 @@ class DeadLetter(ArgumentObject):
     :param max_share: of the records that are read; a run with more dead letters is refused, and nothing is written.
     """
 
-    table: str = field(default=LETTERS_TABLE, metadata=reads(_table))
+    table: str = field(default=LETTERS_TABLE, metadata=reads(table_name))
     max_share: float = field(default=0.01, metadata=reads(_max_share))
 
     @property

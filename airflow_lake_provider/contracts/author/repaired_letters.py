@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE
 from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, Source
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.table_name import TableName
-
-
-def _table(value: object, name: str) -> str:
-    return str(TableName.parse(text(value, name)))
+from airflow_lake_provider.contracts.table_name import table_name
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,7 @@ class RepairedLetters(Source):
 
     kind: ClassVar[str] = "repaired-letters"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.repaired_letters:RepairedLettersSource"
-    table: str = field(default=LETTERS_TABLE, metadata=reads(_table))
+    table: str = field(default=LETTERS_TABLE, metadata=reads(table_name))
 
     @property
     def letters(self) -> str:  # type: ignore[override]  # of a source of another kind there is none

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import table_name
 
 _RENDERED_LATER = "rendered-later.parquet"
 ONE_YEAR = timedelta(days=365)
@@ -51,10 +51,6 @@ class BinaryHandling(str, Enum):
 
 def _named(value: object, name: str) -> str:
     return source_name(text(value, name))
-
-
-def _table(value: object, name: str) -> str:
-    return str(TableName.parse(text(value, name)))
 
 
 def chosen_columns(value: object, name: str) -> tuple[str, ...]:
@@ -236,7 +232,7 @@ class TableSource(Source):
     capability: ClassVar[str] = ""
     # Whether it goes on from the snapshot that was applied last.
     tells_changes: ClassVar[bool] = False
-    table: str = field(metadata=reads(_table, "namespace.table"))
+    table: str = field(metadata=reads(table_name, "namespace.table"))
     where: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
     columns: Sequence[str] | None = field(
         default=None, kw_only=True, metadata=reads(optional(chosen_columns), is_later=True)
