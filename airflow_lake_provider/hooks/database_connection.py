@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
@@ -12,7 +14,7 @@ from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS
 from airflow_lake_provider.catalogs.secret_properties import forms
-from airflow_lake_provider.contracts.argument_validation import nearest
+from airflow_lake_provider.contracts.argument_validation import nearest, number
 from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
@@ -20,9 +22,44 @@ EXAMPLE = (
     '{"conn_type": "postgres", "host": "db.example.com", "port": 5432, "schema": "shop", "login": "reader", '
     '"password": "<password>", "extra": {"sslmode": "require"}}'
 )
-_TYPES = ("postgres", "postgresql")
 # Of other hooks, and without a meaning for a driver that reads.
 _NOT_OURS = frozenset({"cursor", "enable_log_db_messages", "keepalives", "keepalives_idle", "keepalives_interval"})
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of database.
+
+    :param scheme: of its addresses of JDBC.
+    :param options: of the extra, by the names that its driver has for them.
+    :param unused: of the extra, for other hooks.
+    :param fixed: of every address.
+    """
+
+    scheme: str
+    port: int
+    options: Mapping[str, str]
+    unused: frozenset[str]
+    fixed: tuple[str, ...] = ()
+
+
+_POSTGRESQL = _Kind("postgresql", 5432, POSTGRESQL_OPTIONS, _NOT_OURS)
+_MYSQL = _Kind(
+    "mysql",
+    3306,
+    {"ssl_mode": "sslMode", "ssl_ca": "serverSslCert", "connect_timeout": "connectTimeout"},
+    frozenset({"cursor", "charset", "local_infile", "client", "enable_log_db_messages"}),
+    # The driver of MariaDB takes an address of MySQL only so; Spark quotes names in backticks for no other one.
+    ("permitMysqlScheme",),
+)
+_KINDS = {"postgres": _POSTGRESQL, "postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
+# Modes of MySQL, as the driver of MariaDB names them.
+_SSL_MODES = {
+    "DISABLED": "disable",
+    "REQUIRED": "trust",
+    "VERIFY_CA": "verify-ca",
+    "VERIFY_IDENTITY": "verify-full",
+}
 
 
 def database_access(conn_id: str) -> DatabaseAccess:
@@ -37,24 +74,39 @@ def database_access(conn_id: str) -> DatabaseAccess:
         raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
     for secret in forms(stored.password) if stored.password else ():
         mask_secret(secret)
-    if stored.conn_type not in _TYPES:
+    if (kind := _KINDS.get(stored.conn_type or "")) is None:
         raise UnsupportedError(
             f"connection {conn_id!r}: its type is {stored.conn_type!r}, and databases of that type are not supported "
-            f"yet; JdbcTable reads PostgreSQL, by a connection such as {EXAMPLE}"
+            f"yet; JdbcTable reads PostgreSQL, MySQL and MariaDB, by a connection such as {EXAMPLE}"
         )
     if not stored.host or not stored.schema:
         raise refused(conn_id, f"it needs a host, and the name of the database in its schema, for example {EXAMPLE}")
-    given = {name: value for name, value in read_extra(conn_id, stored.extra).items() if name not in _NOT_OURS}
-    for name in sorted(given.keys() - POSTGRESQL_OPTIONS.keys()):
+    given = {name: value for name, value in read_extra(conn_id, stored.extra).items() if name not in kind.unused}
+    for name in sorted(given.keys() - kind.options.keys()):
         raise refused(
             conn_id,
-            f"extra {name!r} is not understood for reading by JDBC; known: {', '.join(sorted(POSTGRESQL_OPTIONS))}"
-            f"{nearest(name, POSTGRESQL_OPTIONS)}",
+            f"extra {name!r} is not understood for reading by JDBC; known: {', '.join(sorted(kind.options))}"
+            f"{nearest(name, kind.options)}",
         )
     host = f"[{stored.host}]" if ":" in stored.host else stored.host
-    options = urlencode({POSTGRESQL_OPTIONS[name]: str(value) for name, value in given.items()})
+    options = urlencode({kind.options[name]: _option(conn_id, kind, name, str(value)) for name, value in given.items()})
+    query = "&".join([*kind.fixed, *([options] if options else [])])
+    address = f"jdbc:{kind.scheme}://{host}:{stored.port or kind.port}/{quote(stored.schema, safe='')}"
     return DatabaseAccess(
-        url=f"jdbc:postgresql://{host}:{stored.port or 5432}/{quote(stored.schema, safe='')}?{options}".rstrip("?"),
+        url=f"{address}?{query}".rstrip("?"),
         user=stored.login or "",
         password=stored.password or "",
     )
+
+
+def _option(conn_id: str, kind: _Kind, name: str, value: str) -> str:
+    if kind is not _MYSQL:
+        return value
+    if name == "connect_timeout":
+        # The driver counts milliseconds.
+        return str(1000 * number(value, f"connection {conn_id!r}: extra connect_timeout"))
+    if name == "ssl_mode":
+        if (mode := _SSL_MODES.get(value.upper())) is None:
+            raise refused(conn_id, f"ssl_mode is one of {', '.join(_SSL_MODES)}, got {value!r}")
+        return mode
+    return value

@@ -10,6 +10,8 @@ from airflow_lake_provider.contracts.kafka_access import KafkaAccess, RegistryAc
 from airflow_lake_provider.hooks.database_connection import database_access
 from airflow_lake_provider.hooks.kafka_connection import kafka_access, registry_access
 
+# Its driver reads MySQL, too.
+MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
 # Of the release of Spark 4.1 that the tests ran with; each 4.1 takes it.
 KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
@@ -18,12 +20,8 @@ _READERS: Mapping[str, Callable[[str], DatabaseAccess | KafkaAccess | RegistryAc
     "kafka": kafka_access,
     "registry": registry_access,
 }
-# Avro may come without a registry.
-_PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "database": (POSTGRESQL_DRIVER,),
-    "kafka": (KAFKA_PACKAGE, AVRO_PACKAGE),
-    "registry": (),
-}
+# By the scheme of an address.
+_DRIVERS: Mapping[str, str] = {"postgresql": POSTGRESQL_DRIVER, "mysql": MARIADB_DRIVER}
 
 
 def source_access(conn_id: str, kind: str) -> DatabaseAccess | KafkaAccess | RegistryAccess:
@@ -36,6 +34,16 @@ def source_access(conn_id: str, kind: str) -> DatabaseAccess | KafkaAccess | Reg
     return _READERS[kind](conn_id)
 
 
-def packages_of(kinds: Iterable[str]) -> tuple[str, ...]:
+def packages_of(accesses: Iterable[DatabaseAccess | KafkaAccess | RegistryAccess]) -> tuple[str, ...]:
     """Return the packages with which Spark reads what some connections are to."""
-    return tuple(dict.fromkeys(package for kind in kinds for package in _PACKAGES[kind]))
+    return tuple(dict.fromkeys(package for access in accesses for package in _packages(access)))
+
+
+def _packages(access: DatabaseAccess | KafkaAccess | RegistryAccess) -> tuple[str, ...]:
+    match access:
+        case DatabaseAccess():
+            return (_DRIVERS[access.address.partition(":")[0]],)
+        case KafkaAccess():
+            # Avro may come without a registry.
+            return (KAFKA_PACKAGE, AVRO_PACKAGE)
+    return ()

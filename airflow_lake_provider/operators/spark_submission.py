@@ -85,7 +85,7 @@ class SparkSubmission:
             connection=connection,
             target=target,
             report_path=shared or str(files.report),
-            drivers=packages_of(connections.values()),
+            drivers=packages_of(accesses.values()),
         )
 
     def driver_start(self, operator: SparkSubmitOperator, *, is_short: bool = False) -> DriverStart:

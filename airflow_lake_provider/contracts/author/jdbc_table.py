@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.durations import duration, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import check_query_start, shown
 
-_PART = re.compile(r'"(?:[^"]|"")+"|[^".\s]+')
+_PART = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^"`.\s]+')
 _ROWS_A_FETCH = 10_000
 
 
@@ -24,7 +24,8 @@ def _relation(value: object, name: str) -> str:
     if not 1 <= len(parts := relation_parts(given)) <= 2:
         raise InvalidSpecError(
             f"{name} must be a table, or a schema and a table with a dot between them, such as 'public.orders'; a name "
-            f"with a dot or a blank goes in double quotes, got {value!r}, which has {len(parts) or 'no'} parts"
+            f"with a dot or a blank goes in double quotes or backticks, got {value!r}, which has {len(parts) or 'no'} "
+            "parts"
         )
     return given
 
@@ -55,10 +56,10 @@ def _positive(value: object, name: str) -> int:
 
 @dataclass(frozen=True)
 class JdbcTable(Source):
-    """A table or a query of a PostgreSQL database: the whole of it, or the rows above a watermark.
+    """A table or a query of PostgreSQL, MySQL or MariaDB: the whole of it, or the rows above a watermark.
 
-    :param connection: id of an Airflow connection of type ``postgres``. Its password goes to the driver in the file of
-        settings, as that of the catalog does.
+    :param connection: id of an Airflow connection of type ``postgres`` or ``mysql``. Its password goes to the driver in
+        the file of settings, as that of the catalog does.
     :param table: ``schema.table`` or ``table``, in the spelling of the database. It may be a view.
     :param sql: a query in the database's SQL in place of ``table``, or the path of a file with it. It runs in a
         transaction that may only read. It is code: never interpolate user input.
@@ -67,11 +68,13 @@ class JdbcTable(Source):
     :param overlap: how far below that value a run reads again, for rows that were committed late. A timedelta or
         ISO-8601 text; a whole number for a column of numbers.
     :param columns: only these columns.
-    :param partition_column: column whose ranges are read side by side. Left out, a table is split by its pages.
+    :param partition_column: column whose ranges are read side by side. Left out, a table of PostgreSQL is split by its
+        pages.
     :param partitions: number of ranges; default by the size, at most one for each core of the job.
     :param fetch_size: rows that are fetched at a time.
     :param consistent: read all ranges in one snapshot of the database. False where a proxy spreads connections over
-        several servers: then a range may see rows that another one does not.
+        several servers: then a range may see rows that another one does not. Connections of MySQL and MariaDB share no
+        snapshot, so these are read in one range unless it is False.
     """
 
     kind: ClassVar[str] = "jdbc-table"
@@ -165,7 +168,8 @@ def relation_parts(table: str) -> tuple[str, ...]:
     """
     parts, place = [], 0
     while match := _PART.match(table, place):
-        parts.append(match[0][1:-1].replace('""', '"') if match[0].startswith('"') else match[0])
+        quote = match[0][0]
+        parts.append(match[0][1:-1].replace(2 * quote, quote) if quote in '"`' else match[0])
         place = match.end() + 1
         if table[match.end() : place] != ".":
             break

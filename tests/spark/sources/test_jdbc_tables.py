@@ -36,16 +36,17 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import sent_values
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import statement_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.source import JdbcSource
-from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, choose_splits
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.end_to_end.postgresql_server import postgresql_server
 from tests.spark.append_flow import append, events_of
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
 
+POSTGRESQL = PostgreSql()
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 
 
@@ -213,7 +214,7 @@ def test_a_value_that_no_lake_table_has_ends_the_statement(shop: Shop, kind: str
     shop.run(f"CREATE TABLE refused (bad {kind})", "INSERT INTO refused VALUES (NULL)")
     with closing(Database.open(shop.spark, shop.access, is_consistent=False)) as database:
         columns = Relation.look_at(database, JdbcTable("pg_shop", "refused")).columns
-    statement = statement_of("refused", sent_values(columns, IN_CENTS, "it"), "true", Splits())
+    statement = statement_of("refused", POSTGRESQL.sent_values(columns, IN_CENTS, "it"), "true", Splits(), SPLIT)
     assert shop.ask(statement) == [(None,)]
     shop.run(f"INSERT INTO refused VALUES ({constant})")
     with pytest.raises(psycopg2.DataError, match=f"lake refuses column bad, it has {says}"):
@@ -272,7 +273,8 @@ def test_ranges_have_each_row_once_and_are_balanced(
     with closing(Database.open(shop.spark, shop.access, is_consistent=False)) as database:
         relation = Relation.look_at(database, source.source)
         splits = choose_splits(database, relation, source.source, "true", is_new_part=False, at_once=2)
-    statement = statement_of(relation.sql, sent_values(relation.columns, None, "it"), "true", splits)
+    values = POSTGRESQL.sent_values(relation.columns, None, "it")
+    statement = statement_of(relation.sql, values, "true", splits, POSTGRESQL.quoted(SPLIT))
     plan = shop.ask(f"EXPLAIN SELECT _lake_sent0 FROM ({statement}\n) AS lake WHERE {splits.conditions[1]}")
     assert reached_by in str(plan)
 

@@ -14,9 +14,15 @@ from airflow_lake_provider.catalogs.spark_catalog_properties import POSTGRESQL_D
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.database_access import DatabaseAccess
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    InvalidConnectionError,
+    InvalidSpecError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.hooks.database_connection import database_access
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.hooks.source_access import MARIADB_DRIVER, packages_of
 from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.unit.operators.submitted import opened
@@ -68,7 +74,14 @@ def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
 @pytest.mark.parametrize(
     ("fields", "error", "says"),
     [
-        ({"conn_type": "mysql"}, UnsupportedError, "databases of that type are not supported yet"),
+        ({"conn_type": "oracle"}, UnsupportedError, "databases of that type are not supported yet"),
+        (
+            {"conn_type": "mysql", "extra": {"ssl": {"ca": "a"}}},
+            InvalidConnectionError,
+            "extra 'ssl' is not understood",
+        ),
+        ({"conn_type": "mysql", "extra": {"ssl_mode": "PREFERRED"}}, InvalidConnectionError, "ssl_mode is one of"),
+        ({"conn_type": "mysql", "extra": {"connect_timeout": "5s"}}, InvalidSpecError, "must be a whole number"),
         ({"schema": ""}, InvalidConnectionError, "needs a host, and the name of the database in its schema"),
         ({"host": ""}, InvalidConnectionError, "needs a host"),
         ({"extra": {"ssl_mode": "require"}}, InvalidConnectionError, "extra 'ssl_mode' .* did you mean 'sslmode'"),
@@ -87,6 +100,17 @@ def test_a_connection_that_cannot_be_used_is_refused_before_spark(
     with pytest.raises(error, match=says) as caught:
         job.build_spec(context)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_connection_of_mysql_is_read_by_the_driver_of_mariadb(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    extra = {"ssl_mode": "VERIFY_CA", "ssl_ca": "/etc/ca.pem", "connect_timeout": 5, "charset": "utf8mb4"}
+    given(monkeypatch, conn_type=kind, host="::1", schema="my shop", extra=extra)
+    access = database_access("pg_shop")
+    assert access.address == "mysql://[::1]:3306/my%20shop"
+    options = "permitMysqlScheme&sslMode=verify-ca&serverSslCert=%2Fetc%2Fca.pem&connectTimeout=5000"
+    assert access.url.partition("?")[2] == options
+    assert packages_of([access, access]) == (MARIADB_DRIVER,)
 
 
 def test_a_connection_that_is_missing_is_told_with_an_example() -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -28,17 +28,15 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import (
     java_causes,
     java_exceptions,
 )
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import REFUSED, DatabaseColumn, literal
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import REFUSED, DatabaseColumn, Dialect
+from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb import MariaDb
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 
-DRIVER = "org.postgresql.Driver"
+# By the scheme of an address of JDBC.
+_DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSql(), "mysql": MariaDb()}
 # Of java.sql.Types: what the driver takes an enumeration for.
 _VARCHAR = 12
-# Ranges of row addresses are scanned from here on.
-_OLDEST = 140_000
-_ISOLATED = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-# Texts of times and intervals, whatever the server's or the user's defaults are.
-_TEXT_FORMS = ("SET LOCAL TIME ZONE 'UTC'", "SET LOCAL DateStyle TO 'ISO'", "SET LOCAL IntervalStyle TO 'iso_8601'")
-_REFUSED = re.compile(rf"{REFUSED} (column [^\"\n]*)")
+_REFUSED = re.compile(rf"{REFUSED} (column [^\"\n]*?)(?= SQLSTATE: |[\"\n]|$)")
 # What is read, and who reads, by the classes of SQL's codes; all else may be better in a retry.
 _CLASSES = {
     **dict.fromkeys(("0A", "22", "25", "42"), BadInputError),
@@ -50,12 +48,14 @@ _CLASSES = {
 class Database:
     """An open connection, in a transaction that only reads.
 
+    :param dialect: of the database.
     :param snapshot: under which other connections see what this one sees; None where each sees what is there.
     """
 
     spark: SparkSession
     access: DatabaseAccess
     connection: Any
+    dialect: Dialect
     snapshot: str | None = None
 
     @classmethod
@@ -65,17 +65,18 @@ class Database:
         :raises LakeProviderError: the database does not answer, or refuses the user.
         :raises UnsupportedError: it is too old, or its driver is none of the job's jars.
         """
-        if not has_class(spark, DRIVER):
+        dialect = dialect_of(access)
+        if not has_class(spark, dialect.driver):
             raise UnsupportedError(
-                f"{DRIVER}, which reads {access.address}, is in none of the job's jars; add org.postgresql:postgresql "
+                f"{dialect.driver}, which reads {access.address}, is in none of the job's jars; add {dialect.package} "
                 "to the jars of [lake] spark_jars, or to the operator's packages"
             )
         with database_errors(access):
             properties = jvm_of(spark).java.util.Properties()
-            for name, value in login_of(access).items():
+            for name, value in {**login_of(access), **dialect.properties}.items():
                 properties.setProperty(name, value)
-            connection = load_class(spark, DRIVER).newInstance().connect(access.url, properties)
-        opened = cls(spark, access, connection)
+            connection = load_class(spark, dialect.driver).newInstance().connect(access.url, properties)
+        opened = cls(spark, access, connection, dialect)
         try:
             with database_errors(access):
                 return opened._begun(is_consistent=is_consistent)
@@ -84,26 +85,10 @@ class Database:
             raise
 
     def _begun(self, *, is_consistent: bool) -> Database:
+        version = self.text(self.dialect.version)
+        self.dialect.refuse_old(version, self.access.address)
         self.connection.setAutoCommit(False)
-        version = int(self.text("SHOW server_version_num"))
-        if version < _OLDEST:
-            raise UnsupportedError(
-                f"{self.access.address} is PostgreSQL {version // 10_000}; it is read from {_OLDEST // 10_000} on"
-            )
-        self.connection.rollback()
-        # The server may end a transaction that waits; this one waits until the batch is committed.
-        waits = ["idle_in_transaction_session_timeout", *(["transaction_timeout"] if version >= 170_000 else [])]
-        self._execute("; ".join([_ISOLATED, *_TEXT_FORMS, *(f"SET LOCAL {name} TO 0" for name in waits)]))
-        if not is_consistent:
-            return self
-        return Database(self.spark, self.access, self.connection, self.text("SELECT pg_export_snapshot()"))
-
-    @property
-    def reader_start(self) -> str:
-        """Statements with which the connection of each reader begins its transaction."""
-        if self.snapshot is None:
-            return "; ".join(_TEXT_FORMS)
-        return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}", *_TEXT_FORMS])
+        return replace(self, snapshot=self.dialect.begin(self, version, is_consistent=is_consistent))
 
     def text(self, sql: str) -> str:
         """Return the only value of a statement, as text.
@@ -121,10 +106,8 @@ class Database:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Return the few rows of a statement, in one answer."""
-        rows: list[dict[str, Any]] = json.loads(
-            self.text(f"SELECT coalesce(json_agg(lake), '[]')::text FROM (\n{sql}\n) AS lake")
-        )
-        return rows
+        answer = json.loads(self.text(self.dialect.as_json(sql)))
+        return answer if isinstance(answer, list) else [answer]
 
     def columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """Return the columns of what stands behind FROM; no row is read.
@@ -135,9 +118,26 @@ class Database:
             statement = self.connection.prepareStatement(f"SELECT * FROM {relation} AS lake LIMIT 0")
             try:
                 described = statement.getMetaData()
-                return tuple(_column(described, place) for place in range(1, described.getColumnCount() + 1))
+                return tuple(self._column(described, place) for place in range(1, described.getColumnCount() + 1))
             finally:
                 statement.close()
+
+    def _column(self, described: Any, place: int) -> DatabaseColumn:
+        return DatabaseColumn(
+            name=str(described.getColumnLabel(place)),
+            kind=self.dialect.kind(str(described.getColumnTypeName(place))),
+            precision=int(described.getPrecision(place)),
+            scale=int(described.getScale(place)),
+            is_text=int(described.getColumnType(place)) == _VARCHAR,
+        )
+
+    def execute(self, sql: str) -> None:
+        """Run a statement."""
+        statement = self.connection.createStatement()
+        try:
+            statement.execute(sql)
+        finally:
+            statement.close()
 
     def close(self) -> None:
         """End the transaction, and with it the snapshot."""
@@ -145,27 +145,15 @@ class Database:
         with suppress(JavaError, GatewayError):
             self.connection.close()
 
-    def _execute(self, sql: str) -> None:
-        statement = self.connection.createStatement()
-        try:
-            statement.execute(sql)
-        finally:
-            statement.close()
+
+def dialect_of(access: DatabaseAccess) -> Dialect:
+    """Return what is known of the kind of database that an address is of."""
+    return _DIALECTS[access.address.partition(":")[0]]
 
 
 def login_of(access: DatabaseAccess) -> dict[str, str]:
     """Return user and password as the driver takes them."""
     return {name: value for name, value in (("user", access.user), ("password", access.password)) if value}
-
-
-def _column(described: Any, place: int) -> DatabaseColumn:
-    return DatabaseColumn(
-        name=str(described.getColumnLabel(place)),
-        kind=str(described.getColumnTypeName(place)).strip('"'),
-        precision=int(described.getPrecision(place)),
-        scale=int(described.getScale(place)),
-        is_text=int(described.getColumnType(place)) == _VARCHAR,
-    )
 
 
 @contextmanager
@@ -189,9 +177,10 @@ def _translated(access: DatabaseAccess, snapshot: str | None, error: Exception) 
     if (match := _REFUSED.search(" ".join(text for _, text in causes))) is not None:
         return BadInputError(
             f"{access.address}: {match[1]}, which no lake table has. Say what becomes of it in JdbcTable(sql=...), for "
-            "example NULLIF(x, 'infinity'), x::text, or x::numeric(38, 9)"
+            f"example {dialect_of(access).remedies}"
         )
-    message = next((text for name, text in reversed(causes) if "PSQLException" in name), None)
+    dialect = dialect_of(access)
+    message = next((text for name, text in reversed(causes) if dialect.is_own_error(name)), None)
     if message is None:
         return None
     if snapshot is not None and snapshot in message:
@@ -200,16 +189,16 @@ def _translated(access: DatabaseAccess, snapshot: str | None, error: Exception) 
             "holds it has ended, or a proxy has led the reader to another server. A retry takes a new one; where a "
             "proxy spreads connections over servers, name one server, or give JdbcTable(consistent=False)"
         )
-    state = _state(error)
-    if state == "42501":
+    state, code = _codes(dialect, error)
+    if dialect.is_denied(state, code):
         return AccessDeniedError(f"{access.address}: user {access.user!r} may not read it: {message}")
     kind = _CLASSES.get(state[:2], JobFailedError)
     return kind(f"{access.address}: {message}")
 
 
-def _state(error: Exception) -> str:
-    """Return the code of an error of SQL; empty where it came as text, of an executor."""
+def _codes(dialect: Dialect, error: Exception) -> tuple[str, int]:
+    """Return the codes of an error, of SQL and of the server; nothing where it came as text, of an executor."""
     for java in java_exceptions(error):
-        if str(java.getClass().getSimpleName()) == "PSQLException":
-            return str(java.getSQLState())
-    return ""
+        if dialect.is_own_error(str(java.getClass().getSimpleName())):
+            return str(java.getSQLState() or ""), int(java.getErrorCode())
+    return "", 0

@@ -7,9 +7,6 @@ lake table has ends the statement with a message of ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -21,15 +18,10 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
-    StructType,
 )
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import REFUSED, VALUE, DatabaseColumn, SentValue
 
-# Begins each message that a statement of ours ends with.
-REFUSED = "lake refuses"
-_VALUE = "{}"
-_LARGEST_DECIMAL = 38
 # Cast in the database, and the type of Spark that it arrives as.
 _PLAIN: dict[str, tuple[str, DataType]] = {
     "bool": ("bool", BooleanType()),
@@ -50,61 +42,11 @@ _TEXTS = frozenset(
 _TIMES = {"date": "DATE", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
 
 
-@dataclass(frozen=True)
-class DatabaseColumn:
-    """A column of a table or a query, as the driver of JDBC describes it.
+def sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
+    """Return how the values of a column are sent; None for a type that no lake table has.
 
-    :param kind: name of its type: ``int4``, ``_int4`` for an array of it.
-    :param precision: of a numeric, or of those in an array; 0 without one.
-    :param is_text: whether the driver takes the type for a text, as it does with an enumeration.
+    :param wanted: type of the column of the target, to whose decimals a numeric without a scale is fitted.
     """
-
-    name: str
-    kind: str
-    precision: int = 0
-    scale: int = 0
-    is_text: bool = False
-
-    @property
-    def decimal(self) -> DecimalType | None:
-        """Type of Spark that has exactly the values of a numeric; None where its values have no common scale."""
-        has_scale = 0 < self.precision <= _LARGEST_DECIMAL and 0 <= self.scale <= self.precision
-        return DecimalType(self.precision, self.scale) if has_scale else None
-
-
-@dataclass(frozen=True)
-class SentValue:
-    """A value on its way.
-
-    :param sql: expression of the database.
-    :param sent: type of Spark that it arrives as.
-    :param made: expression of Spark that makes the value of it, with ``{}`` for what arrived.
-    """
-
-    sql: str
-    sent: DataType
-    made: str = _VALUE
-
-
-def sent_values(columns: Sequence[DatabaseColumn], types: StructType | None, what: str) -> list[SentValue]:
-    """Return how the values of some columns are sent.
-
-    :param types: columns of the target, to whose decimals a numeric without a scale is fitted; None without a target.
-    :param what: is read, for messages.
-    :raises BadInputError: naming the columns of types that no lake table has.
-    """
-    decimals = {f.name.lower(): f.dataType for f in types or () if isinstance(f.dataType, DecimalType)}
-    values = [_sent(column, decimals.get(column.name.lower())) for column in columns]
-    unfit = [f"{c.name} {c.kind}" for c, value in zip(columns, values, strict=True) if value is None]
-    if unfit:
-        raise BadInputError(
-            f"{what}: no lake table has the types of {', '.join(unfit)}. Read a column as text, by "
-            "JdbcTable(sql='SELECT ..., x::text AS x FROM ...'), or leave it out by columns=[...]"
-        )
-    return [value for value in values if value is not None]
-
-
-def _sent(column: DatabaseColumn, wanted: DecimalType | None) -> SentValue | None:
     kind, value = column.kind, quoted_identifier(column.name)
     if kind in _PLAIN:
         cast, sent = _PLAIN[kind]
@@ -112,7 +54,7 @@ def _sent(column: DatabaseColumn, wanted: DecimalType | None) -> SentValue | Non
     if kind in _TIMES:
         return _time(column, value)
     if kind == "numeric":
-        return _numeric(column, value, wanted)
+        return _numeric(column, value, wanted if isinstance(wanted, DecimalType) else None)
     if kind == "bytea":
         return SentValue(value, BinaryType())
     if kind.startswith("_"):
@@ -149,7 +91,7 @@ def _numeric(column: DatabaseColumn, value: str, wanted: DecimalType | None) -> 
 
 def _array(column: DatabaseColumn, value: str, kind: str) -> SentValue | None:
     # The driver's array of arrays is none of values.
-    faults, made = {f"array_ndims({value}) > 1": "an array of several dimensions"}, _VALUE
+    faults, made = {f"array_ndims({value}) > 1": "an array of several dimensions"}, VALUE
     if kind in _PLAIN:
         cast, sent = _PLAIN[kind]
     elif kind == "numeric" and column.decimal is not None:

@@ -12,21 +12,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_session, jvm_of
-from airflow_lake_provider.spark_jobs.sources.jdbc.database import DRIVER, Database, login_of
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import SentValue, quoted_identifier
-from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits
+from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, login_of
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import SentValue
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _SENT = "_lake_sent"
 
 
-def statement_of(relation: str, values: Sequence[SentValue], where: str, splits: Splits) -> str:
-    """Return the statement that sends the rows, as PostgreSQL merges it with the condition of a range.
+def statement_of(relation: str, values: Sequence[SentValue], where: str, splits: Splits, split: str) -> str:
+    """Return the statement that sends the rows, as a database merges it with the condition of a range.
 
     :param relation: what stands behind FROM.
+    :param split: ``_lake_split`` as the database reads it.
     """
     sent = [f"{value.sql} AS {_SENT}{place}" for place, value in enumerate(values)]
-    by = [] if splits.column is None else [f"{splits.column} AS {quoted_identifier(SPLIT)}"]
+    by = [] if splits.column is None else [f"{splits.column} AS {split}"]
     return f"SELECT {', '.join([*sent, *by])} FROM {relation} AS lake WHERE {where}"
 
 
@@ -52,10 +53,11 @@ def read_splits(
 def _options(database: Database, fetch_size: int) -> dict[str, str]:
     return {
         **login_of(database.access),
-        "driver": DRIVER,
-        # Above 0, the driver of PostgreSQL reads within a transaction, and does not hold all rows at once.
+        **database.dialect.properties,
+        "driver": database.dialect.driver,
+        # Above 0, a driver does not hold all rows at once.
         "fetchsize": str(fetch_size),
-        "sessionInitStatement": database.reader_start,
+        "sessionInitStatement": database.dialect.reader_start(database.snapshot),
         # The database compares texts by its own rules.
         "pushDownPredicate": "false",
     }

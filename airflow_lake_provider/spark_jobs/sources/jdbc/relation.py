@@ -8,23 +8,7 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable, relation_parts
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import (
-    DatabaseColumn,
-    literal,
-    quoted_identifier,
-)
-
-# The table itself and what inherits from it, partitions among them. Other kinds of storage have other row addresses.
-_STORED = """
-WITH RECURSIVE parts(oid) AS (
-    SELECT to_regclass({name})::oid
-    UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON i.inhparent = p.oid
-)
-SELECT c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND coalesce(a.amname, '') = 'heap') AS is_heap,
-    CASE WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(c.oid) / current_setting('block_size')::int8 ELSE 0 END
-    AS pages
-FROM parts p JOIN pg_class c ON c.oid = p.oid LEFT JOIN pg_am a ON a.oid = c.relam
-"""
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import DatabaseColumn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +39,15 @@ class Relation:
             sql, what = f"(\n{source.sql}\n)", f"the query of connection {source.connection!r}"
             return cls(sql=sql, what=what, table=None, columns=database.columns(sql), pages=())
         table = relation_parts(str(source.table))
-        sql = ".".join(map(quoted_identifier, table))
+        sql = ".".join(map(database.dialect.quoted, table))
         what = f"{source.table} of connection {source.connection!r}"
-        stored = database.rows(_STORED.format(name=literal(sql)))
-        if not stored:
+        pages = database.dialect.pages(database, table)
+        if pages is None:
             raise MissingTableError(
                 f"{what} does not exist in {database.access.address}, or user {database.access.user!r} may not look "
                 "into its schema. Names are spelled as the database has them, in lower case unless they were made in "
                 "double quotes"
             )
-        pages = tuple(part["pages"] for part in stored) if all(part["is_heap"] for part in stored) else ()
         return cls(sql=sql, what=what, table=table, columns=database.columns(sql), pages=pages)
 
     def column(self, name: str, what: str) -> DatabaseColumn:

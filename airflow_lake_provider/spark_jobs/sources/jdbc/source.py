@@ -24,11 +24,10 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
-from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import sent_values
+from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors, dialect_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import read_splits, statement_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
-from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, choose_splits
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits
 from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between, greatest_watermark, watermark_column
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -177,9 +176,7 @@ class JdbcSource(PlainSource):
         """Return the table as OpenLineage names it; a query has no address of its own."""
         if self.source.table is None:
             return SourceLocation()
-        return SourceLocation(
-            address=f"{self.access.address.replace('postgresql:', 'postgres:', 1)}.{self.source.table}"
-        )
+        return SourceLocation(address=dialect_of(self.access).lineage_address(self.access.address, self.source.table))
 
     def list(self) -> Listing:
         """Take a snapshot of the database, and look for the greatest watermark in it.
@@ -192,7 +189,7 @@ class JdbcSource(PlainSource):
         relation = Relation.look_at(database, self.source)
         if self.source.watermark is None:
             return WholeListing(source_name=self.name, shape=self.shape, relation=relation)
-        column = watermark_column(relation, self.source)
+        column = watermark_column(database.dialect, relation, self.source)
         greatest = greatest_watermark(database, relation, column)
         return WatermarkListing(source_name=self.name, shape=self.shape, relation=relation, upto=greatest)
 
@@ -202,21 +199,23 @@ class JdbcSource(PlainSource):
         (database,), relation = self._opened, listing.relation
         columns = relation.chosen(self.source.columns)
         refuse_unfit_columns([column.name for column in columns], relation.what)
-        values = sent_values(columns, types, relation.what)
+        values = database.dialect.sent_values(columns, types, relation.what)
         where, is_new_part = "true", False
         if isinstance(listing, WatermarkListing) and listing.upto is not None:
-            column = watermark_column(relation, self.source)
-            where = between(column, listing.since, listing.upto, self.source.overlap)
+            column = watermark_column(database.dialect, relation, self.source)
+            where = between(database.dialect, column, listing.since, listing.upto, self.source.overlap)
             is_new_part = listing.since is not None
         splits = Splits()
         if not listing.is_empty:
             at_once = self.spark.sparkContext.defaultParallelism
             splits = choose_splits(database, relation, self.source, where, is_new_part=is_new_part, at_once=at_once)
-        statement = statement_of(relation.sql, values, where, splits)
+        statement = statement_of(relation.sql, values, where, splits, database.dialect.quoted(SPLIT))
         # What the database refuses is known here, with its code, and not by the text of an executor's error.
         database.text(f"EXPLAIN {statement}")
         names = [column.name for column in columns]
-        return RawBatch(rows=read_splits(database, statement, values, names, splits, self.source.fetch_size))
+        rows = read_splits(database, statement, values, names, splits, self.source.fetch_size)
+        # Without a snapshot what is read again would be another moment's.
+        return RawBatch(rows=rows if database.snapshot else rows.localCheckpoint(eager=False))
 
     @contextmanager
     def refusing_unreadable(self, listing: Listing) -> Iterator[None]:  # noqa: ARG002  # others ask it

@@ -6,42 +6,21 @@ ANALYZE keeps of it. Rows above a watermark are split by the watermark, whose va
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import literal, quoted_identifier
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import DatabaseColumn, Dialect
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 
 # Under which the subquery of the readers shows what it is split by.
 SPLIT = "_lake_split"
 # A connection costs some 20 ms; so many bytes take longer to send.
 _BYTES_OF_A_SPLIT = 16 * 1024 * 1024
-_NUMBERS = ("int2", "int4", "int8")
-_TIMES = ("date", "timestamp", "timestamptz")
-
-_COMMON_AND_BOUNDS = """
-WITH kept AS (
-    SELECT histogram_bounds::text::text[] AS bounds, most_common_vals::text::text[] AS common,
-        most_common_freqs::float8[] AS shares, null_frac::float8 AS nulls
-    FROM pg_stats
-    WHERE (quote_ident(schemaname) || '.' || quote_ident(tablename))::regclass = to_regclass({relation})
-        AND attname = {column}
-    ORDER BY inherited DESC LIMIT 1
-), weighed AS (
-    SELECT unnest(common) AS value, unnest(shares) AS weight FROM kept
-    UNION ALL
-    SELECT unnest(bounds[2:]), (1 - nulls - coalesce((SELECT sum(share) FROM unnest(shares) AS share), 0))
-        / greatest(array_length(bounds, 1) - 1, 1)
-    FROM kept
-)
-SELECT value, weight FROM weighed WHERE value IS NOT NULL ORDER BY value::{kind}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +34,14 @@ class Splits:
     conditions: tuple[str, ...] = ("true",)
 
     @classmethod
-    def at(cls, column: str, bounds: Sequence[str]) -> Splits:
+    def at(cls, column: str, bounds: Sequence[str], name: str) -> Splits:
         """Return the ranges between some bounds.
 
         :param bounds: constants of the database, in its order and each once.
+        :param name: ``_lake_split`` as the database reads it.
         """
         if not bounds:
             return cls()
-        name = quoted_identifier(SPLIT)
         between = [f"{name} >= {low} AND {name} < {high}" for low, high in pairwise(bounds)]
         first, last = f"{name} < {bounds[0]} OR {name} IS NULL", f"{name} >= {bounds[-1]}"
         return cls(column=column, conditions=(first, *between, last))
@@ -78,19 +57,37 @@ def choose_splits(
     :param at_once: how many ranges the job reads at a time.
     :raises BadInputError: the column to split by is none, or nothing tells its values.
     """
+    if not database.dialect.has_shared_snapshots and source.consistent:
+        return _one_range(database, source)
     by_pages = relation.pages if source.consistent and source.partition_column is None and not is_new_part else ()
     if not by_pages and source.partition_column is None and source.watermark is None:
         # Of a view, a query, or a storage of its own.
         return Splits()
-    total = _bytes(database, relation, where) if not by_pages else sum(by_pages) * 8192
+    if by_pages:
+        total = sum(by_pages) * 8192
+    else:
+        total = database.dialect.planned_bytes(database, relation.sql, relation.table, where)
     wanted = source.partitions or min(at_once, -(-total // _BYTES_OF_A_SPLIT))
     if wanted < 2:
         return Splits()
     if by_pages:
-        return Splits.at("ctid", [f"'({page},0)'::tid" for page in page_bounds(by_pages, wanted)])
+        pages = page_bounds(by_pages, wanted)
+        return Splits.at("ctid", [f"'({page},0)'::tid" for page in pages], database.dialect.quoted(SPLIT))
     if source.partition_column is not None:
         return _by_statistics(database, relation, source.partition_column, where, wanted)
-    return _by_values(database, relation, str(source.watermark), where, wanted)
+    column = relation.column(str(source.watermark), "watermark")
+    values = database.dialect.quantiles(database, relation.sql, column, where, wanted)
+    return _at(database.dialect, column, values)
+
+
+def _one_range(database: Database, source: JdbcTable) -> Splits:
+    if source.partition_column is not None or (source.partitions or 1) > 1:
+        raise UnsupportedError(
+            f"{database.access.address}: its connections share no snapshot, so ranges that are read side by side see "
+            "different moments. Give JdbcTable(consistent=False), or leave partition_column and partitions out: one "
+            "range sees one moment"
+        )
+    return Splits()
 
 
 def page_bounds(pages: Sequence[int], wanted: int) -> list[int]:
@@ -124,59 +121,20 @@ def weight_bounds(weighed: Sequence[tuple[str, float]], wanted: int) -> list[str
     return bounds
 
 
-def _bytes(database: Database, relation: Relation, where: str) -> int:
-    """Return how many bytes the database's planner expects."""
-    plan = json.loads(database.text(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation.sql} AS lake WHERE {where}"))
-    top = plan[0]["Plan"]
-    return int(top["Plan Rows"]) * int(top["Plan Width"])
-
-
 def _by_statistics(database: Database, relation: Relation, name: str, where: str, wanted: int) -> Splits:
     column = relation.column(name, "partition_column")
-    weighed: list[tuple[str, float]] = []
-    if relation.table is not None:
-        asked = _COMMON_AND_BOUNDS.format(
-            relation=literal(relation.sql), column=literal(column.name), kind=quoted_identifier(column.kind)
-        )
-        weighed = [(row["value"], row["weight"]) for row in database.rows(asked)]
-    quoted = quoted_identifier(column.name)
+    dialect = database.dialect
+    weighed = [] if relation.table is None else dialect.weighed_values(database, relation.sql, column)
     if weighed:
-        return Splits.at(quoted, _typed(weight_bounds(weighed, wanted), column.kind))
-    if column.kind not in (*_NUMBERS, *_TIMES):
+        return _at(dialect, column, weight_bounds(weighed, wanted))
+    if column.kind not in (*dialect.numbers, *dialect.times):
         raise BadInputError(
             f"{relation.what}: nothing tells the values of partition_column {name!r}, of type {column.kind}. ANALYZE "
             "the table, or name a column of whole numbers, dates or times"
         )
-    return Splits.at(quoted, _typed(_even(database, relation, quoted, column.kind, where, wanted), column.kind))
+    return _at(dialect, column, dialect.even_values(database, relation.sql, column, where, wanted))
 
 
-def _even(database: Database, relation: Relation, column: str, kind: str, where: str, wanted: int) -> list[str]:
-    """Return values at equal distances between the least and the greatest one."""
-    finite = f"isfinite({column})" if kind in _TIMES else "true"
-    step = f"(high - low) * (part::float8 / {wanted})"
-    value = {
-        "date": f"low + (high - low) * part / {wanted}",
-        "timestamp": f"low + {step}",
-        "timestamptz": f"low + {step}",
-    }.get(kind, f"(low::numeric + trunc((high::numeric - low) * part / {wanted}))::int8")
-    rows = database.rows(
-        f"SELECT DISTINCT {value} AS value FROM generate_series(1, {wanted - 1}) AS part, "
-        f"(SELECT min({column}) AS low, max({column}) AS high FROM {relation.sql} AS lake WHERE {where} AND {finite}) "
-        "AS ends WHERE low < high ORDER BY 1"
-    )
-    return [str(row["value"]) for row in rows]
-
-
-def _by_values(database: Database, relation: Relation, name: str, where: str, wanted: int) -> Splits:
-    """Split by the values themselves: of few rows, or along an index."""
-    column = relation.column(name, "watermark")
-    quoted, shares = quoted_identifier(column.name), ", ".join(str(part / wanted) for part in range(1, wanted))
-    rows = database.rows(
-        f"SELECT DISTINCT bound FROM unnest((SELECT percentile_disc(ARRAY[{shares}]) WITHIN GROUP (ORDER BY {quoted}) "
-        f"FROM {relation.sql} AS lake WHERE {where})) AS bound WHERE bound IS NOT NULL ORDER BY 1"
-    )
-    return Splits.at(quoted, _typed([str(row["bound"]) for row in rows], column.kind))
-
-
-def _typed(values: Sequence[str], kind: str) -> list[str]:
-    return [f"{literal(value)}::{quoted_identifier(kind)}" for value in values]
+def _at(dialect: Dialect, column: DatabaseColumn, values: Sequence[str]) -> Splits:
+    bounds = [dialect.typed(value, column.kind) for value in values]
+    return Splits.at(dialect.quoted(column.name), bounds, dialect.quoted(SPLIT))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.positions import WatermarkPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import DatabaseColumn, literal, quoted_identifier
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import DatabaseColumn, Dialect
+from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb import MariaDb
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.source import WatermarkListing, WholeListing
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, page_bounds, weight_bounds
@@ -20,6 +22,8 @@ from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between
 
 RELATION = Relation(sql="t", what="t", table=("t",), columns=(), pages=())
 NOTHING = SourcePosition()
+POSTGRESQL, MARIADB = PostgreSql(), MariaDb()
+DAY = "CAST(_utf8mb4 X'323032362d30312d3032' AS DATE)"
 
 
 def listed(value: Any, column: str = "w") -> WatermarkListing:
@@ -108,31 +112,37 @@ def test_values_are_cut_where_each_range_has_as_many_rows(weights: list[float], 
 
 
 def test_ranges_are_disjoint_and_the_first_one_has_null() -> None:
-    splits = Splits.at("n", ["1", "5"])
+    splits = Splits.at("n", ["1", "5"], '"_lake_split"')
     assert splits.conditions == (
         '"_lake_split" < 1 OR "_lake_split" IS NULL',
         '"_lake_split" >= 1 AND "_lake_split" < 5',
         '"_lake_split" >= 5',
     )
-    assert Splits.at("n", []) == Splits()
+    assert Splits.at("n", [], "x") == Splits()
 
 
 @pytest.mark.parametrize(
-    ("kind", "since", "overlap", "low"),
+    ("dialect", "kind", "since", "overlap", "low"),
     [
-        ("int4", 7, None, "> '7'::\"int4\""),
-        ("int4", -(2**31), "10", ">= '-2147483658'::int8"),
-        ("int8", -(2**63), "10", ">= '-9223372036854775808'::int8"),
-        ("date", "2026-01-02", "P1D", ">= '2026-01-02'::\"date\" - interval '86400000000 microseconds'"),
+        (POSTGRESQL, "int4", 7, None, "> '7'::\"int4\""),
+        (POSTGRESQL, "int4", -(2**31), "10", ">= '-2147483658'::\"int8\""),
+        (POSTGRESQL, "int8", -(2**63), "10", ">= '-9223372036854775808'::\"int8\""),
+        (POSTGRESQL, "date", "2026-01-02", "P1D", ">= '2026-01-02'::\"date\" - interval '86400000000 microseconds'"),
+        (MARIADB, "integer unsigned", 7, None, "> 7"),
+        (MARIADB, "bigint", -(2**63), "10", ">= -9223372036854775808"),
+        (MARIADB, "date", "2026-01-02", "P1D", f">= {DAY} - INTERVAL 86400000000 MICROSECOND"),
     ],
 )
-def test_an_overlap_begins_at_its_lower_end(kind: str, since: Any, overlap: Any, low: str) -> None:
-    column, upto = DatabaseColumn('a"b', kind), WatermarkPosition('a"b', since)
-    wanted = f'"a""b" <= \'{since}\'::"{kind}" AND "a""b" {low}'
-    assert between(column, WatermarkPosition('a"b', since), upto, overlap) == wanted
+def test_an_overlap_begins_at_its_lower_end(dialect: Dialect, kind: str, since: Any, overlap: Any, low: str) -> None:
+    column = DatabaseColumn('a"`b', kind)
+    name, position = dialect.quoted(column.name), WatermarkPosition(column.name, since)
+    wanted = f"{name} <= {dialect.typed(str(since), kind)} AND {name} {low}"
+    assert between(dialect, column, position, position, overlap) == wanted
 
 
 def test_names_and_constants_keep_every_character() -> None:
-    assert quoted_identifier('a"b') == '"a""b"'
-    assert literal("it's") == "'it''s'"
-    assert literal("a\\'") == "E'a\\\\'''"
+    assert POSTGRESQL.quoted('a"b') == '"a""b"'
+    assert POSTGRESQL.literal("it's") == "'it''s'"
+    assert POSTGRESQL.literal("a\\'") == "E'a\\\\'''"
+    assert MARIADB.quoted("a`b") == "`a``b`"
+    assert MARIADB.literal("a'") == "_utf8mb4 X'6127'"

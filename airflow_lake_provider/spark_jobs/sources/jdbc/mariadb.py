@@ -1,0 +1,171 @@
+"""MariaDB and MySQL, by MariaDB's driver. Connections share no snapshot, so a table is one range by default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import ClassVar
+
+from pyspark.sql.types import DataType
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
+from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb_types import literal, quoted_identifier, sent_value
+
+_OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_FORMS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%dT%H:%i:%s.%f", "timestamp": "%Y-%m-%dT%H:%i:%s.%fZ"}
+_CASTS = {"date": "DATE", "datetime": "DATETIME(6)", "timestamp": "DATETIME(6)"}
+# Access denied: for the user, to a database, to a table, to a column, for want of a privilege.
+_DENIED = frozenset({1044, 1142, 1143, 1227})
+
+
+class MariaDb(Dialect):
+    """MariaDB from version 10.5 on, and MySQL from 8.0 on."""
+
+    driver: ClassVar[str] = "org.mariadb.jdbc.Driver"
+    package: ClassVar[str] = "org.mariadb.jdbc:mariadb-java-client"
+    has_shared_snapshots: ClassVar[bool] = False
+    version: ClassVar[str] = "SELECT VERSION()"
+    properties: ClassVar[Mapping[str, str]] = {
+        # The server ends a connection whose reader takes no rows for a minute.
+        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600",
+        "tinyInt1isBit": "false",
+    }
+    number_cast: ClassVar[str] = "CAST(x AS SIGNED)"
+    text_cast: ClassVar[str] = "CAST(x AS CHAR)"
+    remedies: ClassVar[str] = "NULLIF(x, '0000-00-00'), CAST(x AS CHAR), or CAST(x AS DECIMAL(38, 9))"
+    numbers: ClassVar[Sequence[str]] = tuple(
+        f"{name}{sign}"
+        for name in ("tinyint", "smallint", "mediumint", "integer", "bigint")
+        for sign in ("", " unsigned")
+    )
+    widest: ClassVar[str] = "bigint"
+    times: ClassVar[Sequence[str]] = tuple(_FORMS)
+
+    def refuse_old(self, version: str, address: str) -> None:
+        """Refuse a server that the tests, or its own maker, have left behind."""
+        product = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+        match = _VERSION.match(version)
+        if match is None or (int(match[1]), int(match[2])) < _OLDEST[product]:
+            oldest = ".".join(map(str, _OLDEST[product]))
+            raise UnsupportedError(f"{address} is {product} {version}; it is read from {oldest} on")
+
+    def begin(self, database: Asked, version: str, *, is_consistent: bool) -> str | None:  # noqa: ARG002  # others share it
+        """Take a snapshot, which no other connection can see."""
+        database.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        database.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        return None
+
+    def reader_start(self, snapshot: str | None) -> str:  # noqa: ARG002  # others share it
+        """Read what is committed when the statement begins, and write nothing."""
+        return "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
+    def kind(self, type_name: str) -> str:
+        """Return the name of the type in lower case."""
+        return type_name.lower()
+
+    def quoted(self, name: str) -> str:
+        """Return the name in backticks."""
+        return quoted_identifier(name)
+
+    def literal(self, text: str) -> str:
+        """Return the text by its bytes."""
+        return literal(text)
+
+    def typed(self, value: str, kind: str) -> str:
+        """Return a cast, or the number."""
+        if kind in self.numbers:
+            return str(int(value))
+        return f"CAST({literal(value.removesuffix('Z'))} AS {_CASTS[kind]})"
+
+    def below(self, value: str, microseconds: int) -> str:
+        """Return a difference."""
+        return f"{value} - INTERVAL {microseconds} MICROSECOND"
+
+    def as_json(self, sql: str) -> str:
+        """Return the statement: each one here makes an object of a row by itself."""
+        return sql
+
+    def pages(self, database: Asked, table: Sequence[str]) -> tuple[int, ...] | None:
+        """Return no pages; None where there is no table."""
+        schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
+        there = database.rows(
+            "SELECT JSON_OBJECT('count', COUNT(*)) FROM information_schema.tables "
+            f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
+        )
+        return () if there[0]["count"] else None
+
+    def sent(self, column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
+        """Return how the values of a column are sent."""
+        return sent_value(column, wanted)
+
+    def greatest(self, relation: str, column: DatabaseColumn) -> str:
+        """Return the query for the greatest value."""
+        value, unfit, future = "m", "FALSE", "FALSE"
+        if column.kind in _FORMS:
+            value = f"DATE_FORMAT(m, '{_FORMS[column.kind]}')"
+            unfit, future = "COALESCE(YEAR(m) = 0, FALSE)", "COALESCE(m > UTC_TIMESTAMP(6) + INTERVAL 1 DAY, FALSE)"
+        made = f"JSON_OBJECT('value', {value}, 'is_unfit', {unfit}, 'is_in_future', {future})"
+        return f"SELECT {made} FROM (SELECT MAX({quoted_identifier(column.name)}) AS m FROM {relation} AS lake) AS g"
+
+    def has_nulls(self, relation: str, column: str) -> str:
+        """Return the query for NULL."""
+        nulls = f"SELECT 1 FROM {relation} AS lake WHERE {quoted_identifier(column)} IS NULL"
+        return f"SELECT JSON_OBJECT('are_there', EXISTS ({nulls}))"
+
+    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others ask a planner
+        """Ask for the size of the table."""
+        if table is None:
+            return 0
+        schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
+        (row,) = database.rows(
+            "SELECT JSON_OBJECT('bytes', COALESCE(MAX(data_length), 0)) FROM information_schema.tables "
+            f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
+        )
+        return int(row["bytes"])
+
+    def weighed_values(self, database: Asked, relation: str, column: DatabaseColumn) -> list[tuple[str, float]]:  # noqa: ARG002  # others have statistics
+        """Return nothing: only its administrator may read the server's statistics."""
+        return []
+
+    def even_values(self, database: Asked, relation: str, column: DatabaseColumn, where: str, wanted: int) -> list[str]:
+        """Compute them of both ends."""
+        name = quoted_identifier(column.name)
+        form = f"DATE_FORMAT({{}}, '{_FORMS[column.kind]}')" if column.kind in _FORMS else "{}"
+        # A date that is none sorts before all others.
+        is_one = f"YEAR({name}) > 0" if column.kind in _FORMS else "TRUE"
+        low, high = form.format(f"MIN({name})"), form.format(f"MAX({name})")
+        (row,) = database.rows(
+            f"SELECT JSON_OBJECT('low', {low}, 'high', {high}) FROM {relation} AS lake WHERE ({where}) AND {is_one}"
+        )
+        return [] if row["low"] is None else _between(row["low"], row["high"], wanted)
+
+    def quantiles(self, database: Asked, relation: str, column: DatabaseColumn, where: str, wanted: int) -> list[str]:
+        """Return even values: MySQL has no quantiles."""
+        return self.even_values(database, relation, column, where, wanted)
+
+    def is_own_error(self, java_name: str) -> bool:
+        """Tell by the classes of JDBC, which the driver uses."""
+        return java_name.startswith("SQL")
+
+    def is_denied(self, state: str, code: int) -> bool:  # noqa: ARG002  # others have codes of SQL
+        """Tell by the server's code."""
+        return code in _DENIED
+
+    def lineage_address(self, address: str, table: str) -> str:
+        """Return ``mysql://host:3306/shop.orders``; a table may be of another database of the server."""
+        return f"{address.rpartition('/')[0]}/{table}" if "." in table else f"{address}.{table}"
+
+
+def _between(low: str | int, high: str | int, wanted: int) -> list[str]:
+    if isinstance(low, int):
+        numbers = {low + (int(high) - low) * part // wanted for part in range(1, wanted)}
+        return [str(each) for each in sorted(numbers) if each > low]
+    first, last = (datetime.fromisoformat(str(end).removesuffix("Z")) for end in (low, high))
+    times = sorted({first + (last - first) * part / wanted for part in range(1, wanted)} - {first})
+    if len(low) == len(date.min.isoformat()):
+        days = {(each + timedelta(hours=12)).date() for each in times}
+        return [each.isoformat() for each in sorted(days) if each > first.date()]
+    return [each.isoformat(timespec="microseconds") for each in times]
