@@ -86,6 +86,8 @@ def test_whole_snapshots_close_what_they_lack_and_write_nothing_else(new_flow: N
         "2026-01-02": {1: ("Bern", "b"), 2: ("Oslo", "a"), 4: ("Rome", "a")},
         "2026-01-03": {1: ("Bern", "b"), 2: ("Oslo", "a"), 3: ("Bern", "a"), 4: ("Rome", "a")},
     }
+    # A day on which nothing has changed.
+    days["2026-01-04"] = days["2026-01-03"]
     model: list[Version] = []
     known: dict[int, tuple[str, str]] = {}
     for number, (day, rows) in enumerate(days.items()):
@@ -93,13 +95,13 @@ def test_whole_snapshots_close_what_they_lack_and_write_nothing_else(new_flow: N
         events = [Event(key, number, 1, *values) for key, values in rows.items() if known.get(key) != values]
         report = whole(flow, day, rows)
         known, model = rows, after(model, [*gone, *events])
-    assert (report.rows_inserted, report.rows_updated, report.rows_deleted, report.rows_unchanged) == (1, 0, 0, 3)
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted, report.rows_unchanged) == (0, 0, 0, 4)
     names = ("id", "valid_from", "valid_to", "city", "note")
     assert sorted(tuple(row[name] for name in names) for row in flow.records()) == [
         (r.key, BEGIN + timedelta(days=r.since), None if r.until is None else BEGIN + timedelta(days=r.until), r.city,
          r.note) for r in model
     ]  # fmt: skip
-    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-04"):
         whole(flow, "2026-01-02", {1: ("Lima", "late")})
 
 

@@ -167,7 +167,8 @@ def _commit(
         engine = Deduplicate()
     commit = KeyedCommit(
         rows=batch.changes,
-        keys=spec.merge_engine.identity_in_table(spec.keys),
+        # Without a key there is no version that would have the other columns of the identity.
+        keys=spec.merge_engine.identity_in_table(spec.keys) if batch.keys else spec.keys,
         summary=summary,
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
