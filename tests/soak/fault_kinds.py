@@ -19,6 +19,7 @@ from tests.soak.fault_tables import (
     RowChanges,
     RunSql,
     Upserts,
+    Versions,
     Wholes,
 )
 from tests.soak.lake import NAMESPACE, Lake
@@ -76,6 +77,8 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "tags": Tags,
     "whole tables": Wholes,
     "whole tables of format version 2": partial(Wholes, version=2),
+    "history": Versions,
+    "history by copy": partial(Versions, arguments={"strategy": UpsertStrategy.COPY_ON_WRITE}),
 }
 
 

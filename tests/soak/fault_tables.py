@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
     FirstRow,
+    History,
     MergeEngine,
     PartialUpdate,
 )
@@ -175,6 +177,54 @@ class Wholes(FaultTable):
             create=TableLayout(properties={"format-version": str(self.version)}),
         )
         return Step(spec, rows)
+
+
+@dataclass
+class Versions(FaultTable):
+    """A history of few names, one batch a step. Each version is a row with an id of its own."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first upsert creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        inbox = Inbox(self.lake.home / "inbox" / self.table)
+        picked = self.random.sample(range(12), self.random.randint(1, 6))
+        changes = [
+            Change(1000 * self.steps + number, f"name {number}", self.steps, self.random.random() < 0.2)
+            for number in picked
+        ]
+        inbox.arrive(f"{self.steps:03}", changes)
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=self.steps)
+        spec = UpsertSpec(
+            **frame,
+            source=inbox.source(f"{self.steps:03}"),
+            keys=("name",),
+            delete_when="op = 'd'",
+            schema_contract=SchemaContract(exclude_columns=("op",)),
+            merge_engine=History(at=at.isoformat()),
+            **self.arguments,
+        )
+        begun = {change.key: (change.name, change.n) for change in changes if not change.gone}
+        return Step(spec, {**self.model, **begun})
+
+    def verify(self, *, is_done: bool = False) -> None:
+        """Check that versions of a name do not overlap, and that one at most is current.
+
+        :raises AssertionError: they do.
+        """
+        if not is_done:
+            return
+        rows = self.lake.catalog().load_table(self.table).scan().to_arrow().to_pylist() if self.model else []
+        by_time = sorted(rows, key=lambda row: (row["name"], row["valid_from"]))
+        for one, next_one in pairwise(by_time):
+            if one["name"] == next_one["name"]:
+                assert one["valid_to"] is not None, f"{one} and {next_one} overlap"
+                assert one["valid_to"] <= next_one["valid_from"], f"{one} and {next_one} overlap"
+        assert all(row["is_current"] == (row["valid_to"] is None) for row in rows), rows
 
 
 @dataclass

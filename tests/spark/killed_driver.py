@@ -15,10 +15,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits import commit_rout
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_job import read_job
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
+from tests.spark.killed_loads import KILLED_LOADS
 from tests.spark.upsert_flow import InterruptedProgress
 
 # The phase that begins at that moment; the other two moments are within the last phase, and after it.
 PHASES = {"before stage": "stage", "after stage": "commit", "after copying": "commit", "before publish": "publish"}
+_BEGINNING = {**PHASES, **{name: load.phase for name, load in KILLED_LOADS.items()}}
 AFTER_VECTORS, AFTER_COMMIT = "after vectors", "after commit, before the report"
 _TOO_EARLY = 3
 
@@ -52,7 +54,7 @@ class LastMoments:
 
 
 def serve_until_killed() -> None:
-    """Carry out one job. A thread has the name of its task, which is a moment."""
+    """Carry out one job. A thread has the name of its task, which is a moment or a load."""
     # Lines of progress go to the log. The pipe of the answers stays open, so that its end is that of the process.
     os.dup(1)
     os.dup2(2, 1)
@@ -66,7 +68,7 @@ def serve_until_killed() -> None:
         return commit(*given, **named)
 
     vars(commit_route)["commit_row_delta"] = commit_others
-    vars(run_tasks)["Progress"] = lambda: InterruptedProgress(at=PHASES.get(_moment(), ""), then=moments.wait)
+    vars(run_tasks)["Progress"] = lambda: InterruptedProgress(at=_BEGINNING.get(_moment(), ""), then=moments.wait)
     spark, _ = open_session()
     run_tasks.run_tasks(spark, job, Progress(), moments.tell)
 

@@ -1,4 +1,4 @@
-"""A real driver process, killed amid upserts at each of their phases, and the retry in another driver."""
+"""A real driver process, killed amid upserts at each of their phases and amid other loads, and the retry in another."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from airflow_lake_provider.contracts.author.schema_contract import SchemaContrac
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Batch, Change, Inbox, Model
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
+from tests.spark import killed_loads
 from tests.spark.killed_driver import AFTER_COMMIT, AFTER_VECTORS, PHASES
+from tests.spark.killed_loads import KILLED_LOADS, load_of, rows_of
 
 FIRST = tuple(Change(key, "first", key, False) for key in range(20))
 SECOND = tuple(Change(key, "second", 100 + key, key < 8) for key in range(5, 25))
@@ -44,25 +47,30 @@ def retrying(lake: Lake) -> Iterator[Driver]:
 def exit_code(lake: Lake, retrying: Driver) -> int:
     """Exit code of the one driver that dies at all moments at once, each in a task of its own."""
     with Driver(lake, "killed", "tests.spark.killed_driver:serve_until_killed") as driver:
-        retrying.start(arrived(lake, "1", FIRST))
+        retrying.start(arrived(lake, "1", FIRST, killed_loads.FIRST))
         for answer in retrying.answers().values():
             assert reported(answer).outcome is Outcome.APPLIED
-        driver.start(arrived(lake, "2", SECOND))
+        driver.start(arrived(lake, "2", SECOND, killed_loads.SECOND))
         with pytest.raises(DriverDiedError):
             driver.answers()
         # One that hangs has no exit code.
         return driver.process.wait(10)
 
 
-def arrived(lake: Lake, number: str, batch: tuple[Change, ...]) -> Job:
-    """Let a batch arrive for each table, and return the job that applies it to all at once."""
-    for moment in MOMENTS:
-        inbox(lake, moment).arrive(number, batch)
-    return Job({moment: spec(lake, moment, f"run {number}") for moment in MOMENTS}, parallelism=len(MOMENTS))
+def arrived(lake: Lake, number: str, changes: tuple[Change, ...], rows: tuple[Change, ...]) -> Job:
+    """Let a batch arrive for each table, and return the job that applies it to all at once.
+
+    :param changes: for the upserts by key, which have deletes.
+    """
+    for name in (*MOMENTS, *KILLED_LOADS):
+        inbox(lake, name).arrive(number, rows if name in KILLED_LOADS else changes)
+    tasks: dict[str, JobSpec] = {moment: spec(lake, moment, f"run {number}") for moment in MOMENTS}
+    tasks |= {load: load_spec(lake, load, number) for load in KILLED_LOADS}
+    return Job(tasks, parallelism=len(tasks))
 
 
 def table_of(moment: str) -> str:
-    return f"{NAMESPACE}.t{list(MOMENTS).index(moment)}"
+    return f"{NAMESPACE}.t{[*MOMENTS, *KILLED_LOADS].index(moment)}"
 
 
 def inbox(lake: Lake, moment: str) -> Inbox:
@@ -81,6 +89,11 @@ def spec(lake: Lake, moment: str, run: str, try_number: int = 1) -> UpsertSpec:
         create=TableLayout(properties={"format-version": MOMENTS[moment]}),
         strategy=OTHERS.get(moment, UpsertStrategy.POSITIONS),
     )
+
+
+def load_spec(lake: Lake, load: str, number: str, try_number: int = 1) -> JobSpec:
+    run = RunIdentity.of("dag", f"run {number}", "task", "-1", try_number=try_number)
+    return load_of(load, {"catalog": CATALOG, "table": table_of(load), "run": run}, inbox(lake, load), number)
 
 
 def left_by(*batches: tuple[Change, ...]) -> Model:
@@ -105,6 +118,20 @@ def test_the_retry_of_a_killed_driver_leaves_the_right_rows_and_one_snapshot(
     assert lake.rows(table) == left_by(FIRST, SECOND)
     history = [head.run_key for head in lake.heads(table)]
     assert (len(history), history.count(report.run_key)) == (2, 1)
+
+
+@pytest.mark.parametrize("load", KILLED_LOADS)
+def test_the_retry_of_a_killed_load_leaves_each_row_once(
+    lake: Lake, retrying: Driver, exit_code: int, load: str
+) -> None:
+    assert exit_code == -signal.SIGKILL
+    table, after = table_of(load), KILLED_LOADS[load].after
+    assert rows_of(lake, table) == sorted(after["1"])
+    retry = load_spec(lake, load, "2", try_number=2)
+    assert reported(retrying.run(retry)).outcome is Outcome.APPLIED
+    assert rows_of(lake, table) == sorted(after["2"])
+    assert reported(retrying.run(retry)).outcome is Outcome.ALREADY_APPLIED
+    assert len(lake.heads(table)) == 2
 
 
 def reported(answer: JobReport | JobFailure) -> JobReport:
