@@ -50,14 +50,31 @@ def stored_with_history(new: NewInput[UpsertSpec, UpsertReport], rows: DataFrame
     return with_history_columns(rows, engine, _time_type(spec, engine, rows))
 
 
+def refuse_earlier_batch(new: NewInput[UpsertSpec, UpsertReport]) -> None:
+    """Refuse a batch of a history of which nobody can say what it would have changed in one that came later.
+
+    :raises BadInputError: with both times.
+    """
+    engine = new.spec.merge_engine
+    if not isinstance(engine, History) or engine.at is None:
+        return
+    times = [each.summary[HISTORY_AT] for each in new.applied_state.commits if HISTORY_AT in each.summary]
+    newest = max(map(datetime.fromisoformat, times), default=None)
+    if newest is not None and datetime.fromisoformat(engine.at) < newest:
+        raise BadInputError(
+            f"{new.spec.table}: the batch is of {engine.at}, and one of {newest.isoformat()} was applied. Of a batch "
+            "with one time only what differs is kept, so that an earlier one has nothing to be compared with. Run the "
+            "batches in the order of their times; max_active_runs=1 does that"
+        )
+
+
 def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, engine: History) -> ChangeBatch:
     """Return a batch of rows of the table, each identified by its key and the time from which it is valid.
 
     :param batch: of which the columns fit the table; it is given back together with the result.
-    :raises BadInputError: the batch, or the table, has no time where it needs one, or is older than what was applied.
+    :raises BadInputError: the batch, or the table, has no time where it needs one.
     """
     spec, target, base = new.spec, new.target, new.applied_state.base
-    _refuse_earlier(new, engine)
     schema = target.schema() or StructType()
     columns = {name.lower() for name in schema.names}
     if unknown := [name for name in engine.track or () if name.lower() not in columns]:
@@ -102,23 +119,6 @@ def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame) -> DataType:
             "DATE in a Query"
         )
     return column.dataType
-
-
-def _refuse_earlier(new: NewInput[UpsertSpec, UpsertReport], engine: History) -> None:
-    """Refuse a batch of which nobody can say what it would have changed in one that came later.
-
-    :raises BadInputError: with both times.
-    """
-    if engine.at is None:
-        return
-    times = [each.summary[HISTORY_AT] for each in new.applied_state.commits if HISTORY_AT in each.summary]
-    newest = max(map(datetime.fromisoformat, times), default=None)
-    if newest is not None and datetime.fromisoformat(engine.at) < newest:
-        raise BadInputError(
-            f"{new.spec.table}: the batch is of {engine.at}, and one of {newest.isoformat()} was applied. Of a batch "
-            "with one time only what differs is kept, so that an earlier one has nothing to be compared with. Run the "
-            "batches in the order of their times; max_active_runs=1 does that"
-        )
 
 
 def _rows_of_keys(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, schema: StructType) -> DataFrame:

@@ -15,7 +15,11 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_events
 from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
-from airflow_lake_provider.spark_jobs.actions.history_batch import changes_of_history, stored_with_history
+from airflow_lake_provider.spark_jobs.actions.history_batch import (
+    changes_of_history,
+    refuse_earlier_batch,
+    stored_with_history,
+)
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit, state_after_commit
@@ -55,6 +59,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
             commit = _commit(new, batch, keys=keys)
             batch.side.before_rows(applied_state)
             return _without_rows(new, batch, commit)
+        refuse_earlier_batch(new)
         before = target.state(spec.branch) if target.exists() else None
         stored = stored_with_history(new, batch.changes.drop(*batch.completed))
         changes = fit_target(spec, target, stored, source.missing_columns, identity)
@@ -82,6 +87,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
 
 def _apply_whole(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
     """Apply what differs between the whole source and the table; without any difference, its position alone."""
+    refuse_earlier_batch(new)
     before = new.target.state(new.spec.branch)
     with new.progress.phase("compare") as facts:
         compared = compared_with_table(new, before.rows)
