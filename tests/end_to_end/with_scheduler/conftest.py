@@ -41,8 +41,8 @@ def dags_folder(airflow_environment: Mapping[str, str], tmp_path_factory: pytest
     """Folder with the repository's DAGs and those of the tests."""
     folder = tmp_path_factory.mktemp("dags")
     repository = Path(airflow_environment["AIRFLOW__CORE__DAGS_FOLDER"])
-    of_tests = (DAGS_OF_TESTS / name for name in ("days.py", "many_tables.py", "own_source.py", "numbers_source.py"))
-    for file in (*repository.glob("*.py"), *of_tests):
+    names = ("days", "every_load", "every_load_function", "many_tables", "own_source", "numbers_source")
+    for file in (*repository.glob("*.py"), *(DAGS_OF_TESTS / f"{name}.py" for name in names)):
         (folder / file.name).symlink_to(file)
     return folder
 

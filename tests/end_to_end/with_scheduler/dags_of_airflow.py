@@ -21,7 +21,7 @@ DAGS = {
 }
 # As many_tables.py has them.
 GOOD = [f"good_{number}" for number in range(int(os.environ.get("LAKE_GOOD_TABLES", "4")))]
-OF_TESTS = {"days", "many_tables", "numbers", "doubled_numbers", retry_delays.DAG_ID}
+OF_TESTS = {"days", "every_load", "many_tables", "numbers", "doubled_numbers", retry_delays.DAG_ID}
 OF_TESTS |= {f"after_{table}" for table in ("bad", "busy", *GOOD)}
 
 
