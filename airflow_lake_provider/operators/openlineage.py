@@ -88,8 +88,8 @@ class _Lineage:
 
     def _source(self, source: Source, version: str | None, rows: int | None, files: int | None) -> list[Any]:
         tables = [table.table for table in source.lake_tables.values()]
-        if tables:
-            return self._table_input(tables[0], version, rows)
+        if table := next(iter(tables), source.letters):
+            return self._table_input(table, version, rows)
         path = getattr(self.report, "source_location", None) or (source.files.path if source.files else "")
         name = name_of_files(path)
         return [_input(name, {}, rows, files)] if name else []
