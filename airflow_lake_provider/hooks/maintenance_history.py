@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +35,19 @@ REMEMBERED = timedelta(days=90)
 _LONGEST_RUN = timedelta(days=30)
 # Nobody tried what a plan only reports: a broken table is not to rest once it is mended.
 _TRIED = ("core_seconds_expected",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """Memory of earlier runs, by table.
+
+    :param orphans: newest count of orphan files.
+    :param outcomes: newest outcome of each action, and all of an action that has failed lately, newest first; None
+        where the history is switched off or cannot be read.
+    """
+
+    orphans: Mapping[str, OrphanCount] = field(default_factory=dict)
+    outcomes: Mapping[str, list[PastOutcome]] | None = None
 
 
 class MaintenanceHistory:
@@ -77,25 +90,18 @@ class MaintenanceHistory:
 
         return self._own.tried("not written", lambda ops: ops.committed(partial(append_nothing, ops)), default=False)
 
-    def past_outcomes(self, since: datetime | None = None) -> Mapping[str, list[PastOutcome]] | None:
-        """Return the newest outcome of each action of a table, and all of an action that has failed lately.
-
-        :param since: moment of the oldest; None takes 90 days ago.
-        :return: by table, newest first; None where the history is switched off or cannot be read.
-        """
-
-        def read(ops: OpsTable) -> Mapping[str, list[PastOutcome]]:
-            return _read(ops, lambda table: _past_outcomes(ops, table, _from(since)), {})
-
-        return self._own.tried("not read", read, None)
-
-    def last_orphans(self, since: datetime | None = None) -> Mapping[str, OrphanCount]:
-        """Return the newest count of orphan files of each table.
+    def remembered(self, since: datetime | None = None) -> Remembered:
+        """Return what earlier runs have left to the next one, in one look at the table.
 
         :param since: moment of the oldest; None takes 90 days ago.
         """
+
+        def read(ops: OpsTable, table: Table) -> Remembered:
+            moment = _from(since)
+            return Remembered(orphans=_last_orphans(ops, table, moment), outcomes=_past_outcomes(ops, table, moment))
+
         return self._own.tried(
-            "not read", lambda ops: _read(ops, lambda table: _last_orphans(ops, table, _from(since)), {}), {}
+            "not read", lambda ops: _read(ops, partial(read, ops), Remembered(outcomes={})), Remembered()
         )
 
     def trends(self, tables: Collection[str]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.maintenance.health import TableHealth, broken_table, health_of
+from airflow_lake_provider.maintenance.past_outcomes import with_past_runs
 from airflow_lake_provider.maintenance.score import HealthLimits
 
 if TYPE_CHECKING:
@@ -50,12 +51,13 @@ def table_health(
             declared = policies.policy_of(listed, loaded).limits
         if fresh_within is not None:
             declared = replace(declared or HealthLimits(), fresh_within=fresh_within)
-        return health_of(loaded, moment, declared, orphans.get(str(listed)))
+        health = health_of(loaded, moment, declared, memory.orphans.get(str(listed)))
+        return with_past_runs(health, (memory.outcomes or {}).get(str(listed), ()))
 
     def broken(name: str, error: str) -> TableHealth:
         return broken_table(name, moment, error)
 
     hook = LakeCatalogHook(lake_conn_id) if policies is None else policies.hook
-    orphans = MaintenanceHistory(hook).last_orphans()
+    memory = MaintenanceHistory(hook).remembered()
     looked = look_at_tables(tables, hook, judged, broken)
     return sorted(looked, key=lambda each: each.order)

@@ -88,14 +88,14 @@ def plan_tables(
     :raises LakeProviderError: as :func:`table_plans`.
     """
     hook = policies.hook
-    orphans, past = history.last_orphans(), history.past_outcomes()
+    memory = history.remembered()
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
             return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations()
-        health = health_of(table, now, merged.limits, orphans.get(str(listed)))
-        remembered = None if past is None else past.get(str(listed), ())
+        health = health_of(table, now, merged.limits, memory.orphans.get(str(listed)))
+        remembered = None if memory.outcomes is None else memory.outcomes.get(str(listed), ())
         return plan_of(health, merged.policy, now, remembered), table.locations()
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:

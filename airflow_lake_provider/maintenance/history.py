@@ -97,13 +97,13 @@ class HotPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceRun:
-    """Newest commit of an action of maintenance.
+    """Newest run of an action of maintenance.
 
-    :param snapshot: its id.
-    :param at: moment of the commit.
+    :param snapshot: id of its commit; None where only the maintenance history knows of it.
+    :param at: moment of the commit, or when the run ended.
     """
 
-    snapshot: str
+    snapshot: str | None
     at: datetime
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,8 @@ from airflow_lake_provider.contracts.reports.history_entry import (
     PLANNED,
     UNSUPPORTED,
 )
+from airflow_lake_provider.maintenance.health import TableHealth
+from airflow_lake_provider.maintenance.history import MaintenanceRun
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction
 from airflow_lake_provider.maintenance.score import age_text
 
@@ -64,6 +66,20 @@ def past_outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[PastOu
             )
             outcomes.setdefault(row["table_name"], []).append(outcome)
     return outcomes
+
+
+def with_past_runs(health: TableHealth, outcomes: Iterable[PastOutcome]) -> TableHealth:
+    """Add the runs that left no snapshot, or one that has expired: an expiry, statistics, a removal of orphans.
+
+    :param outcomes: of the table.
+    """
+    runs = dict(health.last_maintenance)
+    for outcome in sorted(outcomes, key=lambda each: each.at):
+        newest = runs.get(outcome.action)
+        # A commit ends before its run does.
+        if outcome.outcome == DONE and (newest is None or newest.snapshot is None):
+            runs[outcome.action] = MaintenanceRun(snapshot=None, at=outcome.at)
+    return replace(health, last_maintenance=runs)
 
 
 def waits_until(outcomes: Iterable[PastOutcome]) -> datetime | None:

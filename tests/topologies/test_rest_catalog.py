@@ -103,7 +103,7 @@ def test_a_rest_catalog_keeps_history_and_leases(
         assert history.record([entry("one")])
         table = reader.load_table(str(history.table))
         assert (table.format_version, table.scan().count()) == (2, 2)
-        assert {name: each[0].outcome for name, each in (history.past_outcomes() or {}).items()} == {
+        assert {name: each[0].outcome for name, each in (history.remembered().outcomes or {}).items()} == {
             "shop.orders": "done",
             "shop.items": "done",
         }

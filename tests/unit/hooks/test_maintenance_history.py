@@ -151,7 +151,7 @@ def test_a_table_that_is_no_history_of_this_version_is_left_alone_with_a_warning
     before = lake_catalog.load_table(NAME).metadata_location
     with caplog.at_level(logging.WARNING):
         assert not history.record([entry("bb")])
-        assert history.past_outcomes() is None
+        assert history.remembered().outcomes is None
         assert not history.prepare()
     assert lake_catalog.load_table(NAME).metadata_location == before
     assert "UnsupportedError" in caplog.text
@@ -200,8 +200,8 @@ def test_a_history_that_is_switched_off_asks_no_catalog(name: str, monkeypatch: 
     monkeypatch.setenv("AIRFLOW__LAKE__MAINTENANCE_HISTORY", name)
     switched_off = MaintenanceHistory(LakeCatalogHook("absent"))
     assert not switched_off.record([entry()])
-    assert switched_off.past_outcomes() is None
-    assert switched_off.last_orphans() == {}
+    assert switched_off.remembered().outcomes is None
+    assert switched_off.remembered().orphans == {}
 
 
 def test_the_table_is_named_by_the_setting_or_by_the_author(
@@ -234,7 +234,7 @@ def test_what_keeps_failing_and_the_newest_of_the_rest_are_read_back_for_a_plan(
     history.record([entry("m9", "shop.mended")])
     # Three tasks of one action of one run are one failure.
     history.record([entry("one", "shop.once", ago=ago, outcome="failed", action="create-tag") for ago in hours])
-    past = history.past_outcomes() or {}
+    past = history.remembered().outcomes or {}
     read = {
         table: sorted({(each.action, each.run, each.cause) for each in outcomes}) for table, outcomes in past.items()
     }
@@ -247,7 +247,7 @@ def test_what_keeps_failing_and_the_newest_of_the_rest_are_read_back_for_a_plan(
     assert [each.outcome for each in past["shop.mended"] if each.run == "m9"][:1] == ["done"]
     assert read["shop.items"] == [("compaction", "r2", "")]
     assert [each.run for each in past["shop.once"]] == ["one"]
-    assert history.past_outcomes(NOW - timedelta(hours=1)) == {
+    assert history.remembered(NOW - timedelta(hours=1)).outcomes == {
         "shop.mended": [PastOutcome(action="compaction", run="m9", at=NOW, outcome="done")]
     }
 
@@ -257,13 +257,13 @@ def test_a_table_that_was_broken_for_days_does_not_rest_once_it_is_mended(histor
         # As a plan reports it, which nobody has tried.
         broken: dict[str, Any] = {"outcome": "failed", "action": "plan", "core_seconds_expected": None}
         history.record([entry(f"r{number}", ago=timedelta(hours=number), **broken)])
-    assert history.past_outcomes() == {}
+    assert history.remembered().outcomes == {}
 
 
 def test_the_newest_count_of_orphans_is_read_back_for_the_health(history: MaintenanceHistory) -> None:
     for hours, files in ((9, 7), (5, 3), (1, None)):
         history.record([entry(f"r{hours}", ago=timedelta(hours=hours), orphan_files=files, orphan_bytes=10)])
-    assert history.last_orphans() == {
+    assert history.remembered().orphans == {
         "shop.orders": OrphanCount(files=3, bytes=10, counted_at=NOW - timedelta(hours=5))
     }
 
@@ -275,11 +275,24 @@ def test_the_health_of_a_table_has_its_orphans(history: MaintenanceHistory) -> N
     assert health.orphans == OrphanCount(files=3, bytes=10, counted_at=NOW)
 
 
+@pytest.mark.usefixtures("orders")
+def test_the_health_of_a_table_has_the_newest_runs_that_left_no_snapshot(history: MaintenanceHistory) -> None:
+    runs = [("snapshot-expiry", 9), ("remove-orphans", 8), ("snapshot-expiry", 7)]
+    for action, hours in runs:
+        history.record([entry(f"r{hours}", action=action, ago=timedelta(hours=hours))])
+    history.record([entry("r6", action="expire-rows", outcome="failed")])
+    (health,) = table_health("shop.orders")
+    assert {action: run.at for action, run in health.last_maintenance.items()} == {
+        "snapshot-expiry": NOW - timedelta(hours=7),
+        "remove-orphans": NOW - timedelta(hours=8),
+    }
+
+
 def test_without_a_history_there_is_nothing_to_read(
     history: MaintenanceHistory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert history.past_outcomes() == {}
-    assert history.last_orphans() == {}
+    assert history.remembered().outcomes == {}
+    assert history.remembered().orphans == {}
     assert history.entries("*", NOW - timedelta(days=1)) == []
     assert caplog.text == ""
 
