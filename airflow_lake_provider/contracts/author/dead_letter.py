@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import share
-from airflow_lake_provider.contracts.author.merge_engines import FirstRow, History
+from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_name import table_name
@@ -37,8 +37,8 @@ class DeadLetter(ArgumentObject):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Letters are inserted once, by their ids, into a table that may be missing."""
-        return ("create-table", "upsert", *FirstRow().needs)
+        """Letters are added once, by their ids, to a table that may be missing."""
+        return ("create-table", "append")
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse a source whose records cannot be put aside one by one, and loads in which their lack does harm."""

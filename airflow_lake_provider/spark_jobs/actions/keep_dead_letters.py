@@ -5,13 +5,11 @@ from __future__ import annotations
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from airflow_lake_provider.contracts.author.merge_engines import FirstRow
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, DeadLetters
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 
@@ -19,7 +17,7 @@ from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 def keep_dead_letters(
     table: FormatTable, name: str, letters: DeadLetters, run_key: str, max_attempts: int, progress: Progress
 ) -> None:
-    """Insert those that the table has not: a second try, and a second driver, have letters of the same ids.
+    """Add those that the table has not: a second try, and a second driver, have letters of the same ids.
 
     :param name: of the table, for messages.
     :raises BadInputError: it is another table.
@@ -33,21 +31,23 @@ def keep_dead_letters(
             table.create(columns, (LETTER_ID,), TableLayout())
         elif lacking := sorted({*columns.names} - {*present.names}):
             raise BadInputError(f"{name} is no table of dead letters, it lacks {lacking}; give dead_letter another one")
-        commit = KeyedCommit(
+        base = table.applied_state("").base
+        rows, kept = letters.rows, table.current_rows(base)
+        if kept is not None:
+            # Files that have letters of other targets alone go unread.
+            kept = kept.filter(sf.col("target") == letters.target).select(LETTER_ID)
+            rows = rows.join(kept, LETTER_ID, "left_anti")
+        # Of what it reads, nothing may change before it commits: two drivers would add the same letters.
+        commit = AppendCommit(
             action="dead-letters",
             run_key=run_key,
-            base=table.applied_state("").base,
+            base=base,
             rows=rows,
-            keys=(LETTER_ID,),
-            merge_engine=FirstRow(),
+            reads_table=True,
+            counts=lambda added: {} if added else None,
         )
-        table.apply(commit, Progress())
+        table.append(commit, Progress())
 
     with progress.phase("dead letters") as facts:
         facts["rows"] = letters.count
-        # They are few, and the input of the batch is read once for them.
-        rows = letters.rows.withColumn(DELETED, sf.lit(False)).persist()
-        try:
-            retry_conflicts(attempt, max_attempts, progress)
-        finally:
-            release_frames(rows)
+        retry_conflicts(attempt, max_attempts, progress)

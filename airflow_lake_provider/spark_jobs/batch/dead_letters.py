@@ -17,10 +17,12 @@ LETTER_ID, REPLAYED_AT = "letter_id", "replayed_at"
 class DeadLetters:
     """Records of a batch that are put aside.
 
+    :param target: table of the batch.
     :param rows: of the table of dead letters, one for each; an id is the same in each try.
     :param judged: all records; cached where they are parsed.
     """
 
+    target: str
     count: int
     rows: DataFrame
     judged: DataFrame

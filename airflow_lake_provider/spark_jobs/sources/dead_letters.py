@@ -51,14 +51,12 @@ def without_dead_letters(
         _refuse(spec, judged, raw, counts, dead, read)
     hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)
+    letters = DeadLetters(target=spec.table, count=dead, rows=raw.rows.limit(0), judged=raw.rows)
     if not dead:
-        return replace(without, rows=raw.rows.drop(*hidden)), DeadLetters(
-            count=0, rows=raw.rows.limit(0), judged=raw.rows
-        )
+        return replace(without, rows=raw.rows.drop(*hidden)), letters
     kept = judged.filter(f"{_REASON} IS NULL").drop(*hidden)
     of_dead = _letters(spec, judged.filter(f"{_REASON} IS NOT NULL"), raw)
-    letters = DeadLetters(count=dead, rows=of_dead, judged=raw.rows)
-    return replace(without, rows=kept), letters
+    return replace(without, rows=kept), replace(letters, rows=of_dead)
 
 
 def _faults(spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None) -> Iterator[Fault]:

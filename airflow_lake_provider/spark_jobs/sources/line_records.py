@@ -77,7 +77,7 @@ class LineRecords:
         :param arrived: the records of :meth:`scan` with their places.
         :raises BadInputError: a file has another header.
         """
-        if self.source.format != "csv" or self.options.get("header", "false").lower() != "true":
+        if not self._has_headers:
             return arrived
         headers = {place["header"]: place["file"] for place in reversed(self._places) if place["header"] is not None}
         if len({self._names(header) for header in headers}) > 1:
@@ -97,22 +97,22 @@ class LineRecords:
         """Return the number of the first line of each file, from which those of its first split are counted."""
         return {place["file"]: place["first"] for place in self._places}
 
+    @property
+    def _has_headers(self) -> bool:
+        return self.source.format == "csv" and self.options.get("header", "false").lower() == "true"
+
     @cached_property
     def _places(self) -> list[Row]:
-        """The number of the first line of each file and of the first with text, and that text."""
+        """The number of the first line of each file; with headers, that of the first with text, and the text."""
+        row, columns = f"{ARRIVAL}.row", [sf.min(f"{ARRIVAL}.row").alias("first")]
+        if self._has_headers:
+            has_text = f"NOT {matches('value', _BLANK['csv'])}"
+            columns.append(sf.expr(f"min({row}) FILTER (WHERE {has_text})").alias("header_row"))
+            columns.append(sf.expr(f"min_by(value, {row}) FILTER (WHERE {has_text})").alias("header"))
+        # Without headers no text is needed: lines are counted alone.
         lines = with_arrival(self.spark, self.files, Scan(rows=self._lines, columns=["value"]))
-        has_text = f"NOT {matches('value', _BLANK['csv'])}"
-        row = f"{ARRIVAL}.row"
-        first = lines.filter(f"{ARRIVAL}.block = 0").groupBy(sf.expr(f"{ARRIVAL}.file").alias("file"))
-        return (
-            first.agg(
-                sf.min(row).alias("first"),
-                sf.expr(f"min({row}) FILTER (WHERE {has_text})").alias("header_row"),
-                sf.expr(f"min_by(value, {row}) FILTER (WHERE {has_text})").alias("header"),
-            )
-            .orderBy("file")
-            .collect()
-        )
+        of_first = lines.filter(f"{ARRIVAL}.block = 0").groupBy(sf.expr(f"{ARRIVAL}.file").alias("file"))
+        return of_first.agg(*columns).orderBy("file").collect()
 
     def _names(self, header: str) -> tuple[str, ...]:
         """Return the names of a header in lower case, as Spark compares them; of an odd separator the whole of it."""
