@@ -146,7 +146,7 @@ def test_a_method_that_a_format_has_not_written_is_refused_by_capability_and_for
 
 
 def test_no_method_of_the_seam_ends_without_the_name_of_what_is_lacking() -> None:
-    assert len(ASKED_OF_SOME) == 22
+    assert len(ASKED_OF_SOME) == 23
     assert "NotImplementedError" not in (FORMAT_FOLDER / "base.py").read_text()
     with pytest.raises(UnsupportedError, match="'change-events'"):
         KeyHistory().keep_rows(None, None)  # type: ignore[arg-type]

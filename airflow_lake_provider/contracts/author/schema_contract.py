@@ -25,6 +25,9 @@ class Evolution(str, Enum):
     DISCARD_VALUE = "discard_value"
 
 
+_CHANGES_ROWS = {Evolution.QUARANTINE, Evolution.DISCARD_VALUE}
+
+
 class MissingColumns(str, Enum):
     """Value of a column that the batch lacks, in the rows of the batch."""
 
@@ -51,7 +54,9 @@ class SchemaContract(ArgumentObject):
         The default is ``"fail"``, and ``"keep"`` for ``PartialUpdate`` and ``Aggregation``. It is ``"null"`` for
         ``Debezium``, whose events carry whole rows.
     :param exclude_columns: columns of the batch that are not stored, such as an operation flag.
-    :param by_column: a column to the action that counts for it in place of ``new_columns`` and ``wider_types``.
+    :param by_column: a column to the action that counts for it in place of ``new_columns`` and ``wider_types``, and for
+        all inside it. A field inside a column is named with dots, ``address.zip``; of an array ``lines.element.price``,
+        of a map ``prices.value``.
     """
 
     new_columns: Evolution | str = field(default=Evolution.EVOLVE, metadata=reads(choice_of(Evolution)))
@@ -63,17 +68,22 @@ class SchemaContract(ArgumentObject):
     by_column: Mapping[str, Evolution | str] = field(default_factory=dict, metadata=reads(_by_column, is_later=True))
 
     def of_new(self, column: str) -> Evolution:
-        """Return the action for a column that the table lacks."""
+        """Return the action for a column that the table lacks, or for a field inside one, named with dots."""
         return self._of(column, self.new_columns)
 
     def of_type(self, column: str) -> Evolution:
-        """Return the action for a column whose type is another one than the table's."""
+        """Return the action for a column, or a field inside one, whose type is another one than the table's."""
         return self._of(column, self.wider_types)
+
+    def of_other(self, column: str) -> str:
+        """Return the action for a column, or a field inside one, whose type the table's never widens to."""
+        action = self.of_type(column)
+        return action.value if action in _CHANGES_ROWS else "refuse"
 
     @property
     def changes_rows(self) -> bool:
         """True where records are put aside, or values left out."""
-        return bool(self._actions & {Evolution.QUARANTINE, Evolution.DISCARD_VALUE})
+        return bool(self._actions & _CHANGES_ROWS)
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse rows that are changed where all of them have to be there, and a quarantine without a place."""
@@ -93,8 +103,11 @@ class SchemaContract(ArgumentObject):
         return {self.new_columns, self.wider_types, *self.by_column.values()}
 
     def _of(self, column: str, otherwise: Evolution | str) -> Evolution:
-        given = {name.lower(): action for name, action in self.by_column.items()}
-        return Evolution(given.get(column.lower(), otherwise))
+        given, name = {name.lower(): action for name, action in self.by_column.items()}, column.lower()
+        # What is said of a column counts for all inside it, unless more is said of that.
+        while name not in given and "." in name:
+            name = name.rpartition(".")[0]
+        return Evolution(given.get(name, otherwise))
 
 
 def schema_contract(value: object, name: str = "schema_contract") -> SchemaContract:

@@ -34,6 +34,7 @@ from airflow_lake_provider.contracts.reports.job import (
     OrphanFilesReport,
     StatisticsReport,
 )
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
@@ -183,6 +184,12 @@ class FormatTable(ABC):
         :return: sentences on what was changed.
         :raises BadInputError: a column does not fit and evolution may not or cannot make it.
         """
+        raise self._lacking("upsert")
+
+    def schema_changes(
+        self, columns: StructType, contract: SchemaContract, missing: MissingColumns
+    ) -> tuple[SchemaChange, ...]:
+        """Changes that ``columns`` ask for, with what :meth:`fit_schema` would make of each; nothing is changed."""
         raise self._lacking("upsert")
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:

@@ -1,22 +1,25 @@
-"""Columns of a batch by the schema contract: records with values that break it, and what the others are stored as."""
+"""Columns of a batch by the schema contract: records with values that break it, and what the others are stored as.
+
+Fields inside structs, arrays and maps are looked at as columns are, by their paths.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from airflow_lake_provider.contracts.author.schema_contract import Evolution
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.dead_letters import Fault
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
+from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested
 
-_NESTED = (ArrayType, MapType, StructType)
+_CHANGING = (Evolution.QUARANTINE, Evolution.DISCARD_VALUE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +28,26 @@ class ContractedColumns:
 
     :param faults: of records to put aside.
     :param dropped: columns that are not stored.
-    :param cast: SQL of the values that are stored in the table's type, by column.
+    :param stored: SQL of the values that are stored in place of those of the batch, by column.
     """
 
     faults: list[Fault] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
-    cast: dict[str, str] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def changes_rows(self) -> bool:
+        """True where rows are stored in another form than they have in the batch."""
+        return bool(self.dropped or self.stored)
 
     def applied(self, raw: RawBatch) -> RawBatch:
         """Return the rows as they are stored."""
-        if not self.dropped and not self.cast:
+        if not self.changes_rows:
             return raw
         names = [name for name in raw.rows.columns if name not in self.dropped]
         values = (
-            f"{self.cast[name]} AS {quoted_name(name)}" if name in self.cast else quoted_name(name) for name in names
+            f"{self.stored[name]} AS {quoted_name(name)}" if name in self.stored else quoted_name(name)
+            for name in names
         )
         return replace(raw, rows=raw.rows.selectExpr(*values), in_any_order=None)
 
@@ -51,51 +60,120 @@ def contracted_columns(spec: LoadSpec, raw: RawBatch, table_schema: StructType |
     contracted, contract = ContractedColumns(), spec.schema_contract
     if not contract.changes_rows or table_schema is None:
         return contracted
-    present = {each.name.lower(): each.dataType for each in table_schema}
+    present = {each.name.lower(): each for each in table_schema}
     # What tells of a row that it is a delete is no column of the table.
     excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
+    judge = _Judge(raw.rows.sparkSession, contract)
     for each in raw.rows.schema:
         if each.name.startswith("_lake_") or each.name.lower() in excluded:
             continue
-        if each.name.lower() not in present:
-            _add_new(contracted, each.name, contract.of_new(each.name))
-        elif _may_be_cast(raw.rows, each, present):
-            _add_cast(contracted, each, present[each.name.lower()], contract.of_type(each.name))
+        value = quoted_name(each.name)
+        judged = judge.of_field(value, each, present.get(each.name.lower()), ())
+        contracted.faults.extend((condition, text_literal(words), kind) for condition, words, kind in judged.faults)
+        if judged.stored is None:
+            contracted.dropped.append(each.name)
+        elif judged.stored != value:
+            contracted.stored[each.name] = judged.stored
     return contracted
 
 
-def _add_new(contracted: ContractedColumns, name: str, action: Evolution) -> None:
-    if action is Evolution.QUARANTINE:
-        words = text_literal(f"a value in the column {name}, which the table lacks")
-        contracted.faults.append((f"{quoted_name(name)} IS NOT NULL", words, "'NEW_COLUMN'"))
-    if action in (Evolution.QUARANTINE, Evolution.DISCARD_VALUE):
-        contracted.dropped.append(name)
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """Form of a value in the table, and its faults.
+
+    :param stored: SQL of it; None where it is left out.
+    :param faults: conditions, with words and SQL of a class.
+    """
+
+    stored: str | None
+    faults: list[Fault] = field(default_factory=list)
 
 
-def _may_be_cast(rows: DataFrame, column: StructField, present: Mapping[str, DataType]) -> bool:
-    kind = present[column.name.lower()]
-    if kind == column.dataType or isinstance(kind, _NESTED) or isinstance(column.dataType, _NESTED):
-        return False
-    try:
-        rows.selectExpr(_exact(column, kind))
-    except AnalysisException:
-        # No value of one is one of the other: the batch is refused.
-        return False
-    return True
+@dataclass(frozen=True)
+class _Judge:
+    """Decides by a contract about values, and the values inside them."""
+
+    spark: SparkSession
+    contract: SchemaContract
+
+    def of_field(self, value: str, given: StructField, present: StructField | None, path: tuple[str, ...]) -> _Judged:
+        """Decide about a column, or a field of a struct.
+
+        :param value: SQL of it.
+        :param path: of the struct that it is in.
+        """
+        path = (*path, given.name)
+        if present is not None:
+            return self._of_type(value, given.dataType, present.dataType, path)
+        action, faults = self.contract.of_new(".".join(path)), []
+        if action is Evolution.QUARANTINE:
+            what = "field" if path[1:] else "column"
+            words = f"a value in the {what} {'.'.join(path)}, which the table lacks"
+            faults.append((f"{value} IS NOT NULL", words, "'NEW_COLUMN'"))
+        return _Judged(stored=None if action in _CHANGING else value, faults=faults)
+
+    def _of_type(self, value: str, given: DataType, present: DataType, path: tuple[str, ...]) -> _Judged:
+        match given, present:
+            case StructType(), StructType():
+                return self._of_struct(value, given, present, path)
+            case ArrayType(), ArrayType():
+                item = _item(path)
+                inner = self._of_type(item, given.elementType, present.elementType, (*path, "element"))
+                stored = value if inner.stored == item else f"transform({value}, {item} -> {inner.stored})"
+                return _Judged(stored=stored, faults=_among(value, item, inner.faults))
+            case MapType(), MapType():
+                item = _item(path)
+                inner = self._of_type(item, given.valueType, present.valueType, (*path, "value"))
+                made = f"transform_values({value}, (lake_key, {item}) -> {inner.stored})"
+                stored = value if inner.stored == item else made
+                return _Judged(stored=stored, faults=_among(f"map_values({value})", item, inner.faults))
+        action = self.contract.of_type(".".join(path))
+        if given == present or action not in _CHANGING or not self._may_be_cast(given, present):
+            return _Judged(stored=value)
+        is_exact, faults = _exact(value, given, present), []
+        if action is Evolution.QUARANTINE:
+            words = f"a value that {type_text(present)} does not hold, in {'.'.join(path)}"
+            faults.append((f"{value} IS NOT NULL AND NOT {is_exact}", words, "'OTHER_TYPE'"))
+        return _Judged(stored=f"CASE WHEN {is_exact} THEN try_cast({value} AS {type_text(present)}) END", faults=faults)
+
+    def _of_struct(self, value: str, given: StructType, present: StructType, path: tuple[str, ...]) -> _Judged:
+        by_name = {each.name.lower(): each for each in present}
+        kept, faults, is_same = [], [], True
+        for each in given:
+            inner = f"{value}.{quoted_name(each.name)}"
+            judged = self.of_field(inner, each, by_name.get(each.name.lower()), path)
+            faults += judged.faults
+            is_same = is_same and judged.stored == inner
+            if judged.stored is not None:
+                kept.append(f"{text_literal(each.name)}, {judged.stored}")
+        # A struct without any field of the table's has none to be stored in: the batch is refused.
+        if is_same or not kept:
+            return _Judged(stored=value, faults=faults)
+        return _Judged(stored=f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(kept)}) END", faults=faults)
+
+    def _may_be_cast(self, given: DataType, present: DataType) -> bool:
+        if is_nested(given) or is_nested(present):
+            return False
+        try:
+            self.spark.range(0).selectExpr(_exact(f"CAST(NULL AS {type_text(given)})", given, present))
+        except AnalysisException:
+            # No value of one is one of the other: the batch is refused.
+            return False
+        return True
 
 
-def _add_cast(contracted: ContractedColumns, column: StructField, kind: DataType, action: Evolution) -> None:
-    if action not in (Evolution.QUARANTINE, Evolution.DISCARD_VALUE):
-        return
-    value, is_exact = f"try_cast({quoted_name(column.name)} AS {type_text(kind)})", _exact(column, kind)
-    contracted.cast[column.name] = f"CASE WHEN {is_exact} THEN {value} END"
-    if action is Evolution.QUARANTINE:
-        words = text_literal(f"a value that {type_text(kind)} does not hold, in {column.name}")
-        contracted.faults.append((f"{quoted_name(column.name)} IS NOT NULL AND NOT {is_exact}", words, "'OTHER_TYPE'"))
+def _item(path: tuple[str, ...]) -> str:
+    return f"lake_item{len(path)}"
 
 
-def _exact(column: StructField, kind: DataType) -> str:
+def _among(values: str, item: str, faults: list[Fault]) -> list[Fault]:
+    """Return faults of the values of an array as those of the array."""
+    return [
+        (f"coalesce(exists({values}, {item} -> {condition}), false)", words, kind) for condition, words, kind in faults
+    ]
+
+
+def _exact(value: str, given: DataType, present: DataType) -> str:
     """Return the condition that a value is the same when it comes back from the table's type."""
-    name = quoted_name(column.name)
-    returned = f"try_cast(try_cast({name} AS {type_text(kind)}) AS {type_text(column.dataType)})"
-    return f"coalesce({returned} = {name}, false)"
+    returned = f"try_cast(try_cast({value} AS {type_text(present)}) AS {type_text(given)})"
+    return f"coalesce({returned} = {value}, false)"

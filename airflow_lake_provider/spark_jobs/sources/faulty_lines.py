@@ -60,6 +60,9 @@ _OF_LINES = {"linesep", "encoding", "charset"}
 _PLAIN = "\"',;:\t "
 _CONTROLS = r"^[\x00-\x20]++$"
 HAS_TEXT = "octet_length(trim(value)) > 0"
+# Between values of JSON all of these are blanks (RFC 8259, section 2); of CSV a tab may part two of them.
+_BLANKS = text_literal(" \t\r\n")
+_HAS_JSON = f"octet_length(trim(BOTH {_BLANKS} FROM value)) > 0"
 # Java's regular expressions take a place of the stack for each field.
 _MOST_FIELDS = 1_000
 
@@ -86,7 +89,7 @@ def faulty_lines(
     else:
         fault = fault_of_csv_line(line, lower)
     more = {"wholetext": "true"} if is_whole else {}
-    lines = text_lines(spark, paths, options, **more).filter(HAS_TEXT)
+    lines = text_lines(spark, paths, options, **more).filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
 
 

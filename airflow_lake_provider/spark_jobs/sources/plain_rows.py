@@ -25,6 +25,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
+    release_frames,
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
@@ -117,6 +118,9 @@ class PlainSource(BatchSource):
         raw = self.raw(wanted.listing, table_schema)
         contracted = contracted_columns(self.spec, raw, table_schema)
         if self.spec.dead_letter is None:
+            if contracted.changes_rows:
+                # What is made of the rows gives nothing of theirs back; nobody reads them twice.
+                release_frames(raw.rows)
             return contracted.applied(raw), None
         # Records of text are cached: they are judged, put aside and written, and parsed once.
         with released_on_failure() as cached:
@@ -159,7 +163,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         batch = contracted.applied(batch)
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
-        delete_when = spec.delete_when or (f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None)
+        delete_when = condition_of_delete(spec, batch)
         has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
         may_shuffle = bool(spec.source.is_made or has_subqueries)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
@@ -187,6 +191,14 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         dead_letters=letters,
         cached=tuple(cached),
     )
+
+
+def condition_of_delete(spec: UpsertSpec, batch: RawBatch) -> str | None:
+    """Return the condition that a row deletes; where such a row has its key alone, none may become a row of NULL."""
+    of_source = f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None
+    if spec.delete_when and batch.has_bare_deletes:
+        return f"{of_source} OR ({spec.delete_when})"
+    return spec.delete_when or of_source
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:

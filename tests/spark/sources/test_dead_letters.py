@@ -40,7 +40,7 @@ JSON_LINES: list[Line] = [
     (b'{"id": 6, "name": "\\ud800"}', UNREADABLE, "surrogate"),
     (b'{"id": 7, "name": "\xff"}', UNREADABLE, "no UTF-8"),
     (b'[{"id": 8}]', UNREADABLE, "an array"),
-    (b"  ", None, ""),
+    (b" \t ", None, ""),
     (b"null", UNREADABLE, "no JSON object"),
     (b'{"id": 9.5, "tags": "x"}', LOST, "in id, tags"),
     (b'{"id": 10, "at": "2026-01-02 03:04:05.123456789"}', LOST, "in at"),
@@ -145,12 +145,14 @@ def test_letters_are_kept_once_however_drivers_end(flow: Flow) -> None:
     letter = DeadLetter(table="letters.once", max_share=0.5)
     bad = {"id": "x", "name": "bad"}
     flow.arrive("1.jsonl", event(1), bad, bad, event(2))
-    for phase in ("dead letters", "write"):
+    for phase in ("dead letters", "write", "write"):
         with pytest.raises(Killed):
             append(flow, "run 1", InterruptedProgress(at=phase, then=killed), dead_letter=letter)
     # Killed between both commits: the letters are there, and the rows are not.
     before = letters_of(flow, letter.table)
     assert [(each["line"], each["record"]) for each in before] == [(2, before[0]["record"]), (3, before[0]["record"])]
+    # A driver that has no other letters commits nothing.
+    assert len(replace(flow, table=letter.table).loaded().snapshots()) == 1
     # Another batch has the same file, at another place of what is read.
     flow.arrive("0.jsonl", event(3), {"id": None, "name": "null"}, event(4))
     given: dict[str, Any] = {"dead_letter": letter, "deduplicate_by": ("id",)}
@@ -235,6 +237,51 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     assert events_of(flow) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     noted = {letter["letter_id"] for letter in letters_of(flow, table) if letter["replayed_at"]}
     assert noted == {ids[2]}
+
+
+def test_fields_inside_columns_keep_the_contract_too(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    inside = "STRUCT<zip: INT, deep: ARRAY<STRUCT<n: INT>>>"
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, a {inside}, m MAP<STRING, INT>) USING iceberg")
+    flow.inbox.mkdir(parents=True)
+
+    def row(number: int, zip_code: str | None, n: int = 1, new: str | None = None, m: int = 1) -> dict[str, Any]:
+        a = {"zip": zip_code, "note": "left out", "deep": [{"n": n, "new": None}, {"n": 2, "new": new}]}
+        return {"id": number, "a": a, "m": [("k", m)]}
+
+    rows = [row(1, "7"), row(2, "x"), row(3, "8", n=2**31), row(4, "9", new="b"), row(5, None), row(6, "1", m=2**31)]
+    rows.append({"id": 7, "a": None, "m": None})
+    deep = pa.list_(pa.struct({"n": pa.int64(), "new": pa.string()}))
+    a = pa.struct({"zip": pa.string(), "note": pa.string(), "deep": deep})
+    schema = pa.schema({"id": pa.int64(), "a": a, "m": pa.map_(pa.string(), pa.int64())})
+    pq.write_table(pa.Table.from_pylist(rows, schema), flow.inbox / "1.parquet")
+    actions: Any = {"a.zip": "discard_value", "A.Note": "discard_value", "m": "quarantine"}
+    contract = SchemaContract(new_columns="quarantine", wider_types="quarantine", by_column=actions)
+    letter = DeadLetter(table="letters.inside", max_share=0.5)
+    report = append(
+        flow, "run 1", source=Files(f"{flow.inbox}/*.parquet"), dead_letter=letter, schema_contract=contract
+    )
+    stored = [
+        {"id": number, "a": {"zip": code, "deep": [{"n": 1}, {"n": 2}]}, "m": [("k", 1)]}
+        for number, code in ((1, 7), (2, None), (5, None))
+    ]
+    stored.append({"id": 7, "a": None, "m": None})
+    assert sorted(flow.records(), key=lambda each: each["id"]) == stored
+    assert (report.dead_letters, report.schema_changes) == (3, ())
+    letters = {json.loads(each["record"])["id"]: each for each in letters_of(flow, letter.table)}
+    assert {number: (each["error_class"], each["reason"]) for number, each in letters.items()} == {
+        3: ("OTHER_TYPE", "a value that int does not hold, in a.deep.element.n"),
+        4: ("NEW_COLUMN", "a value in the field a.deep.element.new, which the table lacks"),
+        6: ("OTHER_TYPE", "a value that int does not hold, in m.value"),
+    }
+    # Rows of text that are stored in another form stay in no cache.
+    flow.arrive("2.jsonl", {"id": 8, "more": "x"})
+    jvm: Any = flow.spark.sparkContext._jsc
+    cached = jvm.getPersistentRDDs().size()
+    nulls = SchemaContract(new_columns="discard_value", missing_columns="null")
+    text = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, more STRING", name="text")
+    append(flow, "run 2", source=text, schema_contract=nulls)
+    assert jvm.getPersistentRDDs().size() == cached
 
 
 def test_values_that_break_the_contract_are_put_aside_or_left_out_by_column(flow: Flow) -> None:

@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.reports.job import (
     RewriteManifestsReport,
     StatisticsReport,
 )
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
@@ -125,6 +126,11 @@ class IcebergFormatTable(FormatTable):
 
     def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         return apply_schema_contract.fit_schema(self.table, columns, contract, missing)
+
+    def schema_changes(
+        self, columns: StructType, contract: SchemaContract, missing: MissingColumns
+    ) -> tuple[SchemaChange, ...]:
+        return apply_schema_contract.schema_changes(self.table, columns, contract, missing)
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         return apply_upsert(self.table, commit, progress, self.strategy)

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
@@ -33,7 +34,7 @@ def fit_schema(
 ) -> tuple[str, ...]:
     """Add and widen columns, and fields inside them, so that a batch of ``columns`` fits.
 
-    :return: sentences on what was changed; a schema change commits by itself and is found done by a retry.
+    :return: what was changed, in words; a schema change commits by itself and is found done by a retry.
     :raises BadInputError: a column does not fit, or the batch lacks one and ``missing`` does not say what it becomes.
     :raises CommitConflictError: another job altered the table meanwhile.
     """
@@ -52,10 +53,14 @@ def fit_schema(
             *(f"ALTER COLUMN {difference.sql_name} TYPE {_type_text(difference)}" for difference in widened),
         ],
     )
-    return (
-        *(f"added column {difference.name} {_type_name(difference.wanted)}" for difference in added),
-        *(f"widened column {difference.name} to {_type_name(difference.wanted)}" for difference in widened),
-    )
+    return tuple(str(difference.change(contract, missing)) for difference in (*added, *widened))
+
+
+def schema_changes(
+    table: IcebergTable, columns: StructType, contract: SchemaContract, missing: MissingColumns
+) -> tuple[SchemaChange, ...]:
+    """Return the changes that a batch of ``columns`` asks for, with what is made of each; nothing is changed."""
+    return tuple(each.change(contract, missing) for each in schema_differences(table.schema(), columns))
 
 
 def widens(present: StructField, wanted: StructField) -> bool:
@@ -67,7 +72,7 @@ def _type_text(difference: SchemaDifference) -> str:
     return type_text(difference.wanted.dataType) if difference.wanted else ""
 
 
-def _type_name(field: StructField | None) -> str:
+def _name(field: StructField | None) -> str:
     return "nothing" if field is None else field.dataType.simpleString()
 
 
@@ -77,10 +82,9 @@ def _refuse_frozen(
     widened: Sequence[SchemaDifference],
     contract: SchemaContract,
 ) -> None:
-    # Records were put aside, and values left out, by columns: of a field inside one, the batch is refused.
     by_setting = {
-        "new_columns": [each for each in added if contract.of_new(each.path[0]) is not Evolution.EVOLVE],
-        "wider_types": [each for each in widened if contract.of_type(each.path[0]) is not Evolution.EVOLVE],
+        "new_columns": [each for each in added if contract.of_new(each.name) is not Evolution.EVOLVE],
+        "wider_types": [each for each in widened if contract.of_type(each.name) is not Evolution.EVOLVE],
     }
     names = sorted(each.name for differences in by_setting.values() for each in differences)
     if names:
@@ -92,7 +96,7 @@ def _refuse_frozen(
 
 
 def _refuse_unfit(table: IcebergTable, unfit: Iterable[SchemaDifference]) -> None:
-    conflicts = [f"{each.name} is {_type_name(each.present)} and got {_type_name(each.wanted)}" for each in unfit]
+    conflicts = [f"{each.name} is {_name(each.present)} and got {_name(each.wanted)}" for each in unfit]
     if conflicts:
         raise BadInputError(
             f"{table.name}: {'; '.join(conflicts)}. Cast them in a Query, or declare the types with the source's schema"
@@ -174,6 +178,22 @@ class SchemaDifference:
     def sql_name(self) -> str:
         """The path as an ALTER TABLE reads it."""
         return ".".join(map(quoted_name, self.path))
+
+    def change(self, contract: SchemaContract, missing: MissingColumns) -> SchemaChange:
+        """Return what it would be to the table, and what is made of it."""
+        kind, action = SchemaChangeKind.CHANGE_TYPE, contract.of_other(self.name)
+        if self.kind is DifferenceKind.ADDED:
+            kind, action = SchemaChangeKind.ADD_COLUMN, contract.of_new(self.name).value
+        elif self.kind is DifferenceKind.WIDENED:
+            kind, action = SchemaChangeKind.WIDEN_TYPE, contract.of_type(self.name).value
+        elif self.kind is DifferenceKind.MISSING:
+            is_required = self.present is not None and not self.present.nullable and missing is MissingColumns.NULL
+            kind = SchemaChangeKind.DROP_REQUIRED if is_required else SchemaChangeKind.DROP_COLUMN
+            action = "refuse" if is_required else missing.value
+        present, wanted = (
+            None if each is None else each.dataType.simpleString() for each in (self.present, self.wanted)
+        )
+        return SchemaChange(kind=kind, column=self.name, present=present, wanted=wanted, action=action)
 
 
 def schema_differences(
