@@ -29,8 +29,12 @@ def _commands() -> tuple[ActionCommand, ...]:
 def _check() -> ActionCommand:
     return ActionCommand(
         name="check",
-        help="Say what the operators can do with an existing table, and why not",
-        description="Reads the table's metadata only, and changes nothing. Spark is not started.",
+        help="Say what the operators can do with an existing table, or what a batch would change in it",
+        description=(
+            "Reads the table's metadata only, and changes nothing. Spark is not started. With --source it is: a driver "
+            "reads the batch as a run would, and says which columns would change and which records would be put aside. "
+            "It writes nothing. Exits with 1 where a run would refuse the batch."
+        ),
         func=lazy_load_command("airflow_lake_provider.cli.table_check.check"),
         args=(
             _argument("table", help="The table, namespace.table"),
@@ -42,6 +46,13 @@ def _check() -> ActionCommand:
                 type=_names,
                 default=(),
             ),
+            _argument("--source", help="Path of files, or a source as JSON: a batch to look at, by Spark"),
+            _argument(
+                "--arguments",
+                help="Other arguments of LakeUpsertOperator (with keys), else of LakeAppendOperator, as JSON: "
+                '{"schema_contract": "freeze", "dead_letter": {}}',
+            ),
+            _spark_connection(),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
@@ -160,9 +171,13 @@ def _warm_up() -> ActionCommand:
         func=lazy_load_command("airflow_lake_provider.cli.warm_up.warm_up"),
         args=(
             _lake_connection(),
-            _argument("--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default"),
+            _spark_connection(),
         ),
     )
+
+
+def _spark_connection() -> Arg:
+    return _argument("--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default")
 
 
 def _lake_connection() -> Arg:

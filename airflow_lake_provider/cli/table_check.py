@@ -18,11 +18,17 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 @suppress_logs_and_warning
 @providers_configuration_loaded
 def check(args: Namespace) -> None:
-    """Print one line for each use of each operator.
+    """Print one line for each use of each operator; with ``source``, what that batch would change.
 
-    :param args: ``table``, ``conn_id``, ``keys`` and ``output``.
+    :param args: ``table``, ``conn_id``, ``keys`` and ``output``, and those of :func:`.check_batch`.
     :raises SystemExit: the connection or the table cannot be read; with the message.
     """
+    if args.source:
+        # Spark's packages take their time to be imported.
+        from airflow_lake_provider.cli.batch_check import check_batch
+
+        check_batch(args)
+        return
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:

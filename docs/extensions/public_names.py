@@ -54,6 +54,8 @@ OTHERS = (
     *(f"maintenance.plan.{name}" for name in ("TablePlan", "PlannedAction", "Reason", "Effect", "NotPlanned")),
     "hooks.maintenance_history.MaintenanceHistory",
     "contracts.reports.history_entry.HistoryEntry",
+    *(f"contracts.reports.batch_plan.{name}" for name in ("BatchPlan", "PutAsideRecord")),
+    *(f"contracts.reports.schema_changes.{name}" for name in ("SchemaChange", "SchemaChangeKind")),
     "maintenance.past_outcomes.PastOutcome",
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan
 from airflow_lake_provider.contracts.table_facts import TableState
 
 
@@ -72,6 +73,7 @@ class LoadReport(JobReport):
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     :param dead_letters: records that were put aside, not among ``batch_rows``; None without ``dead_letter``.
     :param attempts: commits tried; 1 without a conflict.
+    :param plan: of a dry run; None of others.
     """
 
     batch_files: int | None = 0
@@ -83,6 +85,7 @@ class LoadReport(JobReport):
     audit_runs: int = 0
     dead_letters: int | None = None
     attempts: int = 0
+    plan: BatchPlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

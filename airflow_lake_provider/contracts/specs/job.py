@@ -71,9 +71,12 @@ def _attempts(value: object, name: str) -> int:
     return count
 
 
-def derived(default: Any = MISSING) -> Any:
-    """Return a field of a spec that the worker adds; no author gives it."""
-    return field(default=default, metadata=reads(lambda value, _: value))
+def derived(default: Any = MISSING, *, is_later: bool = False) -> Any:
+    """Return a field of a spec that the worker adds; no author gives it.
+
+    :param is_later: see :func:`.reads`.
+    """
+    return field(default=default, metadata=reads(lambda value, _: value, is_later=is_later))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSo
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts, derived
 
 
 def _branch(value: object, name: str) -> str:
@@ -56,6 +56,8 @@ class LoadSpec(JobSpec):
     audits: Audits | None = argument(audits, default=None, is_object=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
     max_attempts: int = attempts()
+    # Of ``airflow lake check --source``: say what a run would do, and write nothing.
+    is_dry_run: bool = derived(False, is_later=True)
 
     def complete(self) -> None:
         """Refuse what does not go together."""

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedIn
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_input
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
+from airflow_lake_provider.spark_jobs.actions.plan_batch import planned_batch
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, RecentRows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -38,6 +39,8 @@ def _apply(new: _New) -> AppendReport:
     new = _without_changed(new)
     if new.decision.wanted.is_empty:
         return new.unchanged(without_new_input(new.spec, new.decision))
+    if new.spec.is_dry_run:
+        return planned_batch(new)
     return new.with_rows(lambda batch: _append(new, batch), new.spec.deduplicate_by)
 
 

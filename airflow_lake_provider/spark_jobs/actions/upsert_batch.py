@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.actions.history_batch import (
     stored_with_history,
 )
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput, load_batch
+from airflow_lake_provider.spark_jobs.actions.plan_batch import planned_batch
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit, state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -46,6 +47,8 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
 
 
 def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
+    if new.spec.is_dry_run:
+        return planned_batch(new)
     if new.spec.is_complete and new.applied_state.base is not None:
         return _apply_whole(new)
     spec, source, target, applied_state = new.spec, new.source, new.target, new.applied_state

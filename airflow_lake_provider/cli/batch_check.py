@@ -1,0 +1,139 @@
+"""``airflow lake check --source``: what a batch would change in a table, by a driver that writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+
+from airflow_lake_provider.cli.print_tables import show
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord
+from airflow_lake_provider.contracts.reports.job import LoadReport
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job, written_task
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
+
+_RUN = RunIdentity.of("lake", "check")
+_TASK = "check"
+
+
+@providers_configuration_loaded
+def check_batch(args: Namespace) -> None:
+    """Print a line for each change of a column and each record that would be put aside, or the report as JSON or YAML.
+
+    :param args: ``table``, ``conn_id``, ``spark_conn_id``, ``source``, ``keys``, ``arguments`` and ``output``.
+    :raises SystemExit: with a message where nothing can be said; with 1 where a run would refuse the batch.
+    """
+    # Connections may be in Airflow's own database, as for Airflow's own commands.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        report = _report(args)
+    except LakeProviderError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+    if args.output in ("json", "yaml"):
+        show([report], args.output, lambda *_: {})
+    else:
+        show(list(_lines(report)), args.output, _row)
+        print(report.reason)
+    if report.plan is not None and report.plan.refused:
+        raise SystemExit(1)
+
+
+def batch_spec(args: Namespace) -> LoadSpec:
+    """Return the dry run of a batch: an upsert where keys are given, else an append.
+
+    :raises InvalidSpecError: an argument is none of the operator.
+    """
+    given = _mapping(args.arguments, "--arguments") if args.arguments else {}
+    is_object = args.source.lstrip().startswith("{")
+    given |= {"table": args.table, "source": _mapping(args.source, "--source") if is_object else args.source}
+    if args.keys:
+        given["keys"] = list(args.keys)
+    spec = written_task({"action": "upsert" if "keys" in given else "append", **given}, "--arguments")
+    assert isinstance(spec, LoadSpec), "both actions are loads"
+    # Without a name of its own, nothing of it was applied before.
+    source = spec.source if spec.source.name else replace(spec.source, name="lake-check")
+    return replace(spec, source=source, is_dry_run=True)
+
+
+def _mapping(text: str, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidSpecError(f"{name} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidSpecError(f"{name} must be a JSON object, got {text!r}")
+    return value
+
+
+def _report(args: Namespace) -> LoadReport:
+    lake = LakeCatalogHook(args.conn_id)
+    connection = lake.connection
+    spec = batch_spec(args).checked_for(connection.table_format)
+    lake.refuse_for_spark([spec.table, *(each.table for each in spec.source.lake_tables.values())])
+    spec = spec.framed({"catalog": connection.catalog_name, "table_format": connection.table_format, "run": _RUN})
+    target = SparkTarget.read(args.spark_conn_id, None)
+    attempt = SparkSubmission.open(Job({_TASK: spec}), connection, target, run=_RUN)
+    submit = SparkSubmitOperator(task_id=_TASK, conn_id=args.spark_conn_id, name=f"lake check {spec.table}", conf={})
+    start = attempt.driver_start(submit)
+    try:
+        for name, value in spark_submit_arguments(attempt, submit, start).items():
+            setattr(submit, name, value)
+        failure = _submit(submit, attempt, java_options=start.options, environment=start.environment)
+        report = attempt.read_reports().get(_TASK)
+    finally:
+        attempt.close()
+        start.release()
+    if isinstance(report, JobFailure):
+        raise report.to_error()
+    if not isinstance(report, LoadReport):
+        raise JobFailedError(f"the driver left no report: {failure or 'it ended without one'}")
+    return report
+
+
+def _submit(submit: SparkSubmitOperator, attempt: SparkSubmission, **start: Any) -> AirflowException | None:
+    """Run the driver; return the error of one that has failed, which may have left a report all the same."""
+    hook = LakeSparkSubmitHook.adopt(submit._get_hook(), attempt.forget_old_report, lambda _: None, **start)
+    try:
+        hook.submit(submit.application)
+    except AirflowException as error:
+        return error
+    return None
+
+
+def _lines(report: LoadReport) -> Iterator[SchemaChange | PutAsideRecord]:
+    if report.plan is not None:
+        yield from report.plan.schema_changes
+        yield from report.plan.put_aside
+
+
+def _row(line: SchemaChange | PutAsideRecord, shown: Callable[[str], str]) -> dict[str, Any]:
+    if isinstance(line, PutAsideRecord):
+        place = line.file if line.line is None else f"{line.file}, line {line.line}"
+        return {
+            "what": shown(line.error_class),
+            "where": shown(place),
+            "effect": "put aside",
+            "why": shown(line.reason),
+        }
+    types = " -> ".join(each for each in (line.present, line.wanted) if each)
+    kind = "additive" if line.additive else "destructive"
+    return {
+        "what": line.kind.value,
+        "where": shown(line.column),
+        "effect": f"{line.action} ({kind})",
+        "why": shown(types),
+    }

@@ -1,0 +1,121 @@
+"""Plan a batch: say which columns it would change, and which records would be put aside; nothing is written.
+
+The batch is read as a run reads it, all of it. So what refuses a run refuses the plan, too, in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord
+from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged
+from airflow_lake_provider.spark_jobs.actions.history_batch import stored_with_history
+from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
+from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
+from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
+from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
+from airflow_lake_provider.spark_jobs.sources.base import RowBatch
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+
+ReportT = TypeVar("ReportT", bound=LoadReport)
+_SHOWN = 20
+
+
+def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
+    """Report what a run would do with a batch.
+
+    :raises UnsupportedError: its source has changes of rows, or is the whole table.
+    """
+    if not isinstance(new.source, PlainSource) or new.spec.is_complete:
+        raise UnsupportedError(
+            f"{new.spec.table}: a batch is planned of plain rows, and neither of change events nor with complete=True"
+        )
+    columns = _columns(new, new.source)
+    changes = _schema_changes(new, columns)
+    refusals = [str(change) for change in changes if change.is_refused]
+    plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
+    try:
+        with new.progress.phase("read") as facts:
+            report = _read(new, plan)
+            facts["rows"] = report.batch_rows
+    except BadInputError as error:
+        return _reported(new, replace(plan, refused="; ".join([*refusals, str(error)])))
+    return report
+
+
+def _columns(new: NewInput[Any, Any], source: PlainSource) -> StructType:
+    """Return the columns that the batch has for the table, before the contract leaves out any."""
+    wanted, spec = new.wanted, new.spec
+    with source.reading(wanted.listing):
+        raw = source.raw(wanted.listing, wanted.target.schema())
+        release_frames(raw.rows)
+    excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
+    names = [name for name in raw.rows.columns if not name.startswith("_lake_") and name.lower() not in excluded]
+    rows = raw.rows.select(*map(quoted, names))
+    if isinstance(spec, UpsertSpec):
+        rows = stored_with_history(new, _flagged(spec, rows))
+    return StructType([StructField(each.name, each.dataType, True) for each in rows.schema])
+
+
+def _flagged(spec: UpsertSpec, rows: DataFrame) -> DataFrame:
+    engine = spec.merge_engine
+    return rows.withColumn(engine.deleted_column, sf.lit(False)) if engine.deletes is Deletes.SOFT else rows
+
+
+def _schema_changes(new: NewInput[Any, Any], columns: StructType) -> tuple[SchemaChange, ...]:
+    if new.target.is_created():
+        return new.target.schema_changes(columns, new.spec.schema_contract, new.source.missing_columns)
+    action = "refuse" if new.spec.create is None else "evolve"
+    return tuple(
+        SchemaChange(
+            kind=SchemaChangeKind.ADD_COLUMN, column=each.name, wanted=each.dataType.simpleString(), action=action
+        )
+        for each in columns
+    )
+
+
+def _read(new: NewInput[Any, ReportT], plan: BatchPlan) -> ReportT:
+    if not isinstance(new.spec, UpsertSpec):
+        return new.with_rows(lambda batch: _counted(new, plan, batch), new.spec.deduplicate_by)
+    batch = new.source.read(new.wanted)
+    try:
+        return _reported(new, plan, batch.rows, batch.dead_letters)
+    finally:
+        batch.release()
+
+
+def _counted(new: NewInput[Any, ReportT], plan: BatchPlan, batch: RowBatch) -> ReportT:
+    rows, count = observed_count(batch.rows)
+    with batch.reading():
+        rows.write.format("noop").mode("overwrite").save()
+    read = count if batch.rows_read is None else batch.rows_read
+    return _reported(new, plan, read(), batch.dead_letters)
+
+
+def _reported(
+    new: NewInput[Any, ReportT], plan: BatchPlan, rows: int | None = None, letters: DeadLetters | None = None
+) -> ReportT:
+    count = None if letters is None else letters.count
+    if letters is not None and letters.count:
+        shown = letters.rows.select("file", "line", "error_class", "reason").orderBy("file", "line").limit(_SHOWN)
+        records = (PutAsideRecord(**row.asDict()) for row in shown.collect())
+        plan = replace(plan, put_aside=tuple(records))
+    reason = f"a run would refuse the batch: {plan.refused}"
+    if plan.refused is None:
+        made = sum(change.is_made for change in plan.schema_changes)
+        aside = f", put {count} records aside" if count else ""
+        reason = f"a run would take {rows} rows{aside} and make {made} changes of columns"
+    why = Unchanged(Outcome.PLANNED, reason)
+    return new.unchanged(why, batch_files=len(new.wanted.listing.files), batch_rows=rows, dead_letters=count, plan=plan)

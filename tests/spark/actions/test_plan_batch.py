@@ -1,0 +1,74 @@
+"""A dry run of a load says what the run would do, and leaves no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome, UpsertReport
+from tests.spark.append_flow import append
+from tests.spark.upsert_flow import Flow
+
+SCHEMA = "id BIGINT, n BIGINT, a STRUCT<zip: INT, note: STRING>, m STRING"
+LETTERS = "letters.planned"
+
+
+def run(flow: Flow, way: str, **changes: Any) -> AppendReport | UpsertReport:
+    if way == "append":
+        return append(flow, "run 1", is_dry_run=True, **changes)
+    return flow.apply("run 1", is_dry_run=True, delete_when=None, **changes)
+
+
+@pytest.mark.parametrize("way", ["append", "upsert"])
+def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: Flow, way: str) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT, a STRUCT<zip: INT>, m INT) USING iceberg")
+    flow.arrive("1.jsonl", {"id": 1, "n": 1, "a": {"zip": 1}, "m": "1"}, {"id": "x"}, {"id": 2}, {"id": 3, "m": "x"})
+    before = flow.loaded().metadata_location
+    contract = SchemaContract(new_columns="freeze", by_column={"m": "quarantine"})
+    given: dict[str, Any] = {
+        "source": Files(f"{flow.inbox}/*.jsonl", schema=SCHEMA),
+        "dead_letter": DeadLetter(table=LETTERS, max_share=0.5),
+        "schema_contract": contract,
+    }
+    report = run(flow, way, **given)
+    plan = report.plan
+    assert plan is not None
+    assert (report.outcome, report.committed, report.dead_letters, report.batch_rows) == (Outcome.PLANNED, (), 2, 2)
+    assert [(each.kind.value, each.column, each.action, each.additive) for each in plan.schema_changes] == [
+        ("widen-type", "n", "evolve", True),
+        ("add-column", "a.note", "freeze", True),
+        ("change-type", "m", "quarantine", False),
+    ]
+    assert [(each.line, each.error_class, each.file.endswith("/1.jsonl")) for each in plan.put_aside] == [
+        (2, "LOST_VALUE", True),
+        (4, "OTHER_TYPE", True),
+    ]
+    assert plan.refused == "added column a.note string"
+    # Without what is refused, and with a limit that the run would keep to.
+    report = run(flow, way, **{**given, "schema_contract": SchemaContract(by_column={"m": "discard_value"})})
+    assert (report.plan and report.plan.refused, report.dead_letters, report.batch_rows) == (None, 1, 3)
+    report = run(flow, way, **{**given, "dead_letter": DeadLetter(table=LETTERS, max_share=0.1)})
+    assert report.plan is not None
+    assert "2 of 4 records" in (report.plan.refused or "")
+    assert flow.loaded().metadata_location == before
+    assert not flow.catalog().table_exists(LETTERS)
+
+
+def test_a_table_that_is_not_there_is_not_made(flow: Flow) -> None:
+    flow.arrive("1.jsonl", {"id": 1, "name": "a"})
+    report = run(flow, "append")
+    assert report.plan is not None
+    assert [(each.column, each.wanted, each.action) for each in report.plan.schema_changes] == [
+        ("id", "bigint", "evolve"),
+        ("name", "string", "evolve"),
+    ]
+    assert (report.outcome, report.before, report.batch_rows, report.dead_letters) == (Outcome.PLANNED, None, 1, None)
+    report = run(flow, "append", create=None)
+    assert report.plan is not None
+    assert report.plan.refused == "added column id bigint; added column name string"
+    assert not flow.catalog().table_exists(flow.table)
