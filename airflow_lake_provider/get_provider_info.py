@@ -19,7 +19,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators",
                 *("upsert", "append", "overwrite_partitions", "incremental", "delete_rows", "update_rows"),
                 *("compaction", "snapshot_expiry", "orphan_files", "rewrite_manifests", "row_expiry", "statistics"),
-                *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
+                *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application", "dead_letter_replay"),
                 *("maintenance_plan", "lake_maintenance"),
             )
         ],

@@ -44,7 +44,7 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
         )
     columns = _columns(new, new.source)
     changes = _schema_changes(new, columns)
-    refusals = [str(change) for change in changes if change.is_refused]
+    refusals = [f"{each.kind.value} of {each.column} ({each.action})" for each in changes if each.is_refused]
     plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
     try:
         with new.progress.phase("read") as facts:

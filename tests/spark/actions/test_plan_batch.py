@@ -48,7 +48,7 @@ def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: F
         (2, "LOST_VALUE", True),
         (4, "OTHER_TYPE", True),
     ]
-    assert plan.refused == "added column a.note string"
+    assert plan.refused == "add-column of a.note (freeze)"
     # Without what is refused, and with a limit that the run would keep to.
     report = run(flow, way, **{**given, "schema_contract": SchemaContract(by_column={"m": "discard_value"})})
     assert (report.plan and report.plan.refused, report.dead_letters, report.batch_rows) == (None, 1, 3)
@@ -70,5 +70,5 @@ def test_a_table_that_is_not_there_is_not_made(flow: Flow) -> None:
     assert (report.outcome, report.before, report.batch_rows, report.dead_letters) == (Outcome.PLANNED, None, 1, None)
     report = run(flow, "append", create=None)
     assert report.plan is not None
-    assert report.plan.refused == "added column id bigint; added column name string"
+    assert report.plan.refused == "add-column of id (refuse); add-column of name (refuse)"
     assert not flow.catalog().table_exists(flow.table)

@@ -1,0 +1,63 @@
+"""LakeDeadLetterReplayOperator: the repaired dead letters of a table, each applied once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE
+from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
+from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.table_task import TableTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_OWN = ("action", "keys", "source", "table")
+
+
+class LakeDeadLetterReplayOperator(LakeApplicationOperator):
+    """Apply the dead letters of a table that somebody has repaired, each once, and return a list of one report.
+
+    It is an append, or with ``keys`` an upsert, of the source ``RepairedLetters``. The table keeps which letters were
+    applied under the name of the table of letters: another task, or DAG, applies none of them again.
+
+    :param target: ``namespace.table`` whose letters are applied (templated).
+    :param letters: lake table of the dead letters, of the same catalog (templated).
+    :param keys: columns by which the letters are upserted; left out, they are appended (templated).
+    :param load: other arguments of :class:`.LakeUpsertOperator` or :class:`.LakeAppendOperator`, such as
+        ``schema_contract`` (templated, where the operator's argument is).
+    :param application: arguments of :class:`.SparkApplicationOperator`.
+    :raises BadInputError: a repaired record still does not fit; none was applied.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        letters: str = LETTERS_TABLE,
+        keys: Sequence[str] = (),
+        load: Mapping[str, Any] | None = None,
+        **application: Any,
+    ) -> None:
+        given = dict(load or {})
+        if own := sorted(given.keys() & set(_OWN)):
+            error = f"load has {own}; give target, letters and keys, and the operator makes these of them"
+            raise as_task_failure(InvalidSpecError(error)) from None
+        given |= {"keys": keys} if keys else {}
+        action = "upsert" if keys else "append"
+        source = RepairedLetters(letters, name=letters)
+        super().__init__(tasks=[{"action": action, "table": target, "source": source, **given}], **application)
+
+    def result(self, tasks: list[TableTask], context: Context) -> list[dict[str, Any]]:
+        """Tell of the one report and return it.
+
+        :raises LakeProviderError: the letters were not applied.
+        """
+        reports = super().result(tasks, context)
+        for task in tasks:
+            if task.error is not None:
+                raise task.error
+        return reports
