@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import TypeVar
 
+from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
+from airflow_lake_provider.contracts.applied.positions import Comparison
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import OnSourceChange
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import REPORTS
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.hooks.source_access import source_access
 from airflow_lake_provider.operators.task_run import TaskRun
@@ -40,6 +46,33 @@ class LoadAction(WorkerAction[LoadT]):
         # Two tasks may give one batch id to what they read for the same table.
         batch = ("batch", spec.batch_id, spec.source_name) if spec.batch_id else ()
         return run.identity(batch, cleared_is_new=spec.on_repeat is OnRepeat.APPLY)
+
+    def report_without_spark(self, spec: LoadT) -> JobReport | None:
+        """Ask a source for its end, where a worker can: for a table that stands there, there is nothing to start."""
+        source = spec.source
+        # Others look at more than the position.
+        is_plain = spec.on_repeat is OnRepeat.SKIP and source.on_source_change is OnSourceChange.CONTINUE
+        if not source.end or not is_plain or spec.is_complete or spec.branch is not None:
+            return None
+        target = self.tables.find_table(spec.table)
+        if target is None:
+            return None
+        applied = applied_of_source(target.facts, spec.source_name)
+        if not applied.position.positions or applied.position.is_rolled_back(applied.newest):
+            return None
+        end = resolve_name(source.end)(source)
+        start = applied.position.of(type(end)) if end is not None else None
+        if start is None or start.compare(end) is not Comparison.EQUAL:
+            return None
+        self.refuse_from_metadata(spec)
+        state = target.state()
+        return REPORTS[spec.action](
+            table=spec.table,
+            outcome=Outcome.NOTHING_NEW,
+            reason=f"recognised by position: the table stands at the end of source {spec.source_name}",
+            before=state,
+            after=state,
+        )
 
     def source_table(self, spec: LoadT, target: LoadedTable | None) -> LoadedTable | None:
         """Refuse a table that cannot be read; return the one that is read as it is, None for files and queries.

@@ -47,6 +47,7 @@ OPENING_LIBRARIES = {"airflow", "pyiceberg", "sqlalchemy", "requests", "urllib3"
 
 # A library of an extra: one module may import it, where it is called, so that all others work without it.
 OF_AN_EXTRA = {
+    "confluent_kafka": "hooks/topic_end.py",
     "openlineage": "operators/openlineage.py",
     "botocore": "hooks/bounded_catalogs/glue_catalog.py",
     "thrift": "hooks/bounded_catalogs/hive_catalog.py",

@@ -129,6 +129,7 @@ class KafkaTopic(Source):
 
     kind: ClassVar[str] = "kafka-topic"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.kafka.source:KafkaSource"
+    end: ClassVar[str] = "airflow_lake_provider.hooks.topic_end:end_of_topic"
     is_queryable: ClassVar[bool] = True
     connection: str = field(metadata=reads(text, "kafka"))
     topic: str = field(metadata=reads(text, "topic"))

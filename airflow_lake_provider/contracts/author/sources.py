@@ -88,6 +88,8 @@ class Source(ArgumentObject):
 
     # ``package.module:Class`` of the driver's side, a ``spark_jobs.sources.base.BatchSource``: the one registration.
     reader: ClassVar[str] = ""
+    # ``package.module:function`` by which a worker asks where a source ends: of the source, its position there or None.
+    end: ClassVar[str] = ""
     # Rows and nothing else: keys of rows to delete can be taken from them.
     has_plain_rows: ClassVar[bool] = False
     # Changes of rows, which a key has to find.

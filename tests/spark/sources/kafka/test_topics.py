@@ -129,6 +129,7 @@ def test_an_upsert_of_keyed_records_equals_the_model_in_shares_and_after_compact
     cluster.send("shop", (0, "0", {"name": "last"}), (1, "1", None))
     model |= {0: "last", 1: None}
     cluster.wait_until_compacted("shop", 5)
+    cluster.assert_a_worker_sees_the_same_end("shop")
     flow.apply("after", source=topic("shop", key_schema="id BIGINT", schema="name STRING"))
     assert rows(flow) == expected()
 
@@ -201,6 +202,8 @@ def test_records_that_are_gone_are_counted_and_left_behind_only_when_asked(clust
     with pytest.raises(BadInputError, match="short was made anew"):
         append(flow, "run 3", source=topic("short", on_gap="skip"))
     append(flow, "run 3", source=topic("short"), on_repeat="apply")
+    cluster.grow("short", 3)
+    cluster.assert_a_worker_sees_the_same_end("short")
     assert append(flow, "run 4", source=topic("short")).outcome is Outcome.NOTHING_NEW
     assert len(rows(flow)) == 5 + 16
 

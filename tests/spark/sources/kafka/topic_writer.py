@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.kafka_access import KafkaAccess
+from airflow_lake_provider.hooks.topic_end import end_of_topic
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import topic_offsets
 from tests.end_to_end.kafka_broker import KafkaBroker, jars_of
 
 _LOCK = Path(__file__).with_name("connector.lock")
@@ -131,6 +138,7 @@ class Cluster:
             producer.initTransactions()
             producer.beginTransaction()
             self.send(topic, *records, producer=producer)
+            self.assert_a_worker_sees_the_same_end(topic)
             if commits:
                 producer.commitTransaction()
             else:
@@ -143,6 +151,15 @@ class Cluster:
         rows = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.broker.plain)
         found = rows.option("subscribe", topic).load().filter("partition = 0").select("offset").collect()
         return sorted(row["offset"] for row in found)
+
+    def assert_a_worker_sees_the_same_end(self, topic: str) -> None:
+        """Ask for the end of a topic by the clients of both sides."""
+        servers = {"bootstrap.servers": self.broker.plain}
+        connection = json.dumps({"conn_type": "kafka", "extra": servers})
+        with patch.dict(os.environ, {"AIRFLOW_CONN_KAFKA": connection}):
+            end = end_of_topic(KafkaTopic("kafka", topic, value_format="binary"))
+        of_driver = topic_offsets(self.spark, KafkaAccess(servers), topic, None)
+        assert end == OffsetsPosition(of_driver.end, of_driver.id)
 
     def wait_until_compacted(self, topic: str, records: int) -> None:
         """Wait until so many records of partition 0 are left at most."""
