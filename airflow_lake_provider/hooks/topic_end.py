@@ -34,6 +34,8 @@ def end_of_topic(source: KafkaTopic) -> OffsetsPosition | None:
     # Of the hook is ValueError.
     except (KafkaException, TimeoutError, ValueError) as error:
         _log.info("The worker cannot tell where topic %s ends, so Spark asks: %s", source.topic, error)
+        # It holds the client, which would go on to look for brokers.
+        error.__traceback__ = None
         return None
     return None if end.topic == _NO_ID else end
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pkgutil import resolve_name
 from typing import TypeVar
 
-from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
-from airflow_lake_provider.contracts.applied.positions import Comparison
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.author.sources import OnSourceChange
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
-from airflow_lake_provider.contracts.reports.report_codec import REPORTS
+from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.hooks.source_access import source_access
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.planning.end_of_source import report_at_end
 from airflow_lake_provider.planning.table_reads import refuse_gone_start, refuse_read
 from airflow_lake_provider.submission.function_code import code_of
 from airflow_lake_provider.submission.source_modules import refuse_left_behind
@@ -27,6 +23,9 @@ LoadT = TypeVar("LoadT", bound=LoadSpec)
 class LoadAction(WorkerAction[LoadT]):
     """The worker's part of a load."""
 
+    # Whether a worker can ask where the source ends.
+    _tells_end = False
+
     def completed(self, spec: LoadT, run: TaskRun) -> LoadT:
         """Name the source, and add its code.
 
@@ -34,6 +33,7 @@ class LoadAction(WorkerAction[LoadT]):
         :raises InvalidConnectionError: what it reads has no connection, or one that cannot be used.
         """
         source = spec.source.with_code(code_of)
+        self._tells_end = bool(source.end)
         for conn_id, kind in source.connections.items():
             source_access(conn_id, kind)
         refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
@@ -49,30 +49,10 @@ class LoadAction(WorkerAction[LoadT]):
 
     def report_without_spark(self, spec: LoadT) -> JobReport | None:
         """Ask a source for its end, where a worker can: for a table that stands there, there is nothing to start."""
-        source = spec.source
-        # Others look at more than the position.
-        is_plain = spec.on_repeat is OnRepeat.SKIP and source.on_source_change is OnSourceChange.CONTINUE
-        if not source.end or not is_plain or spec.is_complete or spec.branch is not None:
-            return None
-        target = self.tables.find_table(spec.table)
-        if target is None:
-            return None
-        applied = applied_of_source(target.facts, spec.source_name)
-        if not applied.position.positions or applied.position.is_rolled_back(applied.newest):
-            return None
-        end = resolve_name(source.end)(source)
-        start = applied.position.of(type(end)) if end is not None else None
-        if start is None or start.compare(end) is not Comparison.EQUAL:
-            return None
-        self.refuse_from_metadata(spec)
-        state = target.state()
-        return REPORTS[spec.action](
-            table=spec.table,
-            outcome=Outcome.NOTHING_NEW,
-            reason=f"recognised by position: the table stands at the end of source {spec.source_name}",
-            before=state,
-            after=state,
-        )
+        report = report_at_end(spec, self.tables.find_table) if self._tells_end else None
+        if report is not None:
+            self.refuse_from_metadata(spec)
+        return report
 
     def source_table(self, spec: LoadT, target: LoadedTable | None) -> LoadedTable | None:
         """Refuse a table that cannot be read; return the one that is read as it is, None for files and queries.

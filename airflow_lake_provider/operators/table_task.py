@@ -155,6 +155,9 @@ class TableTask:
         """
 
         def resolve() -> None:
+            # The commits that the table has may be some of those of the run; the next try goes on behind them.
+            if _goes_on(self.known_spec):
+                raise lost
             lost_report = self.lost_report
             if lost_report is None:
                 raise AssertionError(f"{self.table}: a task is looked at before it is sent")
@@ -212,6 +215,11 @@ def answer_without_spark(tasks: Iterable[TableTask]) -> None:
         else:
             task.answer_without_spark()
         changing |= {task.table} if task.is_open else set()
+
+
+def _goes_on(spec: JobSpec) -> bool:
+    """Tell whether one run may make several commits."""
+    return isinstance(spec, LoadSpec) and any(each.catch_up for each in spec.source.inputs.values())
 
 
 def _tables_of(spec: JobSpec) -> Iterator[str]:

@@ -52,6 +52,22 @@ class InterruptedProgress(Progress):
 
 
 @dataclass
+class CountedCommits(Progress):
+    """Calls something with the number of each commit, from 0 on, before it begins."""
+
+    then: Callable[[int], Any] = print
+    count: int = 0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, object]]:
+        if name == "commit":
+            self.then(self.count)
+            self.count += 1
+        with super().phase(name) as facts:
+            yield facts
+
+
+@dataclass
 class Flow:
     """One table and its inbox.
 

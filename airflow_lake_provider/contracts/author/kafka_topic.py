@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from airflow_lake_provider.contracts.argument_validation import (
     choice,
     choice_of,
+    flag,
     names,
     nearest,
     number,
@@ -124,7 +125,9 @@ class KafkaTopic(Source):
     :param starting: where a table begins that has applied nothing of the topic: ``"earliest"``, or a time with a zone.
     :param on_gap: what to do when records are gone that no run has applied: ``"fail"``, or ``"skip"``, which reports
         how many.
-    :param max_records: most records of one run, shared among partitions by what waits in each.
+    :param max_records: most records of one commit, shared among partitions by what waits in each.
+    :param catch_up: go on in the same run, with a commit for each ``max_records``, until what was there at its start is
+        read. Left out, a run makes one commit, and others wait.
     """
 
     kind: ClassVar[str] = "kafka-topic"
@@ -143,9 +146,12 @@ class KafkaTopic(Source):
     starting: str = field(default=EARLIEST, kw_only=True, metadata=reads(_starting))
     on_gap: OnGap | str = field(default=OnGap.FAIL, kw_only=True, metadata=reads(choice_of(OnGap)))
     max_records: int | None = field(default=None, kw_only=True, metadata=reads(optional(_positive)))
+    catch_up: bool = field(default=False, kw_only=True, metadata=reads(flag))
 
     def complete(self) -> None:
         """Refuse formats without what says their columns, or with what says nothing of them."""
+        if self.catch_up and self.max_records is None:
+            raise InvalidSpecError("KafkaTopic.catch_up goes on after each max_records; give that, too")
         match self.value_format:
             case ValueFormat.JSON:
                 if self.schema is None or self.registry is not None:
@@ -212,8 +218,13 @@ class KafkaTopic(Source):
                 f"{what} does not go with branch: how far it was read is kept for main, so each run would read all of "
                 "it. Leave branch out; audits keep a batch on a branch until they find nothing"
             )
-        if self.max_records is not None and getattr(spec, "on_repeat", None) == "apply":
+        on_repeat = getattr(spec, "on_repeat", None)
+        if self.max_records is not None and on_repeat == "apply":
             raise InvalidSpecError(f"{what}: on_repeat='apply' applies all records at once; leave max_records out")
+        if self.catch_up and on_repeat == "fail":
+            raise InvalidSpecError(f"{what}: catch_up goes on where a try has ended, which on_repeat='fail' refuses")
+        if self.catch_up and len(spec.source.inputs) > 1:
+            raise InvalidSpecError(f"{what}: catch_up goes with one input, and the others would be read once a commit")
 
     def refuse_spark(self, version: str) -> None:
         """Refuse Spark 3.5, on which nobody has run it."""
@@ -223,7 +234,12 @@ class KafkaTopic(Source):
     def without_policy(self) -> Self:
         """Return what is read, without how much at a time, and what is done about gaps."""
         return replace(
-            self, on_source_change=OnSourceChange.CONTINUE, on_gap=OnGap.FAIL, max_records=None, starting=EARLIEST
+            self,
+            on_source_change=OnSourceChange.CONTINUE,
+            on_gap=OnGap.FAIL,
+            max_records=None,
+            catch_up=False,
+            starting=EARLIEST,
         )
 
 

@@ -98,6 +98,8 @@ class Source(ArgumentObject):
     is_queryable: ClassVar[bool] = False
     # Rows are made of what is read, and are not those that are there.
     is_made: ClassVar[bool] = False
+    # Whether one run reads all that was there at its start, in several commits. An annotation would be an argument.
+    catch_up = False
     # Table of dead letters that it reads: what was consumed of them is remembered for ever.
     letters: ClassVar[str | None] = None
     # What a column that the batch lacks becomes where nobody says.

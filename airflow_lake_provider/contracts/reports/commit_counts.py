@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     JobReport,
+    LoadReport,
     OverwritePartitionsReport,
     RowExpiryReport,
     UpdateRowsReport,
 )
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 
+ReportT = TypeVar("ReportT", bound=LoadReport)
+# Counts of a report that no summary has.
+_OF_TRIES = ("attempts", "audit_runs", "events_dropped")
 # Names in the summary by the fields of reports.
 _NAMES = {
     name: f"lake.{name.replace('_', '-')}"
@@ -69,6 +73,28 @@ def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> di
     """
     names = [field.name for field in fields(report) if field.name in _NAMES]
     return {name: _count(report, summary, name) for name in names}
+
+
+def of_both(earlier: ReportT, later: ReportT) -> ReportT:
+    """Return one report of the commits of a run, each of which has input of its own.
+
+    :param later: of one more commit, or why there was none.
+    """
+    if not later.committed:
+        return replace(earlier, warnings=_both("warnings", earlier, later), seconds=later.seconds)
+    counted = [field.name for field in fields(later) if field.name in (*_NAMES, *_OF_TRIES)]
+    counts: dict[str, Any] = {name: _sum(getattr(earlier, name), getattr(later, name)) for name in counted}
+    listed: dict[str, Any] = {name: _both(name, earlier, later) for name in ("committed", "schema_changes", "warnings")}
+    reason = f"in {len(listed['committed'])} commits, the last of which {later.reason}"
+    return replace(later, before=earlier.before, reason=reason, **listed, **counts)
+
+
+def _both(name: str, earlier: JobReport, later: JobReport) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((*getattr(earlier, name), *getattr(later, name))))
+
+
+def _sum(earlier: int | None, later: int | None) -> int | None:
+    return None if earlier is None or later is None else earlier + later
 
 
 def counts_in_words(counts: Mapping[str, int | None]) -> str:

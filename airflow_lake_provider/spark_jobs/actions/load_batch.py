@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.reports.commit_counts import of_both
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.table_facts import TableState
@@ -164,12 +165,16 @@ def load_batch(
     with closing(open_source(spark, spec)) as source:
         located = source.location()
 
-        def attempt(number: int) -> ReportT:
-            reported = _attempt(spec, source, target, report, apply, progress)
+        def attempt(number: int) -> tuple[ReportT, bool]:
+            reported, goes_on = _attempt(spec, source, target, report, apply, progress)
             # One that lost may leave nothing to commit.
-            return replace(reported, attempts=number if reported.is_of_this_try else number - 1)
+            return replace(reported, attempts=number if reported.is_of_this_try else number - 1), goes_on
 
-        done = retry_conflicts(attempt, spec.max_attempts, progress)
+        done, goes_on = retry_conflicts(attempt, spec.max_attempts, progress)
+        while goes_on:
+            progress.say(f"{done.reason}; going on")
+            later, goes_on = retry_conflicts(attempt, spec.max_attempts, progress)
+            done = of_both(done, later)
     return replace(done, source_location=located.address, warnings=(*done.warnings, *located.warnings))
 
 
@@ -188,15 +193,16 @@ def _attempt(
     report: type[ReportT],
     apply: Callable[[NewInput[SpecT, ReportT]], ReportT],
     progress: Progress,
-) -> ReportT:
+) -> tuple[ReportT, bool]:
+    """Return the report of one commit, and whether the run goes on with what this leaves."""
     with progress.phase("plan") as facts:
         listed = source.list()
         applied_state = target.applied_state(listed.source_name, spec.branch)
-        run_key = spec.run.run_key(spec.digest_text(), listed.identities)
+        run_key = spec.run.run_key(spec.digest_text(), listed.identities_behind(applied_state.position))
         facts["files"] = len(listed.files)
     done = recognised(spec, applied_state, listed, run_key)
     if done is not None:
-        return _unchanged(spec, target, run_key, progress, report, done)
+        return _unchanged(spec, target, run_key, progress, report, done), False
     decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
     new = NewInput(
         spec=spec,
@@ -209,14 +215,24 @@ def _attempt(
         report=report,
         progress=progress,
     )
+    unchanged = _without_input(new)
+    if unchanged is not None:
+        return new.unchanged(unchanged), False
+    applied = apply(new)
+    return applied, decision.wanted.goes_on and applied.outcome is Outcome.APPLIED
+
+
+def _without_input(new: NewInput[SpecT, ReportT]) -> Unchanged | None:
+    """Return why there is nothing to apply; None where there is something."""
+    spec, decision = new.spec, new.decision
     if decision.skip_reason:
-        return new.unchanged(without_new_input(spec, decision))
+        return without_new_input(spec, decision)
     # Where the source is the whole table, nothing means something.
-    if listed.is_empty and not (spec.is_complete and applied_state.base is not None):
-        return new.unchanged(Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
+    if new.listed.is_empty and not (spec.is_complete and new.applied_state.base is not None):
+        return Unchanged(Outcome.EMPTY_BATCH, "the source has no input")
     if decision.wanted.is_empty and not spec.is_complete:
-        return new.unchanged(without_new_input(spec, decision))
-    return apply(new)
+        return without_new_input(spec, decision)
+    return None
 
 
 def _unchanged(

@@ -76,6 +76,15 @@ class Listing(ABC):
         return False
 
     @property
+    def goes_on(self) -> bool:
+        """True where the same run reads what is left of a share, in commits of their own."""
+        return False
+
+    def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
+        """Return one text per input, and what tells the commits of one run apart."""
+        return self.identities
+
+    @property
     def files(self) -> tuple[InputFile, ...]:
         """The files among it."""
         return ()

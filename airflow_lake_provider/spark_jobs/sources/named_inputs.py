@@ -62,6 +62,17 @@ class InputsListing(Listing):
         return any(each.is_share for each in self.wanted.values())
 
     @property
+    def goes_on(self) -> bool:
+        """True where an input does."""
+        return any(each.goes_on for each in self.wanted.values())
+
+    def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:
+        """Return those of each input, with its name."""
+        listed = sorted(self.wanted.items()) if self.is_due else ()
+        texts = {name: each.identities_behind(_of(position, name, each)) for name, each in listed}
+        return tuple(f"{name}={identity}" for name, of_input in texts.items() for identity in of_input)
+
+    @property
     def files(self) -> tuple[InputFile, ...]:
         """The files of all inputs."""
         return tuple(file for each in self.wanted.values() for file in each.files) if self.is_due else ()

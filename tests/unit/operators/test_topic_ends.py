@@ -22,13 +22,12 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Source
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.hooks import topic_end
 from airflow_lake_provider.operators.append import LakeAppendOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
-from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -71,7 +70,11 @@ def job(source: Source = TOPIC, **arguments: Any) -> LakeAppendOperator:
 
 
 def answer(context: Context, operator: Any) -> Any:
-    return report_without_spark(operator, operator.build_spec(context))
+    (task,) = operator.table_tasks(context)
+    task.answer_without_spark()
+    if task.error is not None:
+        raise task.error
+    return task.report
 
 
 @pytest.mark.usefixtures("table")
@@ -145,6 +148,19 @@ def test_a_retry_behind_a_commit_tells_of_it_without_spark(
     head = table.refresh().current_snapshot()
     assert head is not None
     assert (report["outcome"], report["committed"]) == ("already-applied", [str(head.snapshot_id)])
+
+
+@pytest.mark.parametrize("catches_up", [False, True])
+def test_a_lost_report_of_a_run_of_several_commits_is_a_failure_as_some_may_be_missing(
+    table: Table, context: Context, catches_up: bool
+) -> None:
+    source = replace(TOPIC, max_records=1, catch_up=catches_up)
+    operator = job(source)
+    (task,) = operator.table_tasks(context)
+    task.look_before_submission(None)
+    commit(table, SourcePosition.read(table.properties, "orders"), RUN.who + "0" * 8)
+    task.resolve_lost_report(JobFailedError("the driver went away"), operator.lake, of_any_try=False)
+    assert (task.report is None, task.error is None) == (catches_up, not catches_up)
 
 
 @pytest.mark.usefixtures("table")

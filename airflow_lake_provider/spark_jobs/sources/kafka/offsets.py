@@ -42,7 +42,8 @@ class TopicListing(Listing):
 
     :param since: by partition where the reading begins, or would, if nothing was gone.
     :param upto: by partition where it ends.
-    :param waiting: records behind ``upto`` that another run reads.
+    :param waiting: records behind ``upto`` that another run reads, or another commit of this one.
+    :param stop: where all partitions ended when the run began, which goes on until there; None where it does not.
     :param is_first: whether no run has applied anything of the topic.
     :param new_partitions: partitions that came since the last run.
     :param remade: what says that the topic is another one than that of the last run; empty where it is not.
@@ -54,20 +55,29 @@ class TopicListing(Listing):
     since: Offsets
     upto: Offsets
     waiting: int = 0
+    stop: Offsets | None = None
     is_first: bool = True
     new_partitions: tuple[str, ...] = ()
     remade: str = ""
 
     @classmethod
-    def of(cls, topic: TopicOffsets, max_records: int | None, source_name: str, shape: Mapping[str, str]) -> Self:
-        """Return everything that a topic has."""
+    def of(
+        cls,
+        topic: TopicOffsets,
+        max_records: int | None,
+        source_name: str,
+        shape: Mapping[str, str],
+        stop: Offsets | None = None,
+    ) -> Self:
+        """Return everything that a topic has, or had when the run began."""
         return cls(
             source_name=source_name,
             shape=shape,
             topic=topic,
             max_records=max_records,
             since=topic.beginning,
-            upto=topic.end,
+            upto=topic.end if stop is None else stop,
+            stop=stop,
         )
 
     @property
@@ -90,7 +100,7 @@ class TopicListing(Listing):
         """Return what is behind the offsets of a position, or a share of it."""
         consumed = self._consumed(position)
         if consumed is None:
-            return self._share(self.since)
+            return self._share({name: self.since[name] for name in self.upto})
         if remade := self._remade(consumed):
             return replace(self, remade=remade)
         since = {name: consumed.next.get(name, 0) for name in self.upto}
@@ -123,13 +133,26 @@ class TopicListing(Listing):
         """True where records wait."""
         return self.waiting > 0
 
+    @property
+    def goes_on(self) -> bool:
+        """True where they wait for this run."""
+        return self.stop is not None and self.is_share
+
+    def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:
+        """Return the partitions, and of a run that goes on where this commit begins."""
+        consumed = self._consumed(position)
+        if self.stop is None or consumed is None:
+            return self.identities
+        return (*self.identities, *(f"{name}>{offset}" for name, offset in sorted(consumed.next.items())))
+
     def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return how far it goes, what is left for later, and what is lost."""
         earliest = self.topic.earliest
         read = {name: (max(start, earliest[name]), end) for name, (start, end) in self.ranges.items()}
         parts = ", ".join(f"{name}: {start} to {end - 1}" for name, (start, end) in read.items() if end > start)
         gap = f"; gone before they were read are {lost_in_words(self)}" if self.lost else ""
-        waiting = f"; {self.waiting} offsets wait for the next run" if self.waiting else ""
+        waits_for = "commit" if self.goes_on else "run"
+        waiting = f"; {self.waiting} offsets wait for the next {waits_for}" if self.waiting else ""
         return f"applied the offsets of partitions {parts or 'none'}{gap}{waiting}"
 
     def _consumed(self, position: SourcePosition) -> OffsetsPosition | None:
@@ -143,7 +166,8 @@ class TopicListing(Listing):
 
     def _share(self, since: Offsets) -> Self:
         starts = {name: max(start, self.topic.earliest[name]) for name, start in since.items()}
-        waiting = {name: max(0, end - starts[name]) for name, end in self.topic.end.items()}
+        ends = self.topic.end if self.stop is None else self.stop
+        waiting = {name: max(0, ends[name] - start) for name, start in starts.items()}
         taken = shares(waiting, self.max_records)
         upto = {name: starts[name] + count for name, count in taken.items()}
         return replace(self, since=since, upto=upto, waiting=sum(waiting.values()) - sum(taken.values()))

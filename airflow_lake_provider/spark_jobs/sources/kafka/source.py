@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_
 from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
-from airflow_lake_provider.spark_jobs.sources.kafka.cluster import kafka_errors, topic_offsets
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets, kafka_errors, topic_offsets
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import (
     TopicListing,
     lost_in_words,
@@ -89,10 +89,18 @@ class KafkaSource(PlainSource):
         :raises LakeProviderError: the cluster cannot be asked.
         """
         self.source.refuse_spark(self.spark.version)
+        stop = self._at_start.end if self.source.catch_up else None
+        return TopicListing.of(self._offsets(), self.source.max_records, self.name, self.shape, stop)
+
+    @cached_property
+    def _at_start(self) -> TopicOffsets:
+        """Offsets when the run began; it goes on until there."""
+        return self._offsets()
+
+    def _offsets(self) -> TopicOffsets:
         of = self.source
         since = None if of.starting == EARLIEST else datetime.fromisoformat(of.starting)
-        offsets = topic_offsets(self.spark, self.access, of.topic, since)
-        return TopicListing.of(offsets, of.max_records, self.name, self.shape)
+        return topic_offsets(self.spark, self.access, of.topic, since)
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the records of a listing.

@@ -6,8 +6,8 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +31,12 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.base import open_source
 from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
-from tests.end_to_end.kafka_broker import PASSWORD, USER, kafka_broker
+from tests.end_to_end.kafka_broker import PASSWORD, kafka_broker
 from tests.spark.append_flow import append
 from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
+from tests.spark.sources.kafka.session_settings import event_log, given, jaas_of
 from tests.spark.sources.kafka.topic_writer import Cluster, add_connector, orders
-from tests.spark.upsert_flow import InterruptedProgress, Killed, NewFlow
+from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 SCHEMA = "id BIGINT, name STRING"
@@ -50,16 +51,6 @@ def cluster(spark: SparkSession) -> Iterator[Cluster]:
         access = KafkaAccess({"bootstrap.servers": broker.plain})
         with closing(Cluster.of(spark, broker)) as connected, given(spark, access.to_settings("kafka")):
             yield connected
-
-
-@contextmanager
-def given(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Give a session settings, as the file of a job does."""
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name in settings:
-        spark.conf.unset(name)
 
 
 def topic(name: str, **arguments: Any) -> KafkaTopic:
@@ -89,6 +80,37 @@ def test_each_record_is_added_once_whatever_comes_meanwhile(cluster: Cluster, ne
 
 def _kill() -> None:
     raise Killed
+
+
+def test_a_run_goes_on_until_what_was_there_at_its_start_and_a_retry_behind_the_last_commit(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    flow = new_flow()
+    cluster.make("long", 2)
+    sent = orders(*({"id": number, "name": "a"} for number in range(10)), partitions=2)
+    cluster.send("long", *sent)
+    source = topic("long", max_records=4, catch_up=True)
+
+    def commit(number: int) -> None:
+        if number == 1:
+            # Of the next run.
+            cluster.send("long", *orders({"id": 10, "name": "b"}, partitions=2))
+        if number == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        append(flow, "run 1", CountedCommits(then=commit), source=source)
+    assert len(rows(flow)) == 8
+    # The retry begins later, and has what came until then.
+    report = append(flow, "run 1", source=source)
+    assert (report.batch_rows, len(report.committed)) == (3, 1)
+    cluster.send("long", *orders(*({"id": number, "name": "c"} for number in range(11, 20)), partitions=2))
+    report = append(flow, "run 2", source=Query("SELECT id, name FROM source", over=source))
+    assert (report.outcome, report.batch_rows, report.rows_appended) == (Outcome.APPLIED, 9, 9)
+    assert report.reason.startswith("in 3 commits, the last of which applied the offsets of partitions")
+    assert [state.rows for state in (report.before, report.after) if state] == [11, 20]
+    assert append(flow, "run 2", source=source).outcome is Outcome.NOTHING_NEW
+    assert [row[0] for row in rows(flow)] == list(range(20))
 
 
 def test_an_upsert_of_keyed_records_equals_the_model_in_shares_and_after_compaction(
@@ -383,29 +405,3 @@ def test_a_login_is_in_no_plan_and_no_event_and_what_cannot_be_read_is_refused(
         with given(spark, settings), pytest.raises(error, match=says) as caught:
             opened(connection, name).list()
         assert not secret.search(str(caught.value))
-
-
-def jaas_of(password: str) -> str:
-    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    return f'{module} required username="{USER}" password="{escaped}";'
-
-
-@contextmanager
-def event_log(spark: SparkSession, submitted: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """Write Spark's own log of events while it runs; it hides what the application was submitted with."""
-    jvm: Any = spark._jvm
-    java: Any = spark.sparkContext._jsc
-    context, settings = java.sc(), java.sc().getConf().set("spark.eventLog.compress", "false")
-    for name, value in submitted.items():
-        settings.set(name, value)
-    nothing, place = jvm.scala.Option.empty(), jvm.java.net.URI(f"file://{folder}")
-    log = jvm.org.apache.spark.scheduler.EventLoggingListener(
-        "app-1", nothing, place, settings, context.hadoopConfiguration()
-    )
-    log.start()
-    context.addSparkListener(log)
-    yield
-    context.listenerBus().waitUntilEmpty()
-    context.removeSparkListener(log)
-    log.stop()

@@ -57,6 +57,7 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
         ({"schema": "id INT", "starting": "2026-11-27T06:00:00"}, InvalidSpecError, "zone"),
         ({"schema": "id INT", "on_gap": "ignore"}, InvalidSpecError, "on_gap"),
         ({"schema": "id INT", "max_records": 0}, InvalidSpecError, "must be at least 1"),
+        ({"schema": "id INT", "catch_up": True}, InvalidSpecError, "goes on after each max_records; give that"),
     ],
 )
 def test_what_says_no_columns_or_two_is_refused(
@@ -75,6 +76,14 @@ def test_loads_that_take_the_whole_of_a_source_are_refused() -> None:
         OverwritePartitionsSpec(**LAKE, source=ORDERS)
     with pytest.raises(InvalidSpecError, match="leave max_records out"):
         AppendSpec(**LAKE, source=few, on_repeat=OnRepeat.APPLY)
+    whole = replace(few, catch_up=True)
+    assert AppendSpec(**LAKE, source=whole).digest_text() == AppendSpec(**LAKE, source=few).digest_text()
+    with pytest.raises(InvalidSpecError, match="which on_repeat='fail' refuses"):
+        AppendSpec(**LAKE, source=whole, on_repeat=OnRepeat.FAIL)
+    below = replace(whole, name=None)
+    AppendSpec(**LAKE, source=Query("SELECT 1", over={"o": below}, name="s"))
+    with pytest.raises(InvalidSpecError, match="catch_up goes with one input"):
+        AppendSpec(**LAKE, source=Query("SELECT 1", over={"o": below, "b": "a.parquet"}, name="s"))
     with pytest.raises(UnsupportedError, match=r"Kafka is read by Spark 4\.1"):
         ORDERS.refuse_spark("3.5")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.reports.commit_counts import of_both
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     DeleteRowsReport,
@@ -100,3 +102,42 @@ def test_a_report_of_another_version_is_refused_in_words(action: str | None) -> 
         report_from_plain({"action": action, "report": {}})
     with pytest.raises(InvalidSpecError, match="colour"):
         report_from_plain({"action": "upsert", "report": {"colour": "red"}})
+
+
+def test_the_commits_of_one_run_are_one_report() -> None:
+    states = [TableState(snapshot=str(number), rows=number, snapshots=number) for number in range(4)]
+    shared: dict[str, Any] = {"table": "t", "outcome": Outcome.APPLIED, "dead_letters": None}
+    one, two, three = (
+        UpsertReport(
+            **shared,
+            reason=f"applied {number}",
+            run_key=f"k{number}",
+            before=states[number],
+            after=states[number + 1],
+            committed=(f"s{number}",),
+            warnings=("w",),
+            schema_changes=(f"c{number}",) if number == 0 else (),
+            batch_rows=10**number,
+            rows_updated=None if number == 1 else 2,
+            rows_deleted=number,
+            attempts=1,
+            source_position=f"p={number}",
+        )
+        for number in range(3)
+    )
+    done = of_both(of_both(one, two), three)
+    assert done == replace(
+        three,
+        reason="in 3 commits, the last of which applied 2",
+        before=states[0],
+        committed=("s0", "s1", "s2"),
+        schema_changes=("c0",),
+        batch_rows=111,
+        rows_updated=None,
+        rows_deleted=3,
+        attempts=3,
+    )
+    nothing = UpsertReport(
+        table="t", outcome=Outcome.EMPTY_BATCH, reason="no rows", warnings=("v",), seconds={"a": 1.0}
+    )
+    assert of_both(done, nothing) == replace(done, warnings=("w", "v"), seconds={"a": 1.0})

@@ -34,10 +34,15 @@ COUNTS = st.dictionaries(st.sampled_from("0123"), st.integers(0, 50), min_size=1
 
 
 def listed(
-    ends: dict[str, int], earliest: dict[str, int] | None = None, most: int | None = None, topic: str = "a"
+    ends: dict[str, int],
+    earliest: dict[str, int] | None = None,
+    most: int | None = None,
+    topic: str = "a",
+    stop: dict[str, int] | None = None,
 ) -> TopicListing:
     first = {**dict.fromkeys(ends, 0), **(earliest or {})}
-    return TopicListing.of(TopicOffsets(id=topic, earliest=first, beginning=first, end=ends), most, "s", {"topic": "x"})
+    offsets = TopicOffsets(id=topic, earliest=first, beginning=first, end=ends)
+    return TopicListing.of(offsets, most, "s", {"topic": "x"}, stop)
 
 
 @given(COUNTS, st.none() | st.integers(1, 60))
@@ -118,6 +123,36 @@ def test_a_topic_that_is_made_anew_is_recognised_and_its_position_begins_anew(no
     again = now.position_after(after, None)
     assert again.of(OffsetsPosition) == OffsetsPosition(now.topic.end, now.topic.id)
     assert now.beyond(again).is_empty
+
+
+@given(COUNTS, st.lists(st.tuples(COUNTS, COUNTS), max_size=6), st.integers(1, 20), st.booleans())
+def test_a_run_that_goes_on_reads_what_was_there_at_its_start_once_and_nothing_else(
+    waiting: dict[str, int], steps: list[tuple[dict[str, int], dict[str, int]]], most: int, is_named: bool
+) -> None:
+    ends, earliest, position = dict(waiting), dict.fromkeys(waiting, 0), NOTHING
+    seen: dict[str, list[int]] = {name: [] for name in ends}
+    commits: list[tuple[str, ...]] = []
+    while True:
+        now = listed(dict(ends), dict(earliest), most, stop=waiting)
+        whole: Any = of_inputs(now) if is_named else now
+        commits.append(whole.identities_behind(position))
+        part: Any = whole.beyond(position)
+        wanted = part.wanted["o"] if is_named else part
+        for name, (start, end) in wanted.ranges.items():
+            seen[name] += range(start, end)
+        position = whole.position_after(position, None)
+        if not part.goes_on:
+            break
+        # Meanwhile others write, partitions come, and retention goes on.
+        more, gone = steps.pop() if steps else ({}, {})
+        ends |= {name: ends.get(name, 0) + count for name, count in more.items()}
+        earliest |= {name: min(ends[name], earliest.get(name, 0) + gone.get(name, 0)) for name in ends}
+    assert all(sorted(read) == read and len(set(read)) == len(read) for read in seen.values())
+    assert all(set(range(end)) <= set(seen[name]) for name, end in waiting.items())
+    # What is beyond was lost while the run went on.
+    assert all(offset < max(waiting[name], earliest[name]) for name, read in seen.items() for offset in read)
+    assert len(set(commits)) == len(commits)
+    assert listed(ends, earliest, most, stop=waiting).beyond(position.of_input("o" if is_named else "")).is_empty
 
 
 def of_inputs(listing: TopicListing, name: str = "o") -> InputsListing:
