@@ -33,7 +33,8 @@ class LoadAction(WorkerAction[LoadT]):
         :raises InvalidConnectionError: what it reads has no connection, or one that cannot be used.
         """
         source = spec.source.with_code(code_of)
-        self._tells_end = bool(source.end)
+        single = source.inputs.get("")
+        self._tells_end = single is not None and bool(single.end)
         for conn_id, kind in source.connections.items():
             source_access(conn_id, kind)
         refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))

@@ -17,12 +17,12 @@ from airflow_lake_provider.tables.base import LoadedTable
 def report_at_end(spec: LoadSpec, find_table: Callable[[str], LoadedTable | None]) -> JobReport | None:
     """Return the report of a table that stands at the end of its source; None where it may not, or nobody can tell.
 
-    :param spec: of a load whose source tells its end to a worker.
+    :param spec: of a load whose source tells its end to a worker, or of a query over one.
     :param find_table: gives the target; None where it does not exist.
     """
-    source = spec.source
+    source = spec.source.inputs[""]
     # Others look at more than the position.
-    is_plain = spec.on_repeat is OnRepeat.SKIP and source.on_source_change is OnSourceChange.CONTINUE
+    is_plain = spec.on_repeat is OnRepeat.SKIP and spec.source.on_source_change is OnSourceChange.CONTINUE
     if not is_plain or spec.is_complete or spec.branch is not None:
         return None
     target = find_table(spec.table)

@@ -72,7 +72,7 @@ class LoadReport(JobReport):
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     :param dead_letters: records that were put aside, not among ``batch_rows``; None without ``dead_letter``.
-    :param attempts: commits tried; 1 without a conflict.
+    :param attempts: commits tried; without a conflict as many as were made.
     :param plan: of a dry run; None of others.
     """
 

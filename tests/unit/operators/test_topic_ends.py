@@ -98,10 +98,11 @@ def test_spark_starts_unless_each_partition_ends_where_the_table_stands(
 ) -> None:
     ends_at(monkeypatch, offsets, topic)
     upsert = LakeUpsertOperator(task_id="t", table="shop.orders", source=TOPIC, keys=["id"], **NO_SPARK)
-    reports = [answer(context, operator) for operator in (job(), upsert)]
-    assert [report is None for report in reports] == [starts_spark] * 2
+    query = Query("SELECT * FROM source", over=replace(TOPIC, name=None), name="orders")
+    reports = [answer(context, operator) for operator in (job(), upsert, job(query))]
+    assert [report is None for report in reports] == [starts_spark] * 3
     if not starts_spark:
-        assert [report.action for report in reports] == ["append", "upsert"]
+        assert [report.action for report in reports] == ["append", "upsert", "append"]
         assert {report.outcome for report in reports} == {"nothing-new"}
         assert {report.after.rows for report in reports} == {1}
 
@@ -114,7 +115,7 @@ def test_spark_starts_unless_each_partition_ends_where_the_table_stands(
         lambda: job(on_repeat="fail"),
         lambda: job(KafkaTopic("shop", "orders", schema="id BIGINT", name="orders", on_source_change="fail")),
         lambda: job(KafkaTopic("shop", "orders", schema="id BIGINT", name="other")),
-        lambda: job(Query("SELECT * FROM source", over=replace(TOPIC, name=None), name="orders")),
+        lambda: job(Query("SELECT * FROM o", over={"o": replace(TOPIC, name=None)}, name="orders")),
     ],
 )
 def test_what_looks_at_more_than_the_position_is_left_to_the_driver(
