@@ -53,6 +53,7 @@ _MYSQL = _Kind(
     ("permitMysqlScheme",),
 )
 _KINDS = {"postgres": _POSTGRESQL, "postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
+_SEPARATORS = frozenset("?&#")
 # Modes of MySQL, as the driver of MariaDB names them.
 _SSL_MODES = {
     "DISABLED": "disable",
@@ -89,9 +90,17 @@ def database_access(conn_id: str) -> DatabaseAccess:
             f"{nearest(name, kind.options)}",
         )
     host = f"[{stored.host}]" if ":" in stored.host else stored.host
-    options = urlencode({kind.options[name]: _option(conn_id, kind, name, str(value)) for name, value in given.items()})
-    query = "&".join([*kind.fixed, *([options] if options else [])])
-    address = f"jdbc:{kind.scheme}://{host}:{stored.port or kind.port}/{quote(stored.schema, safe='')}"
+    options = {kind.options[name]: _option(conn_id, kind, name, str(value)) for name, value in given.items()}
+    if kind is _MYSQL:
+        # Its driver decodes nothing.
+        for text in (stored.schema, *options.values()):
+            if _SEPARATORS.intersection(text):
+                raise refused(conn_id, f"MariaDB's driver takes no ? & # in an address, got {text!r}")
+        schema, pairs = stored.schema, "&".join(f"{name}={value}" for name, value in options.items())
+    else:
+        schema, pairs = quote(stored.schema, safe=""), urlencode(options)
+    query = "&".join(part for part in (*kind.fixed, pairs) if part)
+    address = f"jdbc:{kind.scheme}://{host}:{stored.port or kind.port}/{schema}"
     return DatabaseAccess(
         url=f"{address}?{query}".rstrip("?"),
         user=stored.login or "",

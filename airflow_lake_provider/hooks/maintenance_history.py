@@ -42,8 +42,8 @@ class Remembered:
     """Memory of earlier runs, by table.
 
     :param orphans: newest count of orphan files.
-    :param outcomes: newest outcome of each action, and all of an action that has failed lately, newest first; None
-        where the history is switched off or cannot be read.
+    :param outcomes: newest first: the last one of each action, and all of an action that has failed lately. None where
+        the history is switched off, or cannot be read.
     """
 
     orphans: Mapping[str, OrphanCount] = field(default_factory=dict)

@@ -51,13 +51,13 @@ def table_health(
             declared = policies.policy_of(listed, loaded).limits
         if fresh_within is not None:
             declared = replace(declared or HealthLimits(), fresh_within=fresh_within)
-        health = health_of(loaded, moment, declared, memory.orphans.get(str(listed)))
-        return with_past_runs(health, (memory.outcomes or {}).get(str(listed), ()))
+        health = health_of(loaded, moment, declared, remembered.orphans.get(str(listed)))
+        return with_past_runs(health, (remembered.outcomes or {}).get(str(listed), ()))
 
     def broken(name: str, error: str) -> TableHealth:
         return broken_table(name, moment, error)
 
     hook = LakeCatalogHook(lake_conn_id) if policies is None else policies.hook
-    memory = MaintenanceHistory(hook).remembered()
+    remembered = MaintenanceHistory(hook).remembered()
     looked = look_at_tables(tables, hook, judged, broken)
     return sorted(looked, key=lambda each: each.order)

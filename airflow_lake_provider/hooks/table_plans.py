@@ -88,15 +88,15 @@ def plan_tables(
     :raises LakeProviderError: as :func:`table_plans`.
     """
     hook = policies.hook
-    memory = history.remembered()
+    remembered = history.remembered()
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
             return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations()
-        health = health_of(table, now, merged.limits, memory.orphans.get(str(listed)))
-        remembered = None if memory.outcomes is None else memory.outcomes.get(str(listed), ())
-        return plan_of(health, merged.policy, now, remembered), table.locations()
+        health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
+        past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
+        return plan_of(health, merged.policy, now, past), table.locations()
 
     def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
         return plan_of(broken_table(name, now, error), policies.policy_of_unread(name), now), ()

@@ -81,6 +81,7 @@ def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
             "extra 'ssl' is not understood",
         ),
         ({"conn_type": "mysql", "extra": {"ssl_mode": "PREFERRED"}}, InvalidConnectionError, "ssl_mode is one of"),
+        ({"conn_type": "mysql", "schema": "a?b"}, InvalidConnectionError, r"takes no \? & # in an address, got 'a\?b'"),
         ({"conn_type": "mysql", "extra": {"connect_timeout": "5s"}}, InvalidSpecError, "must be a whole number"),
         ({"schema": ""}, InvalidConnectionError, "needs a host, and the name of the database in its schema"),
         ({"host": ""}, InvalidConnectionError, "needs a host"),
@@ -107,8 +108,8 @@ def test_a_connection_of_mysql_is_read_by_the_driver_of_mariadb(monkeypatch: pyt
     extra = {"ssl_mode": "VERIFY_CA", "ssl_ca": "/etc/ca.pem", "connect_timeout": 5, "charset": "utf8mb4"}
     given(monkeypatch, conn_type=kind, host="::1", schema="my shop", extra=extra)
     access = database_access("pg_shop")
-    assert access.address == "mysql://[::1]:3306/my%20shop"
-    options = "permitMysqlScheme&sslMode=verify-ca&serverSslCert=%2Fetc%2Fca.pem&connectTimeout=5000"
+    assert access.address == "mysql://[::1]:3306/my shop"
+    options = "permitMysqlScheme&sslMode=verify-ca&serverSslCert=/etc/ca.pem&connectTimeout=5000"
     assert access.url.partition("?")[2] == options
     assert packages_of([access, access]) == (MARIADB_DRIVER,)
 

@@ -38,7 +38,7 @@ _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSql(), "mysql": MariaDb()}
 _VARCHAR = 12
 _REFUSED = re.compile(rf"{REFUSED} (column [^\"\n]*?)(?= SQLSTATE: |[\"\n]|$)")
 # What is read, and who reads, by the classes of SQL's codes; all else may be better in a retry.
-_CLASSES = {
+_CLASSES: dict[str, type[LakeProviderError]] = {
     **dict.fromkeys(("0A", "22", "25", "42"), BadInputError),
     **dict.fromkeys(("28", "3D"), InvalidConnectionError),
 }
@@ -108,6 +108,17 @@ class Database:
         """Return the few rows of a statement, in one answer."""
         answer = json.loads(self.text(self.dialect.as_json(sql)))
         return answer if isinstance(answer, list) else [answer]
+
+    def check(self, statement: str) -> None:
+        """Let the database say what it refuses about a statement that others will run, and read no row.
+
+        :raises LakeProviderError: it refuses something.
+        """
+        with database_errors(self.access):
+            self.execute(self.dialect.check(statement))
+            if not self.dialect.has_shared_snapshots:
+                # It serves no reader, and would lock the table's definition: who alters it waits, and all behind it.
+                self.connection.rollback()
 
     def columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """Return the columns of what stands behind FROM; no row is read.
@@ -190,10 +201,9 @@ def _translated(access: DatabaseAccess, snapshot: str | None, error: Exception) 
             "proxy spreads connections over servers, name one server, or give JdbcTable(consistent=False)"
         )
     state, code = _codes(dialect, error)
-    if dialect.is_denied(state, code):
-        return AccessDeniedError(f"{access.address}: user {access.user!r} may not read it: {message}")
-    kind = _CLASSES.get(state[:2], JobFailedError)
-    return kind(f"{access.address}: {message}")
+    kind = dialect.error_class(state, code) or _CLASSES.get(state[:2], JobFailedError)
+    may_not = f"user {access.user!r} may not read it: " if kind is AccessDeniedError else ""
+    return kind(f"{access.address}: {may_not}{message}")
 
 
 def _codes(dialect: Dialect, error: Exception) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from pyspark.sql.types import DataType, DecimalType, StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, LakeProviderError
 
 # Begins each message with which a statement of ours ends.
 REFUSED = "lake refuses"
@@ -156,8 +156,8 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def has_nulls(self, relation: str, column: str) -> str:
-        """Return a query for ``are_there``: whether the column is NULL somewhere."""
+    def has_nulls(self, relation: str, column: DatabaseColumn) -> str:
+        """Return a query for ``are_there``: whether the column has no value somewhere that can be ordered."""
 
     @abstractmethod
     def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:
@@ -180,8 +180,16 @@ class Dialect(ABC):
         """Tell whether the simple name of a Java class is that of an error of this database."""
 
     @abstractmethod
-    def is_denied(self, state: str, code: int) -> bool:
-        """Tell whether an error means that the user may not read something."""
+    def error_class(self, state: str, code: int) -> type[LakeProviderError] | None:
+        """Return the class of an error; None where the class of SQL's code tells it.
+
+        :param state: SQL's code.
+        :param code: of the server.
+        """
+
+    @abstractmethod
+    def check(self, statement: str) -> str:
+        """Return a statement that makes the database judge another one, and reads no row."""
 
     @abstractmethod
     def lineage_address(self, address: str, table: str) -> str:

@@ -9,16 +9,30 @@ from typing import ClassVar
 
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    InvalidConnectionError,
+    JobFailedError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
-from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb_types import literal, quoted_identifier, sent_value
+from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb_types import is_date, literal, quoted_identifier, sent_value
 
 _OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
+_ISOLATED = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _FORMS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%dT%H:%i:%s.%f", "timestamp": "%Y-%m-%dT%H:%i:%s.%fZ"}
 _CASTS = {"date": "DATE", "datetime": "DATETIME(6)", "timestamp": "DATETIME(6)"}
-# Access denied: for the user, to a database, to a table, to a column, for want of a privilege.
-_DENIED = frozenset({1044, 1142, 1143, 1227})
+# Several kinds have the code of SQL of a wrong statement.
+_CLASSES: dict[int, type[LakeProviderError]] = {
+    # To a database, a table, a column; for want of a privilege; what is below a view.
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1345, 1370), AccessDeniedError),
+    # Login, database, expired password.
+    **dict.fromkeys((1045, 1049, 1698, 1862), InvalidConnectionError),
+    # Too many connections; waits for a lock, deadlocks.
+    **dict.fromkeys((1040, 1203, 1205, 1213, 1226), JobFailedError),
+}
 
 
 class MariaDb(Dialect):
@@ -29,13 +43,13 @@ class MariaDb(Dialect):
     has_shared_snapshots: ClassVar[bool] = False
     version: ClassVar[str] = "SELECT VERSION()"
     properties: ClassVar[Mapping[str, str]] = {
-        # The server ends a connection whose reader takes no rows for a minute.
-        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600",
+        # The server ends a connection whose reader takes no rows for a minute, and lets it wait a day for who alters.
+        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600,lock_wait_timeout=300",
         "tinyInt1isBit": "false",
     }
     number_cast: ClassVar[str] = "CAST(x AS SIGNED)"
     text_cast: ClassVar[str] = "CAST(x AS CHAR)"
-    remedies: ClassVar[str] = "NULLIF(x, '0000-00-00'), CAST(x AS CHAR), or CAST(x AS DECIMAL(38, 9))"
+    remedies: ClassVar[str] = "CASE WHEN YEAR(x) > 0 THEN x END, CAST(x AS CHAR), or CAST(x AS DECIMAL(38, 9))"
     numbers: ClassVar[Sequence[str]] = tuple(
         f"{name}{sign}"
         for name in ("tinyint", "smallint", "mediumint", "integer", "bigint")
@@ -54,13 +68,13 @@ class MariaDb(Dialect):
 
     def begin(self, database: Asked, version: str, *, is_consistent: bool) -> str | None:  # noqa: ARG002  # others share it
         """Take a snapshot, which no other connection can see."""
-        database.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        database.execute(_ISOLATED)
         database.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         return None
 
     def reader_start(self, snapshot: str | None) -> str:  # noqa: ARG002  # others share it
         """Read what is committed when the statement begins, and write nothing."""
-        return "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        return _ISOLATED
 
     def kind(self, type_name: str) -> str:
         """Return the name of the type in lower case."""
@@ -82,7 +96,8 @@ class MariaDb(Dialect):
 
     def below(self, value: str, microseconds: int) -> str:
         """Return a difference."""
-        return f"{value} - INTERVAL {microseconds} MICROSECOND"
+        # Before the year 0 the difference is NULL.
+        return f"COALESCE({value} - INTERVAL {microseconds} MICROSECOND, CAST('0001-01-01' AS DATETIME))"
 
     def as_json(self, sql: str) -> str:
         """Return the statement: each one here makes an object of a row by itself."""
@@ -103,21 +118,25 @@ class MariaDb(Dialect):
 
     def greatest(self, relation: str, column: DatabaseColumn) -> str:
         """Return the query for the greatest value."""
-        value, unfit, future = "m", "FALSE", "FALSE"
+        # JSON has no zeros before a number, as ZEROFILL shows it.
+        value, unfit, future = "m + 0", "FALSE", "FALSE"
         if column.kind in _FORMS:
             value = f"DATE_FORMAT(m, '{_FORMS[column.kind]}')"
             unfit, future = "COALESCE(YEAR(m) = 0, FALSE)", "COALESCE(m > UTC_TIMESTAMP(6) + INTERVAL 1 DAY, FALSE)"
         made = f"JSON_OBJECT('value', {value}, 'is_unfit', {unfit}, 'is_in_future', {future})"
         return f"SELECT {made} FROM (SELECT MAX({quoted_identifier(column.name)}) AS m FROM {relation} AS lake) AS g"
 
-    def has_nulls(self, relation: str, column: str) -> str:
-        """Return the query for NULL."""
-        nulls = f"SELECT 1 FROM {relation} AS lake WHERE {quoted_identifier(column)} IS NULL"
+    def has_nulls(self, relation: str, column: DatabaseColumn) -> str:
+        """Return the query for NULL, and for dates that are none."""
+        name = quoted_identifier(column.name)
+        # IS NULL is true of 0000-00-00, but only where the column is NOT NULL.
+        is_none = f"COALESCE(YEAR({name}), 0) = 0" if column.kind in _FORMS else f"{name} IS NULL"
+        nulls = f"SELECT 1 FROM {relation} AS lake WHERE {is_none}"
         return f"SELECT JSON_OBJECT('are_there', EXISTS ({nulls}))"
 
-    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others ask a planner
-        """Ask for the size of the table."""
-        if table is None:
+    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others plan
+        """Ask for the size of the table; nothing tells that of a part."""
+        if table is None or where != "true":
             return 0
         schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
         (row,) = database.rows(
@@ -133,9 +152,8 @@ class MariaDb(Dialect):
     def even_values(self, database: Asked, relation: str, column: DatabaseColumn, where: str, wanted: int) -> list[str]:
         """Compute them of both ends."""
         name = quoted_identifier(column.name)
-        form = f"DATE_FORMAT({{}}, '{_FORMS[column.kind]}')" if column.kind in _FORMS else "{}"
-        # A date that is none sorts before all others.
-        is_one = f"YEAR({name}) > 0" if column.kind in _FORMS else "TRUE"
+        form = f"DATE_FORMAT({{}}, '{_FORMS[column.kind]}')" if column.kind in _FORMS else "{} + 0"
+        is_one = is_date(column) if column.kind in _FORMS else "TRUE"
         low, high = form.format(f"MIN({name})"), form.format(f"MAX({name})")
         (row,) = database.rows(
             f"SELECT JSON_OBJECT('low', {low}, 'high', {high}) FROM {relation} AS lake WHERE ({where}) AND {is_one}"
@@ -148,11 +166,15 @@ class MariaDb(Dialect):
 
     def is_own_error(self, java_name: str) -> bool:
         """Tell by the classes of JDBC, which the driver uses."""
-        return java_name.startswith("SQL")
+        return java_name.startswith("SQL") and not java_name.startswith("SQLite")
 
-    def is_denied(self, state: str, code: int) -> bool:  # noqa: ARG002  # others have codes of SQL
+    def error_class(self, state: str, code: int) -> type[LakeProviderError] | None:  # noqa: ARG002  # others have SQL's
         """Tell by the server's code."""
-        return code in _DENIED
+        return _CLASSES.get(code)
+
+    def check(self, statement: str) -> str:
+        """Return the statement without its rows: who may read a view only may not see its plan."""
+        return f"SELECT * FROM (\n{statement}\n) AS lake LIMIT 0"
 
     def lineage_address(self, address: str, table: str) -> str:
         """Return ``mysql://host:3306/shop.orders``; a table may be of another database of the server."""

@@ -45,20 +45,23 @@ def sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | N
         digits to a smaller one.
     """
     kind, value = column.kind, quoted_identifier(column.name)
-    if kind == "tinyint" and column.precision == 1 and isinstance(wanted, BooleanType):
+    if kind.startswith("tinyint") and column.precision == 1 and isinstance(wanted, BooleanType):
         return SentValue(value, IntegerType(), _unless("{} NOT IN (0, 1)", column, "a number but 0 and 1", "{} = 1"))
     if kind in _INTEGERS:
         return SentValue(f"{value} + 0", _INTEGERS[kind])
     if kind == "bit":
         return _bits(column, value)
-    if kind in ("float", "double"):
-        return SentValue(f"{value} + 0E0", DoubleType(), VALUE if kind == "double" else "CAST({} AS FLOAT)")
+    if kind.startswith(("float", "double")):
+        return SentValue(f"{value} * 1E0", DoubleType(), "CAST({} AS FLOAT)" if kind.startswith("float") else VALUE)
     if kind.startswith("decimal"):
         return _decimal(column, value, wanted)
     if kind in ("date", "datetime", "timestamp"):
         return _time(column, value)
     if kind in _BYTES:
         return SentValue(value, BinaryType())
+    if kind == "char":
+        # A mode of the server keeps the blanks.
+        value = f"TRIM(TRAILING ' ' FROM {value})"
     return SentValue(f"CONVERT({value} USING utf8mb4)", StringType()) if kind in _TEXTS else None
 
 
@@ -85,19 +88,23 @@ def _decimal(column: DatabaseColumn, value: str, wanted: DataType | None) -> Sen
 
 
 def _time(column: DatabaseColumn, value: str) -> SentValue:
-    is_date = column.kind == "date"
-    # Dates of the year 0, without a month or a day, or past the end of a month are none.
     count, none, made = f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {value})", _NO_TIME, "timestamp_micros({})"
-    if is_date:
+    if column.kind == "date":
         count, none, made = f"TO_DAYS({value}) - 719528", _NO_DATE, "date_from_unix_date({})"
-    day = value if is_date else f"DATE({value})"
-    is_one = f"YEAR({value}) > 0 AND COALESCE(FROM_DAYS(TO_DAYS({day})) = {day}, FALSE)"
-    sql = f"CASE WHEN {value} IS NULL THEN NULL WHEN {is_one} THEN {count} ELSE {none} END"
+    # A date that is none is NULL, and IS NULL, in some places.
+    sql = f"CASE WHEN {is_date(column)} THEN {count} WHEN YEAR({value}) IS NULL THEN NULL ELSE {none} END"
     if column.kind == "datetime":
         # The session's zone is UTC.
         made = f"CAST({made} AS TIMESTAMP_NTZ)"
-    sent = IntegerType() if is_date else LongType()
+    sent = IntegerType() if column.kind == "date" else LongType()
     return SentValue(sql, sent, _unless(f"{{}} = {none}", column, "a date that is none", made))
+
+
+def is_date(column: DatabaseColumn) -> str:
+    """Return the condition that a date or a time is one: of no year 0, with a month and a day, in its month."""
+    value = quoted_identifier(column.name)
+    day = value if column.kind == "date" else f"DATE({value})"
+    return f"YEAR({value}) > 0 AND COALESCE(FROM_DAYS(TO_DAYS({day})) = {day}, FALSE)"
 
 
 def _unless(condition: str, column: DatabaseColumn, fault: str, made: str) -> str:

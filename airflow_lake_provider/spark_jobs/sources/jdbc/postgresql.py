@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import AccessDeniedError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import literal, quoted_identifier, sent_value
 
@@ -83,9 +83,11 @@ class PostgreSql(Dialect):
 
     def reader_start(self, snapshot: str | None) -> str:
         """Take the snapshot."""
+        # Who alters the table waits for the driver, and a reader behind it would wait without an end.
+        settings = (*_TEXT_FORMS, "SET LOCAL lock_timeout TO '5min'")
         if snapshot is None:
-            return "; ".join(_TEXT_FORMS)
-        return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {literal(snapshot)}", *_TEXT_FORMS])
+            return "; ".join(settings)
+        return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {literal(snapshot)}", *settings])
 
     def kind(self, type_name: str) -> str:
         """Return the name of the type, which the driver may quote."""
@@ -132,9 +134,9 @@ class PostgreSql(Dialect):
         greatest = f"SELECT max({quoted_identifier(column.name)}) AS m FROM {relation} AS lake"
         return f"SELECT {text} AS value{flags} FROM ({greatest}) AS greatest"
 
-    def has_nulls(self, relation: str, column: str) -> str:
+    def has_nulls(self, relation: str, column: DatabaseColumn) -> str:
         """Return the query for NULL."""
-        nulls = f"SELECT 1 FROM {relation} AS lake WHERE {quoted_identifier(column)} IS NULL"
+        nulls = f"SELECT 1 FROM {relation} AS lake WHERE {quoted_identifier(column.name)} IS NULL"
         return f"SELECT EXISTS ({nulls}) AS are_there"
 
     def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others look a table up
@@ -180,9 +182,13 @@ class PostgreSql(Dialect):
         """Tell by the driver's own class."""
         return "PSQLException" in java_name
 
-    def is_denied(self, state: str, code: int) -> bool:  # noqa: ARG002  # others have codes of their own
-        """Tell by SQL's code."""
-        return state == "42501"
+    def error_class(self, state: str, code: int) -> type[LakeProviderError] | None:  # noqa: ARG002  # others have codes
+        """Tell what may not be read from other faults of a statement."""
+        return AccessDeniedError if state == "42501" else None
+
+    def check(self, statement: str) -> str:
+        """Return its plan."""
+        return f"EXPLAIN {statement}"
 
     def lineage_address(self, address: str, table: str) -> str:
         """Return ``postgres://host:5432/shop.public.orders``."""

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import ClassVar, Self
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, WatermarkPosition
@@ -194,7 +195,20 @@ class JdbcSource(PlainSource):
         return WatermarkListing(source_name=self.name, shape=self.shape, relation=relation, upto=greatest)
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
-        """Read the rows of a listing, in the snapshot in which it was made."""
+        """Read the rows of a listing: lazily in the snapshot in which it was made; without one, now and once."""
+        rows = self._rows(listing, types)
+        (database,) = self._opened
+        if database.snapshot is None:
+            # What is read again would be of another moment. A second reader of a part may begin before the first ends.
+            with database_errors(self.access):
+                rows = rows.localCheckpoint(eager=not listing.is_empty)
+        return RawBatch(rows=rows)
+
+    def without_rows(self, listing: Listing) -> RawBatch:
+        """Return the columns of a listing, and no row."""
+        return RawBatch(rows=self._rows(listing, None).limit(0))
+
+    def _rows(self, listing: Listing, types: StructType | None) -> DataFrame:
         assert isinstance(listing, RelationListing)
         (database,), relation = self._opened, listing.relation
         columns = relation.chosen(self.source.columns)
@@ -211,11 +225,9 @@ class JdbcSource(PlainSource):
             splits = choose_splits(database, relation, self.source, where, is_new_part=is_new_part, at_once=at_once)
         statement = statement_of(relation.sql, values, where, splits, database.dialect.quoted(SPLIT))
         # What the database refuses is known here, with its code, and not by the text of an executor's error.
-        database.text(f"EXPLAIN {statement}")
+        database.check(statement)
         names = [column.name for column in columns]
-        rows = read_splits(database, statement, values, names, splits, self.source.fetch_size)
-        # Without a snapshot what is read again would be another moment's.
-        return RawBatch(rows=rows if database.snapshot else rows.localCheckpoint(eager=False))
+        return read_splits(database, statement, values, names, splits, self.source.fetch_size)
 
     @contextmanager
     def refusing_unreadable(self, listing: Listing) -> Iterator[None]:  # noqa: ARG002  # others ask it

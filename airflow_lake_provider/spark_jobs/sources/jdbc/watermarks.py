@@ -44,11 +44,11 @@ def greatest_watermark(database: Database, relation: Relation, column: DatabaseC
     """
     dialect, what = database.dialect, f"{relation.what}: watermark {column.name!r}"
     (row,) = database.rows(dialect.greatest(relation.sql, column))
-    (nulls,) = database.rows(dialect.has_nulls(relation.sql, column.name))
+    (nulls,) = database.rows(dialect.has_nulls(relation.sql, column))
     if nulls["are_there"]:
         raise BadInputError(
-            f"{what} is NULL in some rows, and no run would read these. Fill them, make the column NOT NULL, or give a "
-            "value by JdbcTable(sql='SELECT ..., coalesce(x, ...) AS x FROM ...')"
+            f"{what} is NULL in some rows, or no date, and no run would read these. Fill them, make the column NOT "
+            "NULL, or give a value by JdbcTable(sql='SELECT ..., coalesce(x, ...) AS x FROM ...')"
         )
     if row["is_unfit"] or row["is_in_future"]:
         is_what = "is infinite, or before year 1" if row["is_unfit"] else "lies more than a day in the future"
