@@ -132,7 +132,13 @@ def test_a_run_that_goes_on_reads_what_was_there_at_its_start_once_and_nothing_e
     ends, earliest, position = dict(waiting), dict.fromkeys(waiting, 0), NOTHING
     seen: dict[str, list[int]] = {name: [] for name in ends}
     commits: list[tuple[str, ...]] = []
+    begin: dict[str, int] = {}
     while True:
+        # Meanwhile others write, partitions come, and retention goes on.
+        more, gone = steps.pop() if steps else ({}, {})
+        ends |= {name: ends.get(name, 0) + count for name, count in more.items()}
+        earliest |= {name: min(ends[name], earliest.get(name, 0) + gone.get(name, 0)) for name in ends}
+        begin = begin or dict(earliest)
         now = listed(dict(ends), dict(earliest), most, stop=waiting)
         whole: Any = of_inputs(now) if is_named else now
         commits.append(whole.identities_behind(position))
@@ -143,12 +149,8 @@ def test_a_run_that_goes_on_reads_what_was_there_at_its_start_once_and_nothing_e
         position = whole.position_after(position, None)
         if not part.goes_on:
             break
-        # Meanwhile others write, partitions come, and retention goes on.
-        more, gone = steps.pop() if steps else ({}, {})
-        ends |= {name: ends.get(name, 0) + count for name, count in more.items()}
-        earliest |= {name: min(ends[name], earliest.get(name, 0) + gone.get(name, 0)) for name in ends}
     assert all(sorted(read) == read and len(set(read)) == len(read) for read in seen.values())
-    assert all(set(range(end)) <= set(seen[name]) for name, end in waiting.items())
+    assert all(set(range(begin[name], end)) <= set(seen[name]) for name, end in waiting.items())
     # What is beyond was lost while the run went on.
     assert all(offset < max(waiting[name], earliest[name]) for name, read in seen.items() for offset in read)
     assert len(set(commits)) == len(commits)
