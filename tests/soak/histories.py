@@ -54,9 +54,9 @@ def main() -> int:
     return code
 
 
-def verdict(played: int, rounds: int, failed: Sequence[int]) -> tuple[str, int]:
+def verdict(played: int, rounds: int, failed: Sequence[int], what: str = "histories") -> tuple[str, int]:
     """Return what is told at the end, and the exit code: 1 too where histories that were asked for are not played."""
-    told = f"{played} of {rounds} histories, {len(failed)} failed: {list(failed)}"
+    told = f"{played} of {rounds} {what}, {len(failed)} failed: {list(failed)}"
     if played < rounds:
         told = f"{told}; the time was over before the others, give more --minutes"
     return told, int(bool(failed) or played < rounds)

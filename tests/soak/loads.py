@@ -50,7 +50,7 @@ def main() -> int:
             played += 1
             print(f"{'FAILED' if number in failed else 'ok'} {life.load_name} {seed}", flush=True)
         spark.stop()
-    told, code = verdict(played, len(lives), failed)
+    told, code = verdict(played, len(lives), failed, "lives")
     print(f"loads: seed {options.seed}, {options.batches} batches each: {told}", flush=True)
     return code
 
