@@ -62,7 +62,8 @@ def batch_spec(args: Namespace) -> LoadSpec:
     given |= {"table": args.table, "source": _mapping(args.source, "--source") if is_object else args.source}
     if args.keys:
         given["keys"] = list(args.keys)
-    spec = written_task({"action": "upsert" if "keys" in given else "append", **given}, "--arguments")
+    # The last word: an action that has no dry run would be a write.
+    spec = written_task({**given, "action": "upsert" if "keys" in given else "append"}, "--arguments")
     assert isinstance(spec, LoadSpec), "both actions are loads"
     # Without a name of its own, nothing of it was applied before.
     source = spec.source if spec.source.name else replace(spec.source, name="lake-check")

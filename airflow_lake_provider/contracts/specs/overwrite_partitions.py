@@ -49,6 +49,8 @@ class OverwritePartitionsSpec(RowLoadSpec):
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
+        if self.is_dry_run:
+            raise InvalidSpecError(f"{self.table}: an overwrite of partitions has no dry run")
         where = self.where
         self.refuse_excluded("key columns", self.keys)
         if where is None:

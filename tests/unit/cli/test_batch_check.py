@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.reports.report_codec import JobFailure, rep
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
@@ -103,6 +104,10 @@ def test_the_arguments_are_those_of_the_operator() -> None:
     assert isinstance(spec, UpsertSpec)
     assert (spec.keys, spec.source) == (("id",), Files("/in/*", format="csv", name="lake-check"))
     assert spec.dead_letter is not None
+    spec = batch_check.batch_spec(parsed("--source", "/in/*.json", "--arguments", '{"action": "overwrite-partitions"}'))
+    assert isinstance(spec, AppendSpec)
+    with pytest.raises(InvalidSpecError, match="no dry run"):
+        OverwritePartitionsSpec(table="a.b", source=Files("/in/*.json"), is_dry_run=True)
     for given, words in (("[1]", "JSON object"), ("{", "no JSON"), ('{"colour": 1}', "colour")):
         with pytest.raises(InvalidSpecError, match=words):
             batch_check.batch_spec(parsed("--source", "/in/*.json", "--arguments", given))

@@ -258,7 +258,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
     }
     for field in fields(spec):
         old = getattr(spec, field.name)
-        if field.name in ("query", "audits", "is_complete", "dead_letter"):
+        if field.name in ("query", "audits", "is_complete", "dead_letter", "is_dry_run"):
             continue  # contradicts the specimen's transform, branch or delete_when; its own test is below
         aside = {**ASIDE, **ASIDE_OF.get(spec.action, {})}
         if field.name in aside:
@@ -296,6 +296,13 @@ def test_a_whole_source_is_another_digest_and_a_spec_without_one_is_as_it_was() 
 
 def append(**changed: Any) -> AppendSpec:
     return AppendSpec(**{**BASE, "source": FILES, **changed})
+
+
+def test_a_dry_run_crosses_the_border_and_a_spec_without_one_is_as_it_was() -> None:
+    planned = upsert(is_dry_run=True)
+    assert spec_from_plain(json.loads(to_json(spec_to_plain(planned)))) == planned
+    for text in (upsert().digest_text(), to_json(spec_to_plain(upsert()))):
+        assert "is_dry_run" not in text
 
 
 @pytest.mark.parametrize(
