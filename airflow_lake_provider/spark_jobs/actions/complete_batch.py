@@ -77,9 +77,7 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         keys = resolve_columns(raw.rows, spec.keys, "keys")
         order_by = resolve_columns(raw.rows, spec.order_by, "order_by")
         refuse_unordered_columns(raw.rows.schema, keys, order_by)
-        excluded = {name.lower() for name in spec.exclude_columns}
-        names = [name for name in raw.rows.columns if not name.startswith("_lake_")]
-        stored = [name for name in names if name.lower() not in excluded]
+        stored = _stored_columns(spec, raw.rows)
         rows = stored_with_history(new, _with_flag(spec, raw.rows.select(*map(quoted, stored))))
         schema_changes = fit_target(spec, target, rows, source.missing_columns, engine.identity_in_table(spec.keys))
         head_rows = target.current_rows(new.applied_state.base)
@@ -102,10 +100,9 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         rows = _last_rows(spec, raw, whole, differences, order_by, cached)
         upserts = rows.count()
         gone = whole.deleted_keys(differences).withColumn(DELETED, sf.lit(True))
-    # A data file of each partition would be too many.
-    rows = rows.coalesce(1 + upserts // _ROWS_OF_FILE)
     batch = ChangeBatch(
-        changes=rows.unionByName(gone, allowMissingColumns=True),
+        # A data file of each partition would be too many.
+        changes=rows.coalesce(1 + upserts // _ROWS_OF_FILE).unionByName(gone, allowMissingColumns=True),
         rows=counts.rows,
         keys=upserts + counts.deletes,
         upserts=upserts,
@@ -115,6 +112,11 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         cached=tuple(cached),
     )
     return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
+
+
+def _stored_columns(spec: UpsertSpec, rows: DataFrame) -> list[str]:
+    excluded = {name.lower() for name in spec.exclude_columns}
+    return [name for name in rows.columns if not name.startswith("_lake_") and name.lower() not in excluded]
 
 
 def _raw(source: PlainSource, listing: Any, types: StructType | None, cached: list[DataFrame]) -> RawBatch:

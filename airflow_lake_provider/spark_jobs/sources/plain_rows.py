@@ -154,13 +154,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
         keys = resolve_columns(batch.rows, identity, "keys")
         order_by = resolve_columns(batch.rows, order, "order_by")
-        letters, contracted = None, contracted_columns(spec, batch, table_schema)
-        if spec.dead_letter is not None:
-            # A row that deletes has its key alone, and one that is combined with others may lack what they have.
-            is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows
-            required_by = table_schema if is_whole else None
-            batch, letters = without_dead_letters(spec, batch, keys, required_by, contracted.faults)
-        batch = contracted.applied(batch)
+        batch, letters = _judged(spec, batch, keys, table_schema)
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = condition_of_delete(spec, batch)
@@ -191,6 +185,19 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         dead_letters=letters,
         cached=tuple(cached),
     )
+
+
+def _judged(
+    spec: UpsertSpec, batch: RawBatch, keys: Sequence[str], table_schema: StructType | None
+) -> tuple[RawBatch, DeadLetters | None]:
+    """Return the rows as they are stored, and the records that are put aside; None where such are refused."""
+    letters, contracted = None, contracted_columns(spec, batch, table_schema)
+    if spec.dead_letter is not None:
+        # A row that deletes has its key alone, and one that is combined with others may lack what they have.
+        is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows
+        required_by = table_schema if is_whole else None
+        batch, letters = without_dead_letters(spec, batch, keys, required_by, contracted.faults)
+    return contracted.applied(batch), letters
 
 
 def condition_of_delete(spec: UpsertSpec, batch: RawBatch) -> str | None:

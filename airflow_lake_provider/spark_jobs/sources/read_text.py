@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -75,15 +74,8 @@ def read_text(
     options, hint = _reader_options(source, lower)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
-    given = (spark, source, paths, options, table_schema)
-    of_json = partial(json_schema, *given, keeps_absent=keeps_absent)
-    schema = of_json() if kind == "json" else xml_schema(*given) if kind == "xml" else csv_schema(*given)
-    what = f"{source.format} files of {source.path!r}"
-    refuse_unfit_columns(schema.names, what)
-    if folders.texts:
-        has_others = kind != "csv" and source.schema
-        own = given_fields(spark, kind, paths, options, folders.columns) if has_others else schema.names
-        folders.refuse_in(own, what)
+    schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
+    _refuse_names(spark, source, paths, options, schema, folders)
     if kind == "csv":
         # Not where types are inferred: a number that is quoted and empty would make its column one of texts.
         options = {"nullValue": _NO_TEXT, **options}
@@ -102,7 +94,6 @@ def read_text(
     rows = typed_rows(arrived, plain, schema, values, inferred).persist()
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
     lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
-    encoding = "" if is_utf8(options) else encoding_of(options)
     return RawBatch(
         rows=rows,
         files=files,
@@ -110,9 +101,42 @@ def read_text(
         may_be_unparsable=True,
         lines=lines,
         hint=hint,
-        encoding=encoding,
+        encoding="" if is_utf8(options) else encoding_of(options),
         first_rows=records.first_rows if records else dict,
     )
+
+
+def _schema(
+    spark: SparkSession,
+    source: Files,
+    paths: list[str],
+    options: Mapping[str, str],
+    table_schema: StructType | None,
+    *,
+    keeps_absent: bool,
+) -> StructType:
+    """Return the columns, in the types of the source's schema, else of the table, else of the values."""
+    given = (spark, source, paths, options, table_schema)
+    if source.format == "json":
+        return json_schema(*given, keeps_absent=keeps_absent)
+    return xml_schema(*given) if source.format == "xml" else csv_schema(*given)
+
+
+def _refuse_names(
+    spark: SparkSession,
+    source: Files,
+    paths: list[str],
+    options: Mapping[str, str],
+    schema: StructType,
+    folders: PartitionColumns,
+) -> None:
+    """Refuse columns that no table can have, or that the folders have, too."""
+    kind, what = str(source.format), f"{source.format} files of {source.path!r}"
+    refuse_unfit_columns(schema.names, what)
+    if folders.texts:
+        has_others = kind != "csv" and source.schema
+        own = given_fields(spark, kind, paths, options, folders.columns) if has_others else schema.names
+        folders.refuse_in(own, what)
 
 
 def _by_lower_name(source: Files) -> dict[str, str]:

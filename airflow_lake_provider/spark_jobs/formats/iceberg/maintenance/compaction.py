@@ -104,13 +104,9 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             run_key=run_key,
         )
         planned = rewrite.plan()
-        # An earlier compaction was cut off before it had tidied the metadata.
-        untidied = not planned.groups and is_untidied(
-            table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot))
-        )
-        tidying_due = untidied or (
-            level is not CompactionLevel.FULL and not planned.groups and _deletes_are_due(table, spec)
-        )
+        untidied = not planned.groups and _is_cut_off(table, spec, run_key)
+        may_tidy = level is not CompactionLevel.FULL and not planned.groups
+        tidying_due = untidied or (may_tidy and _deletes_are_due(table, spec))
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
     report = CompactionReport(
         table=spec.table,
@@ -130,6 +126,11 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     done = _reported(rewrite, report, planned, tally, progress)
     noted = _note_curve(rewrite) if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups else []
     return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=(*done.warnings, *noted))
+
+
+def _is_cut_off(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
+    """Tell whether an earlier compaction ended before it had tidied the metadata."""
+    return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot)))
 
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
