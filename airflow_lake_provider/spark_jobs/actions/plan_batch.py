@@ -52,7 +52,8 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
             facts["rows"] = report.batch_rows
     except BadInputError as error:
         return _reported(new, replace(plan, refused="; ".join([*refusals, str(error)])))
-    return report
+    # The phase has ended since.
+    return replace(report, seconds=dict(new.progress.seconds))
 
 
 def _columns(new: NewInput[Any, Any], source: PlainSource) -> StructType:

@@ -39,6 +39,7 @@ def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: F
     plan = report.plan
     assert plan is not None
     assert (report.outcome, report.committed, report.dead_letters, report.batch_rows) == (Outcome.PLANNED, (), 2, 2)
+    assert "read" in report.seconds
     assert [(each.kind.value, each.column, each.action, each.additive) for each in plan.schema_changes] == [
         ("widen-type", "n", "evolve", True),
         ("add-column", "a.note", "freeze", True),

@@ -20,6 +20,8 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
+from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, AppliedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.repaired_letters import RepairedLettersSource
 from tests.spark.append_flow import append, event, events_of
@@ -164,6 +166,25 @@ def test_letters_are_kept_once_however_drivers_end(flow: Flow) -> None:
     repeated = append(flow, "run 2", **given)
     assert (repeated.outcome, repeated.dead_letters) == (Outcome.ALREADY_APPLIED, 3)
     assert letters_of(flow, letter.table) == letters
+
+
+def test_a_driver_that_was_slower_with_the_same_letters_adds_none(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    letter = DeadLetter(table="letters.raced", max_share=0.5)
+    flow.arrive("0.jsonl", event(0), {"id": "w"})
+    append(flow, "run 0", dead_letter=letter)
+    flow.arrive("1.jsonl", event(1), {"id": "x"})
+    added, others = IcebergFormatTable.append, ["run 2"]
+
+    def slowly(table: IcebergFormatTable, commit: AppendCommit, progress: Progress) -> AppliedCommit | None:
+        # It has looked at the table of letters, and another driver commits before it does.
+        if commit.action == "dead-letters" and others:
+            append(flow, others.pop(), dead_letter=letter)
+        return added(table, commit, progress)
+
+    monkeypatch.setattr(IcebergFormatTable, "append", slowly)
+    report = append(flow, "run 1", dead_letter=letter)
+    assert (report.outcome, events_of(flow)) == (Outcome.NOTHING_NEW, [(0, "a"), (1, "a")])
+    assert [each["run"] for each in letters_of(flow, letter.table)] == ["dag run 0 task -1", "dag run 2 task -1"]
 
 
 def killed() -> None:
