@@ -56,6 +56,7 @@ OTHERS = (
     "contracts.reports.history_entry.HistoryEntry",
     *(f"contracts.reports.batch_plan.{name}" for name in ("BatchPlan", "PutAsideRecord")),
     *(f"contracts.reports.schema_changes.{name}" for name in ("SchemaChange", "SchemaChangeKind")),
+    "hooks.maintenance_history.Remembered",
     "maintenance.past_outcomes.PastOutcome",
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
