@@ -25,8 +25,6 @@ from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
 
 M = TypeVar("M")
 NAN = float("nan")
-# One of them begins after the rows are written, whatever the strategy.
-PHASES = ("commit", "publish", "write", "stage", "choose", "resolve")
 BEGIN = 1_700_000_000
 # Spark has no such type: the table would have to be made by somebody else.
 KINDS = [kind for name, kind in sorted(KEY_TYPES.items()) if name != "UUID"]
@@ -66,6 +64,8 @@ class LoadLife(ABC, Generic[M]):
     columns: ClassVar[Sequence[str]]
     # After the key.
     columns_of_files: ClassVar[Mapping[str, pa.DataType]] = {"p": pa.int32(), "w": pa.float64()}
+    # Of progress. Which of them a load has may depend on its strategy.
+    phases: ClassVar[Sequence[str]] = ("commit", "publish", "stage", "choose", "resolve")
     # Another writer may add rows between the reading of a batch and its commit.
     takes_foreign_rows: ClassVar[bool] = True
     flow: Flow
@@ -141,7 +141,7 @@ class LoadLife(ABC, Generic[M]):
             return
         before = self.model
         ways = [self._plainly, self._killed, self._twice_at_once, self._by_two_runs_at_once]
-        ways += [self._beside_another_writer] if self.takes_foreign_rows else []
+        ways += 2 * [self._beside_another_writer] if self.takes_foreign_rows else []
         way = self.random.choice(ways)
         self.steps.append(f"{way.__name__} {batch.run}")
         report = way(batch)
@@ -167,7 +167,7 @@ class LoadLife(ABC, Generic[M]):
         return self.load(batch, Progress())
 
     def _killed(self, batch: Batch[M]) -> JobReport:
-        at = self.random.choice(PHASES)
+        at = self.random.choice(self.phases)
         try:
             return self.load(batch, InterruptedProgress(at=at, then=_killed))
         except Killed:
@@ -193,7 +193,7 @@ class LoadLife(ABC, Generic[M]):
         return self._interrupted(insert, batch) if self.batches > 1 else self._plainly(batch)
 
     def _interrupted(self, then: Callable[[], Any], batch: Batch[M]) -> JobReport:
-        return self.load(batch, InterruptedProgress(at=self.random.choice(PHASES), then=then))
+        return self.load(batch, InterruptedProgress(at=self.random.choice(self.phases), then=then))
 
     def _again(self, batch: Batch[M]) -> None:
         """Nothing is new to a retry, nor to a next run over the same input."""

@@ -28,6 +28,7 @@ class RowLoad(LoadLife[Rows]):
 
     partitions: ClassVar[Sequence[tuple[str, ...]]] = ((), ("p",))
     columns = ("k", "p", "w")
+    phases = ("write", "commit", "commit")
 
     @classmethod
     def nothing(cls) -> Rows:
@@ -43,7 +44,7 @@ class RowLoad(LoadLife[Rows]):
         return (self.any_of(*self.kind.values), self.any_of(*NUMBERS), 9.5)
 
     def some_rows(self, most: int, numbers: Sequence[int | None] = NUMBERS, *, nulls: bool = True) -> Rows:
-        keys = [None if nulls and self.random.random() < 0.1 else key for key in self.some_values(most)]
+        keys = [None if nulls and self.random.random() < 0.03 else key for key in self.some_values(most)]
         return [(key, self.any_of(*numbers), self.any_of(*DOUBLES)) for key in keys]
 
 
@@ -57,7 +58,7 @@ class Appends(RowLoad):
         self.consumed: dict[str, Rows] = {}
         self.waiting: dict[str, Rows] = {}
         keys: dict[str, Any] = {"deduplicate_by": ("k",)}
-        self.arguments: dict[str, Any] = self.any_of({}, keys, {**keys, "deduplicate_against": "P1D"})
+        self.arguments: dict[str, Any] = self.any_of({}, keys, *2 * [{**keys, "deduplicate_against": "P1D"}])
 
     def load(self, batch: Batch[Rows], progress: Progress) -> JobReport:
         return append_batch(self.flow.spark, AppendSpec(**self.frame(batch)), progress)
@@ -75,11 +76,16 @@ class Appends(RowLoad):
             if self.random.random() < 0.5:
                 return Batch(run, arguments, list, BadInputError)
             arguments = {**arguments, "on_changed_input": "append"}
+        self.arrived = [row for row in self._rows() if row[0] is not None]
         batch = Batch(run, arguments, partial(self._appended, self._rows()))
         # Nothing is committed of a batch without rows, so that its files come again.
         if self._rows():
             self.consumed, self.waiting = {**self.consumed, **self.waiting}, {}
         return batch
+
+    def foreign_row(self) -> Row:
+        # One that the batch has, too, which is a duplicate where the table is compared.
+        return (self.any_of(*self.arrived)[0], 7, 9.5) if self.arrived else super().foreign_row()
 
     def mend(self, batch: Batch[Rows]) -> None:
         for name, rows in self.waiting.items() if self.arguments else ():
