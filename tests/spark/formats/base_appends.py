@@ -100,6 +100,12 @@ class RowsOnceSuite(FormatSuite):
         assert (fifth.rows_appended, fifth.duplicates_in_table) == (1, 1)
         repeated = append(flow, "run 6", **newest)
         assert (repeated.rows_appended, repeated.batch_rows, repeated.duplicates_in_table) == (1, 2, 1)
+        # So are rows that another writer adds before the commit.
+        flow.arrive("6.jsonl", event(7), event(8))
+        insert = f"INSERT INTO {flow.table} (id, name) VALUES (7, 'foreign')"
+        progress = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
+        raced = append(flow, "run 7", progress, **against)
+        assert (raced.attempts, raced.rows_appended, raced.duplicates_in_table) == (2, 1, 1)
 
 
 class AppendSuite(RowsOnceSuite):
