@@ -167,7 +167,7 @@ def seen_by_spark(load: str, context: Context, **_: Any) -> None:
 TRIED: Mapping[str, Callable[..., None]] = {
     "audits": lambda load, context, **_: is_taken(load, context, audits={"none": "SELECT * FROM audited"}),
     "branch": lambda load, context, **_: is_taken(load, context, branch="candidate"),
-    "dry run": has_dry_run,
+    "`dry_run`": has_dry_run,
     "`on_repeat`": is_repeated,
     "asset events": is_announced,
     "OpenLineage": is_lineage,
