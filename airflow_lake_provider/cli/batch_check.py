@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
@@ -20,13 +21,12 @@ from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord
 from airflow_lake_provider.contracts.reports.job import LoadReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
-from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.spec_codec import Job, written_task
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 
-_RUN = RunIdentity.of("lake", "check")
 _TASK = "check"
 
 
@@ -65,9 +65,14 @@ def batch_spec(args: Namespace) -> LoadSpec:
     # The last word: an action that has no dry run would be a write.
     spec = written_task({**given, "action": "upsert" if "keys" in given else "append"}, "--arguments")
     assert isinstance(spec, LoadSpec), "both actions are loads"
+    if spec.source.is_change_stream:
+        # Their reading sets tags.
+        raise InvalidSpecError(f"{spec.table}: changes of rows have no dry run, plain rows have one")
     # Without a name of its own, nothing of it was applied before.
-    source = spec.source if spec.source.name else replace(spec.source, name="lake-check")
-    return replace(spec, source=source, is_dry_run=True)
+    if spec.source.name:
+        return replace(spec, is_dry_run=True)
+    repeat = OnRepeat.APPLY if spec.source.files else spec.on_repeat
+    return replace(spec, source=replace(spec.source, name="lake-check"), on_repeat=repeat, is_dry_run=True)
 
 
 def _mapping(text: str, name: str) -> dict[str, Any]:
@@ -83,11 +88,13 @@ def _mapping(text: str, name: str) -> dict[str, Any]:
 def _report(args: Namespace) -> LoadReport:
     lake = LakeCatalogHook(args.conn_id)
     connection = lake.connection
+    # In cluster mode its report lies in a folder of all runs.
+    run = RunIdentity.of("lake", "check", uuid4().hex)
     spec = batch_spec(args).checked_for(connection.table_format)
     lake.refuse_for_spark([spec.table, *(each.table for each in spec.source.lake_tables.values())])
-    spec = spec.framed({"catalog": connection.catalog_name, "table_format": connection.table_format, "run": _RUN})
+    spec = spec.framed({"catalog": connection.catalog_name, "table_format": connection.table_format, "run": run})
     target = SparkTarget.read(args.spark_conn_id, None)
-    attempt = SparkSubmission.open(Job({_TASK: spec}), connection, target, run=_RUN)
+    attempt = SparkSubmission.open(Job({_TASK: spec}), connection, target, run=run)
     submit = SparkSubmitOperator(task_id=_TASK, conn_id=args.spark_conn_id, name=f"lake check {spec.table}", conf={})
     start = attempt.driver_start(submit)
     try:

@@ -67,9 +67,14 @@ def whole(flow: Flow, at: str, rows: dict[int, tuple[str, str]], **changes: Any)
     for path in flow.inbox.glob("*"):
         path.unlink()
     flow.arrive(f"{at}.jsonl", *({"id": key, "city": city, "note": note} for key, (city, note) in rows.items()))
+    return apply_whole(flow, at, f"{at} {sorted(rows)}", **changes)
+
+
+def apply_whole(flow: Flow, at: str, run: str, **changes: Any) -> Any:
+    """Apply the files that are there as all rows of a time."""
     source = Files(f"{flow.inbox}/*.jsonl", "json", "id BIGINT, city STRING, note STRING")
     return flow.apply(
-        f"{at} {sorted(rows)}",
+        run,
         source=source,
         delete_when=None,
         is_complete=True,
@@ -101,9 +106,13 @@ def test_whole_snapshots_close_what_they_lack_and_write_nothing_else(new_flow: N
         (r.key, BEGIN + timedelta(days=r.since), None if r.until is None else BEGIN + timedelta(days=r.until), r.city,
          r.note) for r in model
     ]  # fmt: skip
+    # The same files say what is valid at a later time, too.
+    assert apply_whole(flow, "2026-01-06", "later").outcome is Outcome.APPLIED
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-05T00:00:00\+00:00, and one of 2026-01-06"):
+        whole(flow, "2026-01-05", {1: ("Lima", "late")})
     # Equal rows may have been valid from then on, too.
     for late in ({1: ("Lima", "late")}, days["2026-01-04"]):
-        with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-04"):
+        with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-06"):
             whole(flow, "2026-01-02", late)
 
 

@@ -59,7 +59,7 @@ class DeadLetter(ArgumentObject):
                 f"{spec.table}: History makes intervals of all rows of a key, so no record may be put aside; leave out "
                 "dead_letter"
             )
-        if spec.table == self.table:
+        if spec.table.lower() == self.table.lower():
             raise InvalidSpecError(f"{spec.table}: dead_letter needs a table of its own")
         if unfit := _unfit(str(source.files.format), source.files.options):
             raise InvalidSpecError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -75,6 +76,9 @@ def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> di
     return {name: _count(report, summary, name) for name in names}
 
 
+_MORE = re.compile(r"; \d+ more commits? followed, ")
+
+
 def of_both(earlier: ReportT, later: ReportT) -> ReportT:
     """Return one report of the commits of a run, each of which has input of its own.
 
@@ -85,7 +89,9 @@ def of_both(earlier: ReportT, later: ReportT) -> ReportT:
     counted = [field.name for field in fields(later) if field.name in (*_NAMES, *_OF_TRIES)]
     counts: dict[str, Any] = {name: _sum(getattr(earlier, name), getattr(later, name)) for name in counted}
     listed: dict[str, Any] = {name: _both(name, earlier, later) for name in ("committed", "schema_changes", "warnings")}
-    reason = f"in {len(listed['committed'])} commits, the last of which {later.reason}"
+    # Only the first one says what was lost, or has changed, before the run.
+    first, more = _MORE.split(earlier.reason)[0], len(listed["committed"]) - 1
+    reason = f"{first}; {more} more {'commit' if more == 1 else 'commits'} followed, the last of which {later.reason}"
     return replace(later, before=earlier.before, reason=reason, **listed, **counts)
 
 

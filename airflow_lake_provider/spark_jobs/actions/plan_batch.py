@@ -5,6 +5,7 @@ The batch is read as a run reads it, all of it. So what refuses a run refuses th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deletes
+from airflow_lake_provider.contracts.author.schema_contract import Evolution
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
@@ -26,7 +28,9 @@ from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
+from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 ReportT = TypeVar("ReportT", bound=LoadReport)
@@ -38,12 +42,16 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
 
     :raises UnsupportedError: its source has changes of rows, or is the whole table.
     """
-    if not isinstance(new.source, PlainSource) or new.spec.is_complete:
+    is_combined = isinstance(new.spec, UpsertSpec) and isinstance(new.spec.merge_engine, Aggregation)
+    if not isinstance(new.source, PlainSource) or new.spec.is_complete or is_combined:
         raise UnsupportedError(
-            f"{new.spec.table}: a batch is planned of plain rows, and neither of change events nor with complete=True"
+            f"{new.spec.table}: a batch is planned of plain rows, and neither of change events, nor with "
+            "complete=True, nor for Aggregation"
         )
-    columns = _columns(new, new.source)
+    columns, stored = _columns(new, new.source)
     changes = _schema_changes(new, columns)
+    if new.target.is_created() and stored != columns:
+        changes = _unmended(changes, _schema_changes(new, stored))
     refusals = [f"{each.kind.value} of {each.column} ({each.action})" for each in changes if each.is_refused]
     plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
     try:
@@ -56,12 +64,28 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
     return replace(report, seconds=dict(new.progress.seconds))
 
 
-def _columns(new: NewInput[Any, Any], source: PlainSource) -> StructType:
-    """Return the columns that the batch has for the table, before the contract leaves out any."""
-    wanted, spec = new.wanted, new.spec
+def _columns(new: NewInput[Any, Any], source: PlainSource) -> tuple[StructType, StructType]:
+    """Return the columns that the batch has for the table, and those that the contract leaves of them."""
+    wanted, spec, schema = new.wanted, new.spec, new.wanted.target.schema()
     with source.reading(wanted.listing):
-        raw = source.raw(wanted.listing, wanted.target.schema())
+        raw = source.raw(wanted.listing, schema)
         release_frames(raw.rows)
+        left = contracted_columns(spec, raw, schema).applied(raw)
+    return _for_table(new, raw), _for_table(new, left)
+
+
+def _unmended(changes: Sequence[SchemaChange], left: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
+    """Refuse the changes that a contract takes out of rows, and cannot: no value of one type is one of the other."""
+    still = {(each.column, each.kind) for each in left}
+    taken = (Evolution.DISCARD_VALUE.value, Evolution.QUARANTINE.value)
+    return tuple(
+        replace(each, action="refuse") if each.action in taken and (each.column, each.kind) in still else each
+        for each in changes
+    )
+
+
+def _for_table(new: NewInput[Any, Any], raw: RawBatch) -> StructType:
+    spec = new.spec
     excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
     names = [name for name in raw.rows.columns if not name.startswith("_lake_") and name.lower() not in excluded]
     rows = raw.rows.select(*map(quoted, names))

@@ -52,10 +52,14 @@ class ContractedColumns:
         return replace(raw, rows=raw.rows.selectExpr(*values), in_any_order=None)
 
 
-def contracted_columns(spec: LoadSpec, raw: RawBatch, table_schema: StructType | None) -> ContractedColumns:
+def contracted_columns(
+    spec: LoadSpec, raw: RawBatch, table_schema: StructType | None, combined: StructType | None = None
+) -> ContractedColumns:
     """Return what the contract of a load makes of the columns of a batch; nothing where no action changes rows.
 
     :param table_schema: of the target; None when it does not exist yet, and all columns are to be its own.
+    :param combined: the same as the batch has them, where rows are combined: without the columns of other types, about
+        whose values the contract says nothing.
     """
     contracted, contract = ContractedColumns(), spec.schema_contract
     if not contract.changes_rows or table_schema is None:
@@ -63,6 +67,9 @@ def contracted_columns(spec: LoadSpec, raw: RawBatch, table_schema: StructType |
     present = {each.name.lower(): each for each in table_schema}
     # What tells of a row that it is a delete is no column of the table.
     excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
+    if combined is not None:
+        types = {each.name.lower(): each.dataType for each in combined}
+        excluded |= {name for name, each in present.items() if types.get(name) != each.dataType}
     judge = _Judge(raw.rows.sparkSession, contract)
     for each in raw.rows.schema:
         if each.name.startswith("_lake_") or each.name.lower() in excluded:

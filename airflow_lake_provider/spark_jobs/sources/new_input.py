@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, WholePosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
@@ -103,6 +104,8 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
     # A list that is lost does no harm: all that is there is applied.
     start = position.without_lost(listed.at) if is_unsure else position
     whole, before = _whole(spec, listed), start.of(WholePosition)
+    engine = getattr(spec, "merge_engine", None)
+    is_dated = isinstance(engine, History) and engine.at is not None
     is_asked = spec.on_repeat is OnRepeat.APPLY or not listed.shows_changes
     after = replace(listed.position_after(start, spec.keep_consumed_for), generation=start.generation + 1)
     return InputDecision(
@@ -111,7 +114,7 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
         position=after.with_position(whole),
         repeats=spec.on_repeat is OnRepeat.APPLY,
         note=_REPLACED if applied_state.is_replaced else "",
-        skip_reason="" if is_asked or before is None else _skip_reason(whole, before),
+        skip_reason="" if is_asked or before is None else _skip_reason(whole, before, is_dated=is_dated),
     )
 
 
@@ -126,9 +129,10 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-def _skip_reason(whole: WholePosition, before: WholePosition) -> str:
+def _skip_reason(whole: WholePosition, before: WholePosition, *, is_dated: bool) -> str:
     match whole.compare(before):
-        case Comparison.EQUAL:
+        # That a history holds at a later time, too, is a fact that an earlier batch must not go behind.
+        case Comparison.EQUAL if not is_dated:
             return "recognised by position: the source is as it was when the table last became what it held"
         case Comparison.BEFORE:
             return (

@@ -191,7 +191,9 @@ def _judged(
     spec: UpsertSpec, batch: RawBatch, keys: Sequence[str], table_schema: StructType | None
 ) -> tuple[RawBatch, DeadLetters | None]:
     """Return the rows as they are stored, and the records that are put aside; None where such are refused."""
-    letters, contracted = None, contracted_columns(spec, batch, table_schema)
+    # An aggregated column has another type than the values that it is made of.
+    summed = before_aggregation(table_schema, spec.merge_engine) if table_schema else None
+    letters, contracted = None, contracted_columns(spec, batch, table_schema, summed)
     if spec.dead_letter is not None:
         # A row that deletes has its key alone, and one that is combined with others may lack what they have.
         is_whole = spec.delete_when is None and not spec.merge_engine.combines_rows

@@ -9,6 +9,7 @@ import pytest
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome, UpsertReport
 from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
@@ -58,6 +59,20 @@ def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: F
     assert "2 of 4 records" in (report.plan.refused or "")
     assert flow.loaded().metadata_location == before
     assert not flow.catalog().table_exists(LETTERS)
+
+
+def test_values_that_no_contract_takes_out_of_a_row_refuse_the_batch(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, a STRUCT<zip: INT>, n INT, m INT) USING iceberg")
+    flow.arrive("1.jsonl", {"id": 1, "a": {"other": 1}, "n": {"x": 1}, "m": "7"})
+    source = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, a STRUCT<other: INT>, n STRUCT<x: INT>, m STRING")
+    report = run(flow, "append", source=source, schema_contract="discard_value")
+    assert report.plan is not None
+    assert report.plan.refused is not None
+    assert {each.column for each in report.plan.schema_changes if each.is_refused} >= {"n"}
+    assert "m" not in {each.column for each in report.plan.schema_changes if each.is_refused}
+    with pytest.raises(LakeProviderError):
+        append(flow, "run 1", source=source, schema_contract="discard_value")
 
 
 def test_a_table_that_is_not_there_is_not_made(flow: Flow) -> None:

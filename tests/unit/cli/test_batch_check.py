@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.specs.append import AppendSpec
-from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -104,6 +104,10 @@ def test_the_arguments_are_those_of_the_operator() -> None:
     assert isinstance(spec, UpsertSpec)
     assert (spec.keys, spec.source) == (("id",), Files("/in/*", format="csv", name="lake-check"))
     assert spec.dead_letter is not None
+    # Of a path that a task has loaded, too.
+    assert spec.on_repeat is OnRepeat.APPLY
+    with pytest.raises(InvalidSpecError, match="changes of rows have no dry run"):
+        batch_check.batch_spec(parsed("--source", '{"type": "changes", "table": "shop.lines"}', "--keys", "id"))
     spec = batch_check.batch_spec(parsed("--source", "/in/*.json", "--arguments", '{"action": "overwrite-partitions"}'))
     assert isinstance(spec, AppendSpec)
     with pytest.raises(InvalidSpecError, match="no dry run"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, Self
 
-from airflow_lake_provider.contracts.applied.positions import Comparison, OffsetsPosition
+from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.merge_engines import History
@@ -113,11 +113,11 @@ class TopicListing(Listing):
         if wanted.is_empty:
             return position
         there = OffsetsPosition(wanted.upto, self.topic.id)
-        is_same = consumed is not None and consumed.compare(there) in (Comparison.BEFORE, Comparison.EQUAL)
         # A name that comes back later is a new one.
         named = self._named(position)
         left = replace(position, positions={t: each for t, each in position.positions.items() if t not in named})
-        return left.moved(consumed.joined(there) if consumed is not None and is_same else there, self.shape)
+        # Another run may have consumed partitions that came after the end of this one was noted.
+        return left.moved(there if consumed is None or wanted.remade else consumed.joined(there), self.shape)
 
     def consumed_by(self, position: SourcePosition) -> int:
         """Return of how many partitions a position has consumed records that are read, or that wait."""
@@ -206,12 +206,12 @@ def refuse_unordered_share(spec: LoadSpec, topic: KafkaTopic, listing: TopicList
         if new
         else "records of one key may be in several partitions"
     )
+    left_out = f"max_records {'and catch_up ' if topic.catch_up else ''}out{' for this run' if new else ''}"
+    by_keys = "" if new else ", or all columns of key_schema among the keys"
     raise BadInputError(
         f"{spec.table}: max_records={topic.max_records} leaves {listing.waiting} records of topic {topic.topic} to "
-        f"other runs, and {why}, so that an older one may come after a newer one and take its place. Leave max_records "
-        f"out"
-        f"{' for this run' if new else ''}, or give order_by with Deduplicate(ignore_stale=True)"
-        f"{'' if new else ', or all columns of key_schema among the keys'}"
+        f"others, and {why}, so that an older one may come after a newer one and take its place. Leave {left_out}, or "
+        f"give order_by with Deduplicate(ignore_stale=True){by_keys}"
     )
 
 

@@ -128,7 +128,7 @@ def test_the_commits_of_one_run_are_one_report() -> None:
     done = of_both(of_both(one, two), three)
     assert done == replace(
         three,
-        reason="in 3 commits, the last of which applied 2",
+        reason="applied 0; 2 more commits followed, the last of which applied 2",
         before=states[0],
         committed=("s0", "s1", "s2"),
         schema_changes=("c0",),

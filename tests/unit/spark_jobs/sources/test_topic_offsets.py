@@ -205,7 +205,7 @@ BY_TIME: dict[str, Any] = {"source": TIMED, "order_by": ("kafka_timestamp",)}
 @pytest.mark.parametrize(
     ("listing", "given", "says"),
     [
-        (SHARE, {}, "leaves 7 records of topic orders to other runs, and records of one key may be in several"),
+        (SHARE, {}, "leaves 7 records of topic orders to others, and records of one key may be in several"),
         (SHARE, {"merge_engine": FirstRow()}, "Leave max_records out, or give order_by with"),
         (SHARE, BY_TIME, "or all columns of key_schema among the keys"),
         (SHARE, {**BY_TIME, "merge_engine": History(at="2026-01-01T00:00:00Z")}, "an older one may come after"),
@@ -237,3 +237,13 @@ def test_a_share_of_an_append_has_no_order_and_one_below_a_query_has_columns_tha
         refuse_unordered_share(
             UpsertSpec(**LAKE, source=made, keys=("id",), merge_engine=Aggregation({"n": "sum"})), below, SHARE, ["n"]
         )
+
+
+def test_a_run_that_goes_on_keeps_what_another_one_consumed_of_a_new_partition() -> None:
+    end = {"0": 15, "1": 15}
+    ours = listed({**end, "2": 5}, most=10, stop=end)
+    first = listed(end, most=10, stop=end).position_after(NOTHING, None)
+    position = listed({"0": 5, "1": 5, "2": 5}).position_after(first, None)
+    while not ours.beyond(position).is_empty:
+        position = ours.position_after(position, None)
+    assert listed({**end, "2": 5}).beyond(position).is_empty

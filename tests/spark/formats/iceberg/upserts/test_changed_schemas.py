@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.formats.iceberg.upserts.test_nested_schemas import (
@@ -214,3 +216,13 @@ def test_a_required_column_that_the_batch_lacks_is_counted_in_the_new_rows_alone
         applied(flow, path, "run 1", strategy=strategy, schema_contract=keep)
     applied(flow, written(tmp_path / "b.json", *old), "run 2", strategy=strategy, schema_contract=keep)
     assert rows_of(flow) == {1: {"a": "x", "r": 1}, 2: {"a": "x", "r": 2}}
+
+
+def test_a_contract_leaves_values_that_are_counted_alone(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, tag BIGINT, n INT) USING iceberg")
+    flow.arrive("1.jsonl", {"id": 1, "tag": "abc", "n": "7"}, {"id": 1, "tag": "x", "n": "lost"})
+    source = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, tag STRING, n STRING")
+    engine = Aggregation({"tag": "count", "n": "max"})
+    flow.apply("run 1", source=source, merge_engine=engine, delete_when=None, schema_contract="discard_value")
+    assert [(row["id"], row["tag"], row["n"]) for row in flow.records()] == [(1, 2, 7)]
