@@ -28,7 +28,6 @@ from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
-from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -66,11 +65,11 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
 
 def _columns(new: NewInput[Any, Any], source: PlainSource) -> tuple[StructType, StructType]:
     """Return the columns that the batch has for the table, and those that the contract leaves of them."""
-    wanted, spec, schema = new.wanted, new.spec, new.wanted.target.schema()
+    wanted, schema = new.wanted, new.wanted.target.schema()
     with source.reading(wanted.listing):
         raw = source.raw(wanted.listing, schema)
         release_frames(raw.rows)
-        left = contracted_columns(spec, raw, schema).applied(raw)
+        left = source.contracted(raw, schema)
     return _for_table(new, raw), _for_table(new, left)
 
 

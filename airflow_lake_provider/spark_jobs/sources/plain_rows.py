@@ -129,6 +129,10 @@ class PlainSource(BatchSource):
             raw, letters = without_dead_letters(self.spec, raw, keys, table_schema, contracted.faults)
         return contracted.applied(raw), letters
 
+    def contracted(self, raw: RawBatch, table_schema: StructType | None) -> RawBatch:
+        """Return rows as the schema contract leaves them, without putting any aside."""
+        return contracted_columns(self.spec, raw, table_schema).applied(raw)
+
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the rows and keep the last change of each key."""
         with self.refusing_unreadable(wanted.listing):
