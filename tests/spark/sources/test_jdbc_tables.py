@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DecimalType, StructField, StructType
 
-from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
@@ -33,34 +32,29 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import statement_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
-from airflow_lake_provider.spark_jobs.sources.jdbc.source import JdbcSource
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.end_to_end.postgresql_server import postgresql_server
 from tests.spark.append_flow import append, events_of
+from tests.spark.sources.database_tables import DatabaseTables
+from tests.spark.sources.session_settings import event_log
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
 
 POSTGRESQL = PostgreSql()
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 
 
-@dataclass
-class Shop:
-    """A database, and the session that reads it.
+@dataclass(kw_only=True)
+class Shop(DatabaseTables):
+    """A database of PostgreSQL, and the session that reads it.
 
     :param access: by which its superuser comes in.
     """
 
-    spark: SparkSession
-    access: DatabaseAccess
     connection: Any
-    opened: list[JdbcSource] = field(default_factory=list)
 
     def run(self, *statements: str) -> None:
         """Run statements, each in a transaction of its own."""
@@ -81,24 +75,6 @@ class Shop:
             time.sleep(0.02)
         return int(self.ask(count)[0][0])
 
-    def listed(self, table: str | None = None, **arguments: Any) -> tuple[JdbcSource, Listing]:
-        """Open a source, and list it."""
-        read = JdbcTable(arguments.pop("connection", "pg_shop"), table, name="shop", **arguments)
-        run = RunIdentity.of("dag", "run", "task", "-1")
-        spec = UpsertSpec(catalog="lake_default", table="flows.t", run=run, source=read, keys=("id",))
-        source = open_source(self.spark, spec)
-        assert isinstance(source, JdbcSource)
-        self.opened.append(source)
-        return source, source.list()
-
-    def rows(
-        self, table: str | None = None, types: StructType | None = None, **arguments: Any
-    ) -> list[tuple[Any, ...]]:
-        """Read a source as a job does."""
-        source, listing = self.listed(table, **arguments)
-        with closing(source), source.refusing_unreadable(listing):
-            return [tuple(row.values()) for row in to_arrow(source.raw(listing, types).rows).to_pylist()]
-
 
 @pytest.fixture(scope="module")
 def server(spark: SparkSession) -> Iterator[Shop]:
@@ -109,7 +85,7 @@ def server(spark: SparkSession) -> Iterator[Shop]:
             # A transaction that is left open is seen at once.
             connection.cursor().execute("SET lock_timeout = '5s'")
             access = DatabaseAccess(url=f"jdbc:postgresql://127.0.0.1:{running.port}/postgres", **login)
-            yield Shop(spark, access, connection)
+            yield Shop(spark=spark, access=access, conn_id="pg_shop", connection=connection)
 
 
 @pytest.fixture
@@ -431,7 +407,7 @@ def test_neither_a_plan_nor_an_event_has_the_password(
 ) -> None:
     shop.run("CREATE TABLE t AS SELECT 1 AS id")
     source, listing = shop.listed("t")
-    with event_log(shop, tmp_path):
+    with event_log(shop.spark, shop.access.to_settings("pg_shop"), tmp_path):
         rows = source.raw(listing, None).rows
         rows.explain(extended=True)
         rows.explain("formatted")
@@ -442,22 +418,3 @@ def test_neither_a_plan_nor_an_event_has_the_password(
     assert "JDBCRelation" in events
     where = {"plans": shown, "events": events, "rows": repr(rows), "access": repr(shop.access)}
     assert [name for name, text in where.items() if shop.access.password in text] == []
-
-
-@contextmanager
-def event_log(shop: Shop, folder: Path) -> Iterator[None]:
-    """Write Spark's own log of events while it runs; it hides what the application was submitted with."""
-    jvm: Any = shop.spark._jvm
-    java: Any = shop.spark.sparkContext._jsc
-    context, settings = java.sc(), java.sc().getConf().set("spark.eventLog.compress", "false")
-    for name, value in shop.access.to_settings("pg_shop").items():
-        settings.set(name, value)
-    nothing, place = jvm.scala.Option.empty(), jvm.java.net.URI(f"file://{folder}")
-    make = jvm.org.apache.spark.scheduler.EventLoggingListener
-    log = make("app-1", nothing, place, settings, context.hadoopConfiguration())
-    log.start()
-    context.addSparkListener(log)
-    yield
-    context.listenerBus().waitUntilEmpty()
-    context.removeSparkListener(log)
-    log.stop()

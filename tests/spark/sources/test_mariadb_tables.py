@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, DecimalType, StructField, StructType
 
-from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
@@ -28,66 +27,40 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
-from airflow_lake_provider.spark_jobs.sources.jdbc.source import JdbcSource
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.end_to_end.kafka_broker import jars_of
 from tests.end_to_end.mariadb_server import mariadb_server
 from tests.spark.append_flow import append
+from tests.spark.sources.database_tables import DatabaseTables
+from tests.spark.sources.session_settings import add_jars
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
 
 
-@dataclass
-class Shop:
-    """A database, and the session that reads it."""
+@dataclass(kw_only=True)
+class Shop(DatabaseTables):
+    """A database of MariaDB, and the session that reads it."""
 
-    spark: SparkSession
-    access: DatabaseAccess
     writer: Database
-    opened: list[JdbcSource] = field(default_factory=list)
 
     def run(self, *statements: str) -> None:
         """Run statements, each in a transaction of its own."""
         for statement in statements:
             self.writer.execute(statement)
 
-    def listed(self, table: str | None = None, **arguments: Any) -> tuple[JdbcSource, Listing]:
-        """Open a source, and list it."""
-        read = JdbcTable(arguments.pop("connection", "my_shop"), table, name="shop", **arguments)
-        run = RunIdentity.of("dag", "run", "task", "-1")
-        spec = UpsertSpec(catalog="lake_default", table="flows.t", run=run, source=read, keys=("id",))
-        source = open_source(self.spark, spec)
-        assert isinstance(source, JdbcSource)
-        self.opened.append(source)
-        return source, source.list()
-
-    def rows(
-        self, table: str | None = None, types: StructType | None = None, **arguments: Any
-    ) -> list[tuple[Any, ...]]:
-        """Read a source as a job does."""
-        source, listing = self.listed(table, **arguments)
-        with closing(source), source.refusing_unreadable(listing):
-            return [tuple(row.values()) for row in to_arrow(source.raw(listing, types).rows).to_pylist()]
-
 
 @pytest.fixture(scope="module")
 def server(spark: SparkSession) -> Iterator[Shop]:
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     with mariadb_server() as running:
-        for jar in jars_of(Path(__file__).with_name("mariadb.lock"), "mariadb-driver", DRIVER):
-            loader.addURL(jvm.java.net.URI(f"file://{jar}").toURL())
+        add_jars(spark, jars_of(Path(__file__).with_name("mariadb.lock"), "mariadb-driver", DRIVER))
         url = f"jdbc:mysql://127.0.0.1:{running.port}/shop?permitMysqlScheme"
         access = DatabaseAccess(url, running.user, running.password)
         with closing(Database.open(spark, access, is_consistent=False)) as writer:
             writer.connection.setAutoCommit(True)
             writer.execute("SET SESSION TRANSACTION READ WRITE")
-            yield Shop(spark, access, writer)
+            yield Shop(spark=spark, access=access, conn_id="my_shop", writer=writer)
 
 
 @pytest.fixture

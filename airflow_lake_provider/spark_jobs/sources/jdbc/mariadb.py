@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql.types import DataType
 
@@ -105,12 +105,7 @@ class MariaDb(Dialect):
 
     def pages(self, database: Asked, table: Sequence[str]) -> tuple[int, ...] | None:
         """Return no pages; None where there is no table."""
-        schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
-        there = database.rows(
-            "SELECT JSON_OBJECT('count', COUNT(*)) FROM information_schema.tables "
-            f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
-        )
-        return () if there[0]["count"] else None
+        return () if _stored(database, table)["count"] else None
 
     def sent(self, column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
         """Return how the values of a column are sent."""
@@ -138,12 +133,7 @@ class MariaDb(Dialect):
         """Ask for the size of the table; nothing tells that of a part."""
         if table is None or where != "true":
             return 0
-        schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
-        (row,) = database.rows(
-            "SELECT JSON_OBJECT('bytes', COALESCE(MAX(data_length), 0)) FROM information_schema.tables "
-            f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
-        )
-        return int(row["bytes"])
+        return int(_stored(database, table)["bytes"])
 
     def weighed_values(self, database: Asked, relation: str, column: DatabaseColumn) -> list[tuple[str, float]]:  # noqa: ARG002  # others have statistics
         """Return nothing: only its administrator may read the server's statistics."""
@@ -179,6 +169,16 @@ class MariaDb(Dialect):
     def lineage_address(self, address: str, table: str) -> str:
         """Return ``mysql://host:3306/shop.orders``; a table may be of another database of the server."""
         return f"{address.rpartition('/')[0]}/{table}" if "." in table else f"{address}.{table}"
+
+
+def _stored(database: Asked, table: Sequence[str]) -> dict[str, Any]:
+    """Return ``count`` and ``bytes`` of the tables of a name: of one, or of none."""
+    schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
+    (row,) = database.rows(
+        "SELECT JSON_OBJECT('count', COUNT(*), 'bytes', COALESCE(MAX(data_length), 0)) FROM information_schema.tables "
+        f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
+    )
+    return row
 
 
 def _between(low: str | int, high: str | int, wanted: int) -> list[str]:

@@ -34,8 +34,8 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.end_to_end.kafka_broker import PASSWORD, kafka_broker
 from tests.spark.append_flow import append
 from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
-from tests.spark.sources.kafka.session_settings import event_log, given, jaas_of
-from tests.spark.sources.kafka.topic_writer import Cluster, add_connector, orders
+from tests.spark.sources.kafka.topic_writer import Cluster, add_connector, jaas_of, orders
+from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}

@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.kafka_access import KafkaAccess
 from airflow_lake_provider.hooks.topic_end import end_of_topic
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import topic_offsets
-from tests.end_to_end.kafka_broker import KafkaBroker, jars_of
+from tests.end_to_end.kafka_broker import USER, KafkaBroker, jars_of
+from tests.spark.sources.session_settings import add_jars
 
 _LOCK = Path(__file__).with_name("connector.lock")
 _ROOTS = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", "org.apache.spark:spark-avro_2.13:4.1.1")
@@ -32,10 +33,13 @@ def connector_jars() -> list[Path]:
 
 def add_connector(spark: SparkSession) -> None:
     """Bring them into the JVM of a session that runs."""
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for jar in connector_jars():
-        loader.addURL(jvm.java.net.URI(f"file://{jar}").toURL())
+    add_jars(spark, connector_jars())
+
+
+def jaas_of(password: str) -> str:
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{USER}" password="{escaped}";'
 
 
 @dataclass

@@ -1,15 +1,13 @@
-"""Settings of a session that runs, as a job's file has them, and Spark's own log of its events."""
+"""Settings and jars of a session that runs, as a job has them, and Spark's own log of its events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-
-from tests.end_to_end.kafka_broker import USER
 
 
 @contextmanager
@@ -22,10 +20,12 @@ def given(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
         spark.conf.unset(name)
 
 
-def jaas_of(password: str) -> str:
-    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    return f'{module} required username="{USER}" password="{escaped}";'
+def add_jars(spark: SparkSession, jars: Iterable[Path]) -> None:
+    """Bring jars into the JVM of a session that runs."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        loader.addURL(jvm.java.net.URI(f"file://{jar}").toURL())
 
 
 @contextmanager
