@@ -25,7 +25,6 @@ from airflow_lake_provider.spark_jobs.actions.history_batch import stored_with_h
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
@@ -85,9 +84,7 @@ def _unmended(changes: Sequence[SchemaChange], left: Sequence[SchemaChange]) -> 
 
 def _for_table(new: NewInput[Any, Any], raw: RawBatch) -> StructType:
     spec = new.spec
-    excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
-    names = [name for name in raw.rows.columns if not name.startswith("_lake_") and name.lower() not in excluded]
-    rows = raw.rows.select(*map(quoted, names))
+    rows = raw.rows.select(*(quoted(each.name) for each in raw.stored_fields(spec.exclude_columns)))
     if isinstance(spec, UpsertSpec):
         rows = stored_with_history(new, _flagged(spec, rows))
     return StructType([StructField(each.name, each.dataType, True) for each in rows.schema])

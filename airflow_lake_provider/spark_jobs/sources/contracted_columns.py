@@ -14,7 +14,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.dead_letters import Fault
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested
@@ -65,14 +64,13 @@ def contracted_columns(
     if not contract.changes_rows or table_schema is None:
         return contracted
     present = {each.name.lower(): each for each in table_schema}
-    # What tells of a row that it is a delete is no column of the table.
-    excluded = {name.lower() for name in (*spec.exclude_columns, *((CHANGE_TYPE,) if raw.has_change_type else ()))}
+    unlike: set[str] = set()
     if combined is not None:
         types = {each.name.lower(): each.dataType for each in combined}
-        excluded |= {name for name, each in present.items() if types.get(name) != each.dataType}
+        unlike = {name for name, each in present.items() if types.get(name) != each.dataType}
     judge = _Judge(raw.rows.sparkSession, contract)
-    for each in raw.rows.schema:
-        if each.name.startswith("_lake_") or each.name.lower() in excluded:
+    for each in raw.stored_fields(spec.exclude_columns):
+        if each.name.lower() in unlike:
             continue
         value = quoted_name(each.name)
         judged = judge.of_field(value, each, present.get(each.name.lower()), ())

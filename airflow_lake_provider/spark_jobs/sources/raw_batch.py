@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, TimestampType
+from pyspark.sql.types import StringType, StructField, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
+from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
 from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name
@@ -54,6 +55,12 @@ class RawBatch:
     hint: str = ""
     encoding: str = ""
     first_rows: Callable[[], dict[int, int]] = dict
+
+    def stored_fields(self, exclude_columns: Sequence[str]) -> list[StructField]:
+        """Return the columns that are for the table: without our own, those left out, and what tells of deletes."""
+        excluded = {name.lower() for name in (*exclude_columns, *((CHANGE_TYPE,) if self.has_change_type else ()))}
+        fields = [each for each in self.rows.schema if not each.name.startswith("_lake_")]
+        return [each for each in fields if each.name.lower() not in excluded]
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.
