@@ -48,7 +48,7 @@ def _asked(client: Any, topic: str) -> OffsetsPosition:
         return future.result(timeout=2 * _SECONDS)
 
     described = answer(client.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)[topic])
-    last = {TopicPartition(topic, each.id): OffsetSpec.latest() for each in described.partitions}  # type: ignore[no-untyped-call]
+    last = {TopicPartition(topic, each.id): OffsetSpec.latest() for each in described.partitions}  # type: ignore[no-untyped-call]  # confluent
     ends = client.list_offsets(last, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS)
     return OffsetsPosition({str(of.partition): answer(end).offset for of, end in ends.items()}, _id(described.topic_id))
 

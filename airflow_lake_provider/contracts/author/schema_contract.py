@@ -67,17 +67,20 @@ class SchemaContract(ArgumentObject):
     exclude_columns: Sequence[str] = field(default=(), metadata=reads(names))
     by_column: Mapping[str, Evolution | str] = field(default_factory=dict, metadata=reads(_by_column, is_later=True))
 
-    def of_new(self, column: str) -> Evolution:
-        """Return the action for a column that the table lacks, or for a field inside one, named with dots."""
-        return self._of(column, self.new_columns)
+    def of_new(self, *path: str) -> Evolution:
+        """Return the action for a column that the table lacks, or for a field inside one.
 
-    def of_type(self, column: str) -> Evolution:
+        :param path: names from the column on: a name may have dots of its own.
+        """
+        return self._of(path, self.new_columns)
+
+    def of_type(self, *path: str) -> Evolution:
         """Return the action for a column, or a field inside one, whose type is another one than the table's."""
-        return self._of(column, self.wider_types)
+        return self._of(path, self.wider_types)
 
-    def of_other(self, column: str) -> str:
+    def of_other(self, *path: str) -> str:
         """Return the action for a column, or a field inside one, whose type the table's never widens to."""
-        action = self.of_type(column)
+        action = self.of_type(*path)
         return action.value if action in _CHANGES_ROWS else "refuse"
 
     @property
@@ -102,12 +105,11 @@ class SchemaContract(ArgumentObject):
     def _actions(self) -> set[Evolution | str]:
         return {self.new_columns, self.wider_types, *self.by_column.values()}
 
-    def _of(self, column: str, otherwise: Evolution | str) -> Evolution:
-        given, name = {name.lower(): action for name, action in self.by_column.items()}, column.lower()
+    def _of(self, path: Sequence[str], otherwise: Evolution | str) -> Evolution:
+        given = {name.lower(): action for name, action in self.by_column.items()}
         # What is said of a column counts for all inside it, unless more is said of that.
-        while name not in given and "." in name:
-            name = name.rpartition(".")[0]
-        return Evolution(given.get(name, otherwise))
+        names_of_it = (".".join(path[:depth]).lower() for depth in range(len(path), 0, -1))
+        return Evolution(next((given[name] for name in names_of_it if name in given), otherwise))
 
 
 def schema_contract(value: object, name: str = "schema_contract") -> SchemaContract:

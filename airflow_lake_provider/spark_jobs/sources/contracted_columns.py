@@ -110,7 +110,7 @@ class _Judge:
         path = (*path, given.name)
         if present is not None:
             return self._of_type(value, given.dataType, present.dataType, path)
-        action, faults = self.contract.of_new(".".join(path)), []
+        action, faults = self.contract.of_new(*path), []
         if action is Evolution.QUARANTINE:
             what = "field" if path[1:] else "column"
             words = f"a value in the {what} {'.'.join(path)}, which the table lacks"
@@ -132,7 +132,7 @@ class _Judge:
                 made = f"transform_values({value}, (lake_key, {item}) -> {inner.stored})"
                 stored = value if inner.stored == item else made
                 return _Judged(stored=stored, faults=_among(f"map_values({value})", item, inner.faults))
-        action = self.contract.of_type(".".join(path))
+        action = self.contract.of_type(*path)
         if given == present or action not in _CHANGING or not self._may_be_cast(given, present):
             return _Judged(stored=value)
         is_exact, faults = _exact(value, given, present), []

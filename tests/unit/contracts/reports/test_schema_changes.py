@@ -7,7 +7,7 @@ import json
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import schema_differences
@@ -68,6 +68,15 @@ def test_what_a_contract_says_of_a_column_counts_for_the_fields_inside(
         "action": actions[1],
         "additive": True,
     }
+
+
+def test_a_dot_in_a_columns_own_name_is_no_way_into_another_column() -> None:
+    contract = SchemaContract(new_columns="freeze", by_column={"a": "discard_value"})
+    present, wanted = (StructType([*PRESENT, *more]) for more in ([], [StructField("a.zip.code", INT)]))
+    (change,) = (each.change(contract, MissingColumns.FAIL) for each in schema_differences(present, wanted))
+    assert (change.column, change.action) == ("a.zip.code", "freeze")
+    by_name = SchemaContract(by_column={"A.zip.Code": "quarantine"})
+    assert by_name.of_new("a.zip.code") == by_name.of_new("a", "zip", "code") == Evolution.QUARANTINE
 
 
 def test_a_required_column_would_have_to_take_null() -> None:

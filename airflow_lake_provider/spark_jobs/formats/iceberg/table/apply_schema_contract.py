@@ -83,8 +83,8 @@ def _refuse_frozen(
     contract: SchemaContract,
 ) -> None:
     by_setting = {
-        "new_columns": [each for each in added if contract.of_new(each.name) is not Evolution.EVOLVE],
-        "wider_types": [each for each in widened if contract.of_type(each.name) is not Evolution.EVOLVE],
+        "new_columns": [each for each in added if contract.of_new(*each.path) is not Evolution.EVOLVE],
+        "wider_types": [each for each in widened if contract.of_type(*each.path) is not Evolution.EVOLVE],
     }
     names = sorted(each.name for differences in by_setting.values() for each in differences)
     if names:
@@ -181,11 +181,11 @@ class SchemaDifference:
 
     def change(self, contract: SchemaContract, missing: MissingColumns) -> SchemaChange:
         """Return what it would be to the table, and what is made of it."""
-        kind, action = SchemaChangeKind.CHANGE_TYPE, contract.of_other(self.name)
+        kind, action = SchemaChangeKind.CHANGE_TYPE, contract.of_other(*self.path)
         if self.kind is DifferenceKind.ADDED:
-            kind, action = SchemaChangeKind.ADD_COLUMN, contract.of_new(self.name).value
+            kind, action = SchemaChangeKind.ADD_COLUMN, contract.of_new(*self.path).value
         elif self.kind is DifferenceKind.WIDENED:
-            kind, action = SchemaChangeKind.WIDEN_TYPE, contract.of_type(self.name).value
+            kind, action = SchemaChangeKind.WIDEN_TYPE, contract.of_type(*self.path).value
         elif self.kind is DifferenceKind.MISSING:
             is_required = self.present is not None and not self.present.nullable and missing is MissingColumns.NULL
             kind = SchemaChangeKind.DROP_REQUIRED if is_required else SchemaChangeKind.DROP_COLUMN
