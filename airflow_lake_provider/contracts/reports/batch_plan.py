@@ -30,8 +30,13 @@ class BatchPlan:
     :param schema_changes: each change that the columns of the batch ask for.
     :param put_aside: the first such records; all are counted in ``dead_letters`` of the report.
     :param refused: why a run would refuse the batch; None where it would apply it.
+    :param upserts: keys that a batch which is the whole table would insert or update; None of other batches, and where
+        columns would have to change first.
+    :param deletes: likewise, keys that it would delete.
     """
 
     schema_changes: tuple[SchemaChange, ...] = ()
     put_aside: tuple[PutAsideRecord, ...] = ()
     refused: str | None = None
+    upserts: int | None = None
+    deletes: int | None = None

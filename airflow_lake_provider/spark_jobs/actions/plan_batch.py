@@ -21,7 +21,8 @@ from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged
-from airflow_lake_provider.spark_jobs.actions.history_batch import stored_with_history
+from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
+from airflow_lake_provider.spark_jobs.actions.history_batch import refuse_earlier_batch, stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
@@ -38,13 +39,12 @@ _SHOWN = 20
 def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
     """Report what a run would do with a batch.
 
-    :raises UnsupportedError: its source has changes of rows, or is the whole table.
+    :raises UnsupportedError: its source has changes of rows, or they are combined.
     """
     is_combined = isinstance(new.spec, UpsertSpec) and isinstance(new.spec.merge_engine, Aggregation)
-    if not isinstance(new.source, PlainSource) or new.spec.is_complete or is_combined:
+    if not isinstance(new.source, PlainSource) or is_combined:
         raise UnsupportedError(
-            f"{new.spec.table}: a batch is planned of plain rows, and neither of change events, nor with "
-            "complete=True, nor for Aggregation"
+            f"{new.spec.table}: a batch is planned of plain rows, and neither of change events, nor for Aggregation"
         )
     columns, stored = _columns(new, new.source)
     changes = _schema_changes(new, columns)
@@ -52,6 +52,9 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
         changes = _unmended(changes, _schema_changes(new, stored))
     refusals = [f"{each.kind.value} of {each.column} ({each.action})" for each in changes if each.is_refused]
     plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
+    if new.spec.is_complete and new.applied_state.base is not None and (refusals or any(c.is_made for c in changes)):
+        # Rows are compared in all columns.
+        return _reported(new, plan)
     try:
         with new.progress.phase("read") as facts:
             report = _read(new, plan)
@@ -110,11 +113,30 @@ def _schema_changes(new: NewInput[Any, Any], columns: StructType) -> tuple[Schem
 def _read(new: NewInput[Any, ReportT], plan: BatchPlan) -> ReportT:
     if not isinstance(new.spec, UpsertSpec):
         return new.with_rows(lambda batch: _counted(new, plan, batch), new.spec.deduplicate_by)
+    if new.spec.is_complete and new.applied_state.base is not None:
+        return _compared(new, plan)
     batch = new.source.read(new.wanted)
     try:
         return _reported(new, plan, batch.rows, batch.dead_letters)
     finally:
         batch.release()
+
+
+def _compared(new: NewInput[UpsertSpec, Any], plan: BatchPlan) -> Any:
+    """Report what differs between the whole source and a table whose columns it fits."""
+    refuse_earlier_batch(new)
+    compared = compared_with_table(new, new.target.state(new.spec.branch).rows)
+    compared.batch.release()
+    upserts, deletes = compared.batch.upserts, compared.batch.deletes
+    effect = f"a run would insert or update {upserts} keys, delete {deletes}, and leave {compared.unchanged} rows as"
+    return new.unchanged(
+        Unchanged(Outcome.PLANNED, f"{effect} they are"),
+        batch_files=len(new.listed.files),
+        batch_rows=compared.batch.rows,
+        batch_keys=upserts + compared.unchanged,
+        rows_unchanged=compared.unchanged,
+        plan=replace(plan, upserts=upserts, deletes=deletes),
+    )
 
 
 def _counted(new: NewInput[Any, ReportT], plan: BatchPlan, batch: RowBatch) -> ReportT:
@@ -138,5 +160,7 @@ def _reported(
         made = sum(change.is_made for change in plan.schema_changes)
         aside = f", put {count} records aside" if count else ""
         reason = f"a run would take {rows} rows{aside} and make {made} changes of columns"
+        if rows is None:
+            reason = f"a run would make {made} changes of columns; what differs in rows can be told once they are made"
     why = Unchanged(Outcome.PLANNED, reason)
     return new.unchanged(why, batch_files=len(new.wanted.listing.files), batch_rows=rows, dead_letters=count, plan=plan)

@@ -10,7 +10,9 @@ from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
 
@@ -88,3 +90,39 @@ def test_a_table_that_is_not_there_is_not_made(flow: Flow) -> None:
     assert report.plan is not None
     assert report.plan.refused == "add-column of id (refuse); add-column of name (refuse)"
     assert not flow.catalog().table_exists(flow.table)
+
+
+def test_a_whole_table_is_compared_and_left_as_it_is(flow: Flow) -> None:
+    whole: dict[str, Any] = {"keys": ("id",), "order_by": (), "delete_when": None, "max_deleted_share": 0.4}
+    whole["source"] = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, n INT")
+    flow.arrive("1.jsonl", *({"id": number, "n": 1} for number in range(5)))
+    flow.apply("run 1", is_complete=True, **whole)
+    before = flow.loaded().metadata_location
+    (flow.inbox / "1.jsonl").unlink()
+    flow.arrive("2.jsonl", {"id": 0, "n": 1}, {"id": 1, "n": 2}, {"id": 2, "n": 1}, {"id": 9, "n": 1})
+
+    def planned(**changes: Any) -> UpsertReport:
+        report = flow.apply("run 2", is_complete=True, is_dry_run=True, **{**whole, **changes})
+        assert (report.outcome, report.committed) == (Outcome.PLANNED, ())
+        assert flow.loaded().metadata_location == before
+        return report
+
+    report = planned()
+    assert report.plan is not None
+    assert (report.plan.upserts, report.plan.deletes, report.rows_unchanged, report.batch_rows) == (2, 2, 2, 4)
+    assert "insert or update 2 keys, delete 2" in report.reason
+    report = planned(max_deleted_share=0.3)
+    assert report.plan is not None
+    assert "lacks the keys of 2 of the table's 5 live rows" in str(report.plan.refused)
+    flow.arrive("3.jsonl", {"id": 10, "n": 1, "more": "x"})
+    more = {"source": Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, n INT, more STRING")}
+    report = planned(**more)
+    assert report.plan is not None
+    assert ([each.column for each in report.plan.schema_changes], report.plan.upserts) == (["more"], None)
+    assert "once they are made" in report.reason
+    assert planned(**more, schema_contract=SchemaContract(new_columns="freeze")).plan == BatchPlan(
+        schema_changes=(
+            SchemaChange(kind=SchemaChangeKind.ADD_COLUMN, column="more", wanted="string", action="freeze"),
+        ),
+        refused="add-column of more (freeze)",
+    )

@@ -72,7 +72,7 @@ def test_it_prints_the_plan_of_a_dry_run_and_fails_where_a_run_would(
     given = parsed("--source", "/in/*.jsonl", "--keys", "id", "--output", "json")
     given.func(given)
     (report,) = json.loads(capsys.readouterr().out)
-    assert report["plan"] == {"schema_changes": [], "put_aside": [], "refused": None}
+    assert report["plan"] == {"schema_changes": [], "put_aside": [], "refused": None, "upserts": None, "deletes": None}
     assert isinstance(driver["spec"], UpsertSpec)
 
 
