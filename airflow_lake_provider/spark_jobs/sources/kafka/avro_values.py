@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,9 @@ from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegist
 _AVRO = "org.apache.spark.sql.avro.AvroDataToCatalyst"
 # A field that every record gets by its default. What cannot be decoded has NULL in all fields, in this one too.
 _READ = "_lake_read"
-_ID, _DECODED = "_lake_schema_id", "_lake_decoded"
-# A byte of zero and four of the id.
-_FRAME = 5
+_PREFIX, _DECODED = "_lake_prefix", "_lake_decoded"
+# A byte of zero, and four of the id, which is not negative.
+_PREFIX_BYTES = 5
 _MOST_SCHEMAS = 200
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
@@ -37,14 +37,14 @@ class AvroValues:
     """Decoder of the values of a topic.
 
     :param access: of the registry; None where ``schema`` is the writer's.
-    :param sample: some of the records, whose ids of schemas are taken for all that there are; None to look at all.
+    :param sample: some of the values, whose ids of schemas are taken for all that there are; None to look at all.
     """
 
     spark: SparkSession
     topic: str
     access: RegistryAccess | None
     schema: str | None
-    sample: DataFrame | None = None
+    sample: Sequence[bytes] | None = None
 
     def decode(self, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Add the columns of the values, and return their names.
@@ -60,36 +60,40 @@ class AvroValues:
         if self.access is None:
             reader = _record(str(self.schema), f"the schema of topic {self.topic}")
             return _flat(rows.withColumn(_DECODED, _decoded(sf.col(VALUE), reader, reader)), reader)
-        framed = rows.withColumn(_ID, sf.expr(_id_of(VALUE)))
+        framed = rows.withColumn(_PREFIX, sf.expr(_prefix_of(VALUE)))
         if self.sample is None:
-            looked_at = framed.select(_ID).distinct().limit(_MOST_SCHEMAS + 2)
+            looked_at = framed.select(_PREFIX).distinct().limit(_MOST_SCHEMAS + 2)
+            prefixes = {bytes(row[0]) for row in looked_at.collect() if row[0] is not None}
         else:
-            # Few rows, which need no shuffle.
-            looked_at = self.sample.select(sf.expr(_id_of("value")))
-        ids = {row[0] for row in looked_at.collect()} - {None}
-        if len(ids) > _MOST_SCHEMAS:
+            prefixes = {value[:_PREFIX_BYTES] for value in self.sample if _is_framed(value)}
+        if len(prefixes) > _MOST_SCHEMAS:
             raise BadInputError(f"topic {self.topic} has values of more than {_MOST_SCHEMAS} schemas; give max_records")
         registry = SchemaRegistry(self.access)
-        writers = {number: _record(registry.writer(number), f"schema {number}") for number in sorted(ids)}
+        ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
+        writers = {number: _record(registry.writer(number), f"schema {number}") for number in ids}
         subject = f"{self.topic}-value"
         reader = with_lost_fields(_record(registry.latest(subject), f"subject {subject}"), writers)
-        payload = sf.expr(f"substring({VALUE}, {_FRAME + 1})")
+        payload = sf.expr(f"substring({VALUE}, {_PREFIX_BYTES + 1})")
         decoded = sf.when(sf.lit(False), _decoded(payload, reader, reader))
-        for number, writer in sorted(writers.items()):
-            decoded = decoded.when(sf.col(_ID) == number, _decoded(payload, writer, reader))
-        no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_ID).isNull(), _NO_FRAME)
+        for number, writer in writers.items():
+            decoded = decoded.when(sf.col(_PREFIX) == sf.lit(ids[number]), _decoded(payload, writer, reader))
+        no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_PREFIX).isNull(), _NO_FRAME)
         faults = [sf.col(UNPARSABLE), no_frame]
         if self.sample is not None:
-            faults.append(sf.when(~sf.col(_ID).isin(list(writers)), UNSEEN))
+            faults.append(sf.when(~sf.col(_PREFIX).isin(list(ids.values())), UNSEEN))
         framed = framed.withColumn(UNPARSABLE, sf.coalesce(*faults))
         return _flat(framed.withColumn(_DECODED, decoded), reader)
 
 
-def _id_of(value: str) -> str:
-    """Return SQL of the id of a value's schema; NULL without one."""
-    is_framed = f"octet_length({value}) >= {_FRAME} AND substring({value}, 1, 1) = X'00'"
-    # Other bytes may be no id at all.
-    return f"CASE WHEN {is_framed} THEN try_cast(conv(hex(substring({value}, 2, 4)), 16, 10) AS INT) END"
+def _prefix_of(value: str) -> str:
+    """Return SQL of the bytes before a value that tell its schema; NULL where they are none."""
+    # Bytes compare without a sign. To make a number of them would cost each record more than to decode some columns.
+    is_framed = f"octet_length({value}) >= {_PREFIX_BYTES} AND substring({value}, 1, 2) < X'0080'"
+    return f"CASE WHEN {is_framed} THEN substring({value}, 1, {_PREFIX_BYTES}) END"
+
+
+def _is_framed(value: bytes) -> bool:
+    return len(value) >= _PREFIX_BYTES and value[:2] < b"\x00\x80"
 
 
 def _flat(rows: DataFrame, reader: Schema) -> tuple[DataFrame, list[str]]:

@@ -1,7 +1,8 @@
-"""The driver's questions to a Kafka cluster: which partitions a topic has, and which offsets. Nothing is consumed."""
+"""The driver's questions to a Kafka cluster: partitions of a topic, their offsets, and some of its last values."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,8 +28,13 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaE
 
 CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _ADMIN = "org.apache.kafka.clients.admin"
+_CONSUMER = "org.apache.kafka.clients.consumer.KafkaConsumer"
+_PARTITION = "org.apache.kafka.common.TopicPartition"
+_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 # An answer that takes longer is no answer; the client would wait for a minute.
 _WAIT = {"request.timeout.ms": "15000", "default.api.timeout.ms": "30000"}
+# Records whose values are looked at, milliseconds of one poll, and seconds of all.
+_SAMPLE, _POLL, _SAMPLE_SECONDS = 50, 1000, 10
 _NO_ACCESS = ("TopicAuthorizationException", "ClusterAuthorizationException", "GroupAuthorizationException")
 _NO_LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "IllegalSaslStateException")
 _GONE = ("OffsetOutOfRangeException", "OffsetNotAvailableException")
@@ -65,7 +71,7 @@ def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: d
         )
     with kafka_errors(access, topic), _admin(spark, access) as admin:
         described = admin.describeTopics(list_of(spark, [topic])).allTopicNames().get().get(topic)
-        kind = class_named(spark, "org.apache.kafka.common.TopicPartition")
+        kind = class_named(spark, _PARTITION)
         numbers = [int(part.partition()) for part in described.partitions()]
         partitions = {str(number): kind(topic, number) for number in sorted(numbers)}
         spec = class_named(spark, f"{_ADMIN}.OffsetSpec")
@@ -84,6 +90,49 @@ def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: d
         since_then = offsets(spec.forTimestamp(epoch_millis(since))) if since is not None else earliest
         beginning = {name: end[name] if offset < 0 else offset for name, offset in since_then.items()}
         return TopicOffsets(id=str(described.topicId().toString()), earliest=earliest, beginning=beginning, end=end)
+
+
+def last_values(
+    spark: SparkSession, access: KafkaAccess, topic: str, ranges: Mapping[str, tuple[int, int]]
+) -> list[bytes] | None:
+    """Return some of the last values of a topic, read by the driver; a job of Spark takes ten times as long.
+
+    :param ranges: first offset and the one behind the last, by partition; few of each are read.
+    :return: values of every partition that has some; None where they did not come in time.
+    """
+    kind = class_named(spark, _PARTITION)
+    ends = {name: end for name, (start, end) in ranges.items() if start < end}
+    partitions = {name: kind(topic, int(name)) for name in ends}
+    few = max(1, _SAMPLE // max(1, len(ends)))
+    values: list[bytes] = []
+    with _consumer(spark, access) as consumer:
+        consumer.assign(list_of(spark, list(partitions.values())))
+        for name, partition in partitions.items():
+            consumer.seek(partition, max(ranges[name][0], ends[name] - few))
+        pause, give_up_at = jvm_of(spark).java.time.Duration.ofMillis(_POLL), time.monotonic() + _SAMPLE_SECONDS
+        while any(int(consumer.position(partitions[name])) < end for name, end in ends.items()):
+            if time.monotonic() > give_up_at:
+                return None
+            read = (record.value() for record in consumer.poll(pause).iterator())
+            values += [bytes(value) for value in read if value is not None]
+    return values
+
+
+@contextmanager
+def _consumer(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
+    """Open a consumer that is of no group and commits no offsets."""
+    # A consumer that is closed waits for the answer to its next fetch: half a second where nothing is new.
+    of_ours = {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.max.wait.ms": "20"}
+    properties = jvm_of(spark).java.util.Properties()
+    for name, value in {**_WAIT, **access.properties, **access.secrets, **of_ours}.items():
+        properties.setProperty(name, value)
+    of_bytes = class_named(spark, _BYTES)
+    consumer = class_named(spark, _CONSUMER)(properties, of_bytes(), of_bytes())
+    try:
+        yield consumer
+    finally:
+        with suppress(JavaError):
+            consumer.close()
 
 
 @contextmanager

@@ -33,7 +33,12 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_
 from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
-from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets, kafka_errors, topic_offsets
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import (
+    TopicOffsets,
+    kafka_errors,
+    last_values,
+    topic_offsets,
+)
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import (
     TopicListing,
     lost_in_words,
@@ -46,8 +51,6 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 # Fewer are read in one task a partition: each task is a consumer of its own.
 _MANY_RECORDS = 200_000
-# Records, for the ids of their schemas.
-_SAMPLE = 50
 
 
 class KafkaSource(PlainSource):
@@ -136,10 +139,8 @@ class KafkaSource(PlainSource):
         has_order = is_by_key or len(listing.upto) == 1
         decode = None
         if self.source.value_format == ValueFormat.AVRO:
-            # Of the partition with the most: each one more is a consumer more.
-            name, (start, end) = max(ranges.items(), key=lambda each: each[1][1] - each[1][0])
-            last = {name: (max(start, end - _SAMPLE), end)}
-            decode = self._avro(self._records(last) if is_sampled else None).decode
+            sample = last_values(self.spark, self.access, self.source.topic, ranges) if is_sampled else None
+            decode = self._avro(sample).decode
         batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
         columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
         refuse_unfit_columns(columns, f"topic {self.source.topic}")
@@ -186,7 +187,7 @@ class KafkaSource(PlainSource):
             options["minPartitions"] = str(at_once)
         return self.spark.read.format("kafka").options(**options).load()
 
-    def _avro(self, sample: DataFrame | None) -> AvroValues:
+    def _avro(self, sample: Sequence[bytes] | None) -> AvroValues:
         conn_id = self.source.registry
         access = RegistryAccess.from_settings(conn_id, settings_of(self.spark)) if conn_id else None
         if conn_id and access is None:
