@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CHANGED_EVERY = 100
 # Beside the five of other loads: a dimension or an export has some twenty.
 MORE_COLUMNS = 15
+# Of so many rows one is compared behind the first round: to compare all of them takes longer than the load.
+COMPARED_EVERY = 97
 # A MERGE that replaces all rows is quicker when it writes files anew, one that replaces few when it leaves deletes.
 MODES = {"merge": "copy-on-write", "careful_merge": "merge-on-read", "complete": "merge-on-read"}
 _AMOUNT = "cast(xxhash64(id, 2) % 1000 AS INT)"
@@ -93,11 +95,15 @@ def compare_whole(loads: Loads, repeats: int, timed: Callable[[Callable[[], Any]
     for number in range(repeats + 1):
         for name, side in sides.items():
             took, table = timed(side), whole.tables[name]
-            # The first of each warms up.
-            seconds[name] += [took] if number else []
+            # The first of each warms up, and is alone without repeats.
+            seconds[name] += [took] if number or not repeats else []
             if not number:
-                left = spark.read.parquet(whole.second).exceptAll(spark.table(f"lake.{table}"))
-                assert left.isEmpty(), f"{name} left rows of before"
+                some = f"id % {COMPARED_EVERY} = 0"
+                wanted, loaded = (
+                    spark.read.parquet(whole.second).filter(some),
+                    spark.table(f"lake.{table}").filter(some),
+                )
+                assert wanted.exceptAll(loaded).isEmpty(), f"{name} left rows of before"
             spark.sql(f"CALL lake.system.rollback_to_snapshot('{table}', {heads[name]})")
     middle = {name: median(times) for name, times in seconds.items()}
     return {
