@@ -159,6 +159,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         keys = resolve_columns(batch.rows, identity, "keys")
         order_by = resolve_columns(batch.rows, order, "order_by")
         batch, letters = _judged(spec, batch, keys, table_schema)
+        _refuse_discarded(spec, batch.rows, [*keys, *order_by])
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = condition_of_delete(spec, batch)
@@ -204,6 +205,16 @@ def _judged(
         required_by = table_schema if is_whole else None
         batch, letters = without_dead_letters(spec, batch, keys, required_by, contracted.faults)
     return contracted.applied(batch), letters
+
+
+def _refuse_discarded(spec: UpsertSpec, rows: DataFrame, needed: Sequence[str]) -> None:
+    """Refuse columns that a load compares rows by, and that the contract has left out of them."""
+    if gone := [name for name in needed if name not in rows.columns]:
+        raise BadInputError(
+            f"{spec.table}: keys or order_by name {gone}, which the table lacks and schema_contract leaves out; name "
+            "them in exclude_columns, then they are used and not stored, or let the table have them with "
+            f"by_column={{{gone[0]!r}: 'evolve'}}"
+        )
 
 
 def condition_of_delete(spec: UpsertSpec, batch: RawBatch) -> str | None:

@@ -226,3 +226,19 @@ def test_a_contract_leaves_values_that_are_counted_alone(flow: Flow) -> None:
     engine = Aggregation({"tag": "count", "n": "max"})
     flow.apply("run 1", source=source, merge_engine=engine, delete_when=None, schema_contract="discard_value")
     assert [(row["id"], row["tag"], row["n"]) for row in flow.records()] == [(1, 2, 7)]
+
+
+def test_a_column_that_the_contract_discards_orders_rows_only_where_it_is_excluded(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT) USING iceberg")
+    flow.arrive("1.jsonl", {"id": 1, "n": 2, "at": 2}, {"id": 1, "n": 1, "at": 1})
+    given: dict[str, Any] = {
+        "source": Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, n INT, at INT"),
+        "order_by": ("at",),
+        "delete_when": "at > 5",
+    }
+    with pytest.raises(BadInputError, match=r"\['at'\], which the table lacks and schema_contract leaves out; name"):
+        flow.apply("run 1", **given, schema_contract="discard_value")
+    contract = SchemaContract(new_columns="discard_value", exclude_columns=["at"])
+    flow.apply("run 1", **given, schema_contract=contract)
+    assert list(flow.records()) == [{"id": 1, "n": 2}]
