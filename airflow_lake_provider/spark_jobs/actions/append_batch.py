@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.positions import WholePosition
 from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
@@ -20,6 +21,7 @@ from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, RecentRows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
 
 _New = NewInput[AppendSpec, AppendReport]
 
@@ -38,7 +40,7 @@ def append_batch(spark: SparkSession, spec: AppendSpec, progress: Progress) -> A
 def _apply(new: _New) -> AppendReport:
     new = _without_changed(new)
     if new.decision.wanted.is_empty:
-        return new.unchanged(without_new_input(new.spec, new.decision))
+        return new.unchanged(without_new_input(new.spec, new.decision), warnings=new.decision.warnings)
     if new.spec.is_dry_run:
         return planned_batch(new)
     return new.with_rows(lambda batch: _append(new, batch), new.spec.deduplicate_by)
@@ -62,8 +64,16 @@ def _without_changed(new: _New) -> _New:
         )
     is_left_out = spec.on_changed_input is OnChangedInput.SKIP
     done = "this is left out" if is_left_out else "all of these rows are added again"
-    wanted = decision.wanted.without_changed(decision.start) if is_left_out else decision.wanted
-    return replace(new, decision=replace(decision, wanted=wanted, warnings=(*decision.warnings, f"{changed}; {done}")))
+    if is_left_out:
+        decision = _leaving_out(new, decision)
+    return replace(new, decision=replace(decision, warnings=(*decision.warnings, f"{changed}; {done}")))
+
+
+def _leaving_out(new: _New, decision: InputDecision) -> InputDecision:
+    """Return the decision without what has changed, of which the position keeps what was added: it is changed still."""
+    kept, start = new.listed.without_changed(decision.start), decision.start
+    position = kept.position_after(start, new.spec.keep_consumed_for).without(WholePosition)
+    return replace(decision, wanted=decision.wanted.without_changed(start), position=position)
 
 
 def _append(new: _New, batch: RowBatch) -> AppendReport:

@@ -110,7 +110,8 @@ class InputsListing(Listing):
         """Return the listing without what has changed of them."""
         kept = {name: each.without_changed(_of(position, name, each)) for name, each in _deciding(self.wanted).items()}
         is_due = self.is_due and any(not each.is_empty for each in kept.values())
-        return replace(self, wanted={**self.wanted, **kept}, is_due=is_due)
+        whole = {name: each.without_changed(_of(position, name, each)) for name, each in _deciding(self.whole).items()}
+        return replace(self, wanted={**self.wanted, **kept}, whole={**self.whole, **whole}, is_due=is_due)
 
     def new_inputs(self, position: SourcePosition) -> tuple[str, ...]:
         """Return the inputs that a position has nothing of, and that tell what is new of them."""

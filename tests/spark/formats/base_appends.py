@@ -135,9 +135,14 @@ class AppendSuite(RowsOnceSuite):
         refused(r"1 files have changed .*1\.jsonl\. .*LakeDeleteRowsOperator .*on_changed_input='append'")
         report = append(flow, "run 2", on_changed_input="skip")
         assert (report.rows_appended, len(report.warnings)) == (1, 1)
-        flow.arrive("1.jsonl", event(1, "corrected again"), at=1_800_000_000)
-        assert append(flow, "run 3", on_changed_input="append").rows_appended == 1
-        assert events_of(flow) == [(1, "a"), (1, "corrected again"), (2, "a")]
+        # It is left out, and not taken for added.
+        before, files = flow.head(), flow.data_files()
+        refused(r"1 files have changed .*1\.jsonl")
+        report = append(flow, "run 3", on_changed_input="skip")
+        assert (report.outcome, len(report.warnings)) == (Outcome.NOTHING_NEW, 1)
+        assert append(flow, "run 4", on_changed_input="append").rows_appended == 1
+        assert append(flow, "run 5").outcome is Outcome.NOTHING_NEW
+        assert events_of(flow) == [(1, "a"), (1, "corrected"), (2, "a")]
 
     @needs("append", "lake-table-source")
     def test_rows_of_a_query_and_of_a_table_are_added_once_and_a_changed_table_is_refused(self, flow: Flow) -> None:
