@@ -101,9 +101,10 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
     changes = fit_target(spec, target, batch.rows, new.source.missing_columns)
     recent = None
     if spec.deduplicate_against is not None:
-        recent = RecentRows(columns=spec.deduplicate_by, within=spec.recent_time, files=spec.recent_files or 0)
+        recent = RecentRows(within=spec.recent_time, files=spec.recent_files or 0)
     commit = AppendCommit(
         rows=batch.rows,
+        keys=spec.deduplicate_by,
         reads_table=batch.reads_table,
         reading=batch.reading,
         counts=summary,

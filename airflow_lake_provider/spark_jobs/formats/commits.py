@@ -70,8 +70,10 @@ class RowsCommit(LoadCommit):
     :param counts: from the number of rows written to the counts of the snapshot's summary; None where there is nothing
         to commit.
     :param input_bytes: of the files that are read; None where nobody knows.
+    :param keys: columns by which rows are compared with each other, or with the table's.
     """
 
+    keys: tuple[str, ...] = ()
     reading: Callable[[], AbstractContextManager[None]] = nullcontext
     counts: Callable[[int], dict[str, str] | None] = lambda _: {}
     input_bytes: int | None = None
@@ -81,12 +83,10 @@ class RowsCommit(LoadCommit):
 class RecentRows:
     """Rows that were committed lately, by either of two measures.
 
-    :param columns: a row of a batch is among them where all of these have the same values.
     :param within: time since their commit; None for the other measure.
     :param files: number of data files that were added last.
     """
 
-    columns: tuple[str, ...]
     within: timedelta | None = None
     files: int = 0
 
@@ -95,7 +95,7 @@ class RecentRows:
 class AppendCommit(RowsCommit):
     """One atomic commit that adds rows.
 
-    :param unless_among: rows that are there already are not added.
+    :param unless_among: rows that are there already, by the values of ``keys``, are not added.
     """
 
     unless_among: RecentRows | None = None
@@ -111,7 +111,6 @@ class OverwriteCommit(RowsCommit):
         ``where``.
     """
 
-    keys: tuple[str, ...] = ()
     where: str | None = None
     allow_rows: bool = False
 

@@ -29,7 +29,7 @@ def without_recent_rows(table: IcebergTable, commit: AppendCommit, rows: DataFra
     if not tasks or commit.unless_among is None:
         yield rows
         return
-    names = [name for name in rows.columns if name.lower() in {each.lower() for each in commit.unless_among.columns}]
+    names = [name for name in rows.columns if name.lower() in {each.lower() for each in commit.keys}]
     with closing(FileScan(table.spark, table.java, tasks)) as scan:
         present = scan.dataframe.select(*map(quoted, names))
         new = rows.join(present, on=names, how="left_anti")

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import refusing_misfits
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
@@ -27,7 +28,7 @@ def write_staged(table: IcebergTable, rows: DataFrame, options: Mapping[str, str
     :param rows: columns of the table and, in format version 3, of its row lineage.
     :param options: of Iceberg's Spark writer.
     :return: ``org.apache.iceberg.DataFile`` objects.
-    :raises BadInputError: a required column, or a required field inside one, is NULL.
+    :raises BadInputError: a required column, or a required field inside one, is NULL, or a value is none of its column.
     """
     name = f"lake_stage_{uuid.uuid4().hex}"
     cache = spark_table_cache(table.spark)
@@ -35,7 +36,7 @@ def write_staged(table: IcebergTable, rows: DataFrame, options: Mapping[str, str
     cache.add(name, table.java)
     try:
         # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
-        with refusing_nulls(table, lambda: rows):
+        with refusing_misfits(table), refusing_nulls(table, lambda: rows):
             writer = rows.write.format("iceberg").mode("append").options(**options or {})
             writer.option("rewritten-file-scan-task-set-id", name).save(name)
         return list(JavaItems(table.spark, coordinator.fetchNewFiles(table.java, name)))

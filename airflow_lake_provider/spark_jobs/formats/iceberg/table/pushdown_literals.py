@@ -122,7 +122,7 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
 
 
 # As ``java.util.UUID`` writes it, and so Iceberg's readers.
-_CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
+CANONICAL_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
 # A spelling of one, with a capital in it.
 _WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]{0,35}[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 
@@ -144,7 +144,7 @@ def refuse_other_spellings(table: IcebergTable, rows: DataFrame, keys: Sequence[
     columns = [key for key in keys if is_uuid(table, key)]
     if not columns:
         return
-    others = (sf.count_if(~quoted(name).cast("string").rlike(_CANONICAL)) for name in columns)
+    others = (sf.count_if(~quoted(name).cast("string").rlike(CANONICAL_UUID)) for name in columns)
     for name, count in zip(columns, rows.agg(*others).collect()[0], strict=True):
         if count:
             raise BadInputError(

@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import refusing_misfits
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import (
@@ -39,10 +40,16 @@ def apply_upsert(
     :param asked: strategy of the author; a commit without rows needs none.
     :raises UnsupportedError: the strategy that was asked for is not possible.
     :raises InvalidSpecError: an assertion is no query that can be resolved.
+    :raises BadInputError: a value is none that its column holds.
     :raises AuditFailedError: rows offend an assertion; main is as it was.
     :raises CommitConflictError: the batch has to be decided on again, or other writers won; main has nothing of it.
     :raises UnknownOutcomeError: the catalog's answer was lost and the run key is not on the table.
     """
+    with refusing_misfits(table):
+        return _apply(table, commit, progress, asked)
+
+
+def _apply(table: IcebergTable, commit: KeyedCommit, progress: Progress, asked: UpsertStrategy) -> AppliedUpsert:
     planned = _plan(table, commit)
     with reading_base(table, planned), progress.phase("choose") as facts:
         if planned.batch_keys.count == 0:

@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Merged, Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import checked_values
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import fit_rows, write_defaults
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -81,10 +82,11 @@ class PlannedUpsert(KeyedCommit):
     def of(cls, table: IcebergTable, commit: KeyedCommit, batch_keys: BatchKeys) -> PlannedUpsert:
         """Make the rows fit the table; no job is run."""
         fitted = fit_rows(table, commit)
+        rows = checked_values(table, fitted.rows, ())
         given = {field.name: getattr(commit, field.name) for field in fields(commit)}
         return cls(
-            **{**given, "rows": fitted.rows},
-            batch_keys=replace(batch_keys, rows=fitted.rows),
+            **{**given, "rows": rows},
+            batch_keys=replace(batch_keys, rows=rows),
             schema_id=table.schema_id,
             partial_structs=fitted.partial_structs,
         )

@@ -36,7 +36,7 @@ def snapshot(number: int, age: int) -> Snapshot:
 
 def within(hours: int) -> RecentRows:
     """Return the rows of the last hours."""
-    return RecentRows(columns=("id",), within=timedelta(hours=hours))
+    return RecentRows(within=timedelta(hours=hours))
 
 
 @given(
@@ -74,4 +74,4 @@ def test_a_file_with_a_row_of_the_time_is_recent(
     [(1, [3, 7, 5], 7), (2, [3, 7, 5], 5), (4, [3, 7, 5], 0), (2, [], 0), (2, [4, 4, 4], 4)],
 )
 def test_the_files_added_last_have_the_greatest_numbers(files: int, numbers: list[int], least: int) -> None:
-    assert least_number(RecentRows(columns=("id",), files=files), numbers, [], NOW) == least
+    assert least_number(RecentRows(files=files), numbers, [], NOW) == least

@@ -1,0 +1,84 @@
+"""Values of UUID and FIXED columns, which Spark has as texts and bytes of any form: others than theirs are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+
+_MISFIT = "lake_misfit:"
+_FIXED = re.compile(r"fixed\[(\d+)\]")
+# Stands in the error of a task; a name may have any letters, so that its place among the columns goes.
+_IN_ERROR = re.compile(rf"{_MISFIT}(\d+)")
+
+
+def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Return rows that end the task which meets a value that its column does not hold.
+
+    ``java.util.UUID`` takes ``1-2-3-4-5`` for a UUID, and Spark tells one in capitals from the same one without.
+
+    :param rows: in columns of the table.
+    :param compared: columns whose values Spark compares as texts, so that they have to be in lower case.
+    """
+    strict = {name.lower() for name in compared}
+    checked = {}
+    for place, field in enumerate(_columns(table)):
+        name = next((each for each in rows.columns if each.lower() == str(field.name()).lower()), None)
+        fits = None if name is None else _fits(quoted(name), str(field.type()), name.lower() in strict)
+        if name is not None and fits is not None:
+            refused = sf.raise_error(sf.lit(f"{_MISFIT}{place}")).cast(rows.schema[name].dataType)
+            checked[name] = sf.when(quoted(name).isNull() | fits, quoted(name)).otherwise(refused)
+    if not checked:
+        return rows
+    return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
+
+
+@contextmanager
+def refusing_misfits(table: IcebergTable) -> Iterator[None]:
+    """Name the column of a value that has ended a task.
+
+    :raises BadInputError: it names no value.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        texts = (str(error), *(message for _, message in java_causes(error)))
+        place = next((match for text in texts if (match := _IN_ERROR.search(text))), None)
+        if place is None:
+            raise
+        field = _columns(table)[int(place[1])]
+        raise BadInputError(
+            f"{table.name}: the batch has a value that {field.type()} column {field.name()} does not hold"
+            f"{_remedy(str(field.type()))}"
+        ) from error
+
+
+def _columns(table: IcebergTable) -> list[Any]:
+    return list(table.java.schema().columns())
+
+
+def _fits(value: Column, kind: str, is_compared: bool) -> Column | None:
+    if kind == "uuid":
+        text = value.cast("string")
+        return (text if is_compared else sf.lower(text)).rlike(CANONICAL_UUID)
+    fixed = _FIXED.fullmatch(kind)
+    return None if fixed is None else sf.octet_length(value) == int(fixed[1])
+
+
+def _remedy(kind: str) -> str:
+    if kind != "uuid":
+        return "; give as many bytes, or leave these rows out in a Query"
+    return (
+        "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
+        "123e4567-e89b-12d3-a456-426614174000"
+    )

@@ -1,0 +1,76 @@
+"""Values of UUID and FIXED columns: what their types hold is stored, anything else is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import FixedType, IntegerType, NestedField, UUIDType
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from tests.spark.append_flow import append
+from tests.spark.upsert_flow import Flow
+
+FIRST = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
+OTHERS = ["nope", "1-2-3-4-5", FIRST.hex, f"{{{FIRST}}}", f"{FIRST}\n"]
+
+BY_NUMBER: dict[str, Any] = {"keys": ("n",), "order_by": (), "delete_when": None, "exclude_columns": ()}
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    arguments: dict[str, Any] = {
+        "source": Files(path=f"{tmp_path}/*.jsonl", format="json", schema="n INT, u STRING, f BINARY"),
+    }
+    made = Flow(spark, f"values.v{abs(hash(request.node.name)) % 10**9}", tmp_path, arguments)
+    schema = Schema(
+        NestedField(1, "n", IntegerType()), NestedField(2, "u", UUIDType()), NestedField(3, "f", FixedType(2))
+    )
+    made.catalog().create_table(made.table, schema)
+    return made
+
+
+def stored(flow: Flow) -> list[tuple[int, str | None]]:
+    rows = flow.loaded().scan().to_arrow().to_pylist()
+    return sorted((row["n"], None if row["u"] is None else str(UUID(bytes=UUID(str(row["u"])).bytes))) for row in rows)
+
+
+@pytest.mark.parametrize("value", OTHERS)
+def test_what_is_no_uuid_is_refused_and_leaves_nothing(flow: Flow, value: str) -> None:
+    flow.arrive("1.jsonl", {"n": 1, "u": str(FIRST).upper()}, {"n": 2})
+    append(flow, "run 1")
+    head = flow.head()
+    flow.arrive("2.jsonl", {"n": 3, "u": value})
+    with pytest.raises(BadInputError, match="a value that uuid column u does not hold; write UUIDs with hyphens"):
+        append(flow, "run 2")
+    for strategy in (UpsertStrategy.POSITIONS, UpsertStrategy.MERGE):
+        with pytest.raises(BadInputError, match="uuid column u does not hold"):
+            flow.apply("run 2", strategy=strategy, **BY_NUMBER)
+    assert flow.head() == head
+    assert stored(flow) == [(1, str(FIRST)), (2, None)]
+
+
+def test_bytes_of_another_length_are_refused(flow: Flow) -> None:
+    flow.arrive("1.jsonl", {"n": 1, "f": "YWI="}, {"n": 2})
+    append(flow, "run 1")
+    flow.arrive("2.jsonl", {"n": 3, "f": "YWJj"})
+    with pytest.raises(BadInputError, match=r"a value that fixed\[2\] column f does not hold; give as many bytes"):
+        append(flow, "run 2")
+    assert [row["f"] for row in flow.loaded().scan().to_arrow().to_pylist()] == [b"ab", None]
+
+
+def test_a_uuid_is_the_same_one_in_capitals_or_the_batch_is_refused(flow: Flow) -> None:
+    flow.arrive("1.jsonl", {"n": 1, "u": str(FIRST)}, {"n": 2, "u": str(FIRST)})
+    once: dict[str, Any] = {"deduplicate_by": ("u",), "deduplicate_against": "P3D"}
+    assert append(flow, "run 1", **once).rows_appended == 1
+    flow.arrive("2.jsonl", {"n": 3, "u": str(FIRST).upper()})
+    for compared in (once, {"deduplicate_by": ("u",)}):
+        with pytest.raises(BadInputError, match="in lower case where rows are compared by them"):
+            append(flow, "run 2", **compared)
+    assert stored(flow) == [(1, str(FIRST))]
