@@ -11,13 +11,13 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 _WIDE = ("utf16", "utf32")
 # Escape sequences change what all further bytes mean.
 _STATEFUL = ("iso2022", "hz", "utf-7")
-_OPTIONS = ("encoding", "charset")
+ENCODING_OPTIONS = ("encoding", "charset")
 
 
 def encoding_of(options: Mapping[str, str]) -> str:
     """Return the encoding that options of a reader name, in lower case."""
     given = {name.lower(): value for name, value in options.items()}
-    named = (given[name] for name in _OPTIONS if name in given)
+    named = (given[name] for name in ENCODING_OPTIONS if name in given)
     return next(named, "utf-8").strip().lower()
 
 
@@ -43,7 +43,7 @@ def check_encoding(options: Mapping[str, str], kind: str | None, name: str) -> N
     :raises InvalidSpecError: saying which encodings there are.
     """
     given = {option.lower(): value for option, value in options.items()}
-    if not given.keys() & set(_OPTIONS) or is_wide(options):
+    if not given.keys() & set(ENCODING_OPTIONS) or is_wide(options):
         return
     encoding = encoding_of(options)
     try:

@@ -11,7 +11,7 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType, Tim
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
+from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
@@ -160,6 +160,9 @@ def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, 
     if kind == "xml":
         # Blanks at the ends of a value are of the value.
         return {"ignoreSurroundingSpaces": "false", **options}, ""
+    if is_whole and is_utf8(lower):
+        # Named, it lets Spark decode before it parses, and put a sign in the place of bytes that are none.
+        options = {name: value for name, value in options.items() if name.lower() not in ENCODING_OPTIONS}
     hint = f"{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
     if source.schema:
         return options, hint

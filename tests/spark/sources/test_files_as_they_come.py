@@ -110,6 +110,19 @@ def test_a_json_document_of_several_lines_is_read_where_it_is_said_and_refused_w
         rows(spark, tmp_path / "lines.json", schema=TYPES, options={"multiLine": True})
 
 
+@pytest.mark.parametrize("name", ["encoding", "charset", "Encoding"])
+@pytest.mark.parametrize("schema", [TYPES, None])
+def test_bytes_that_are_no_utf_8_are_refused_in_a_document_whose_encoding_is_named(
+    spark: SparkSession, tmp_path: Path, name: str, schema: str | None
+) -> None:
+    options = {"multiLine": True, name: "UTF-8"}
+    (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf" + '[{"id": 1,\n "name": "é"}]'.encode())
+    assert rows(spark, tmp_path / "a.json", schema=schema, options=options) == [{"id": 1, "name": "é"}]
+    (tmp_path / "b.json").write_bytes(b'[{"id": 1,\n "name": "caf\xe9"}]')
+    with pytest.raises(BadInputError):
+        rows(spark, tmp_path / "b.json", schema=schema, options=options)
+
+
 # Content, options, and what the refusal says, of CSV without a header.
 OTHER_BYTES: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "no letter of windows-1252": (b"1,\x81\n", {"encoding": "windows-1252"}, "no letters in windows-1252"),
