@@ -67,6 +67,13 @@ class CompactionStrategy(str, Enum):
         return self in (CompactionStrategy.ZORDER, CompactionStrategy.HILBERT)
 
 
+class CompactionRunner(str, Enum):
+    """Writer of the files of a compaction."""
+
+    SPARK = "spark"
+    ARROW = "arrow"
+
+
 class Verification(str, Enum):
     """Comparison of the rows before and after a compaction, by a scan of both."""
 

@@ -162,6 +162,8 @@ class CompactionReport(JobReport):
     :param bytes_rewritten: size of the replaced files in bytes.
     :param delete_files_removed: delete files that were removed, less those that were added.
     :param groups_rewritten: file groups that were rewritten.
+    :param groups_by_arrow: of these, those that Arrow has rewritten.
+    :param left_to_spark: with ``runner="arrow"``, why groups were left to Spark's own rewrite, and how many.
     :param failed_groups: file groups that were planned and not rewritten.
     :param failures: sentences: why they were not.
     :param attempts: tries; 1 without a conflict.
@@ -174,6 +176,8 @@ class CompactionReport(JobReport):
     bytes_rewritten: int = 0
     delete_files_removed: int = 0
     groups_rewritten: int = 0
+    groups_by_arrow: int = 0
+    left_to_spark: dict[str, int] = field(default_factory=dict)
     failed_groups: int = 0
     failures: tuple[str, ...] = ()
     attempts: int = 0

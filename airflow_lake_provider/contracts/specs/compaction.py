@@ -15,13 +15,18 @@ from airflow_lake_provider.contracts.argument_validation import (
     size,
     text,
 )
-from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy, Verification
+from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
+    CompactionRunner,
+    CompactionStrategy,
+    Verification,
+)
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
-__all__ = ["CompactionLevel", "CompactionSpec", "CompactionStrategy", "Verification"]
+__all__ = ["CompactionLevel", "CompactionRunner", "CompactionSpec", "CompactionStrategy", "Verification"]
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:
@@ -46,6 +51,7 @@ class CompactionSpec(JobSpec):
     strategy: CompactionStrategy = argument(
         choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK, needs=_needs_of_strategy
     )
+    runner: CompactionRunner = argument(choice_of(CompactionRunner), default=CompactionRunner.SPARK)
     sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
     where: str | None = argument(optional(text), default=None, is_sql=True)
     skip_partitions: tuple[str, ...] = argument(_paths, default=(), templated=False)

@@ -32,6 +32,8 @@ class Internal(StrEnum):
     POSITION_INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
     DELETE_LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
     COMMIT_METADATA = "org.apache.iceberg.spark.CommitMetadata"
+    CONTENT_FILES = "org.apache.iceberg.ContentFileParser"
+    REWRITE_RUNNER = "org.apache.iceberg.actions.FileRewriteRunner"
     PARQUET_METRICS = "org.apache.iceberg.parquet.ParquetUtil"
 
 
@@ -55,6 +57,7 @@ POSITIONS = (
 )
 COPY_ON_WRITE = (*_STAGING, Internal.TASK_SETS, Internal.REWRITE_CATALOG)
 EQUALITY = (*_STAGING, Internal.PARQUET_METRICS, Internal.VALUE_CONVERTER)
+ARROW_REWRITE = (Internal.PARQUET_METRICS, Internal.CONTENT_FILES, Internal.REWRITE_RUNNER)
 ROW_PROOF = (*FILE_SCAN, Internal.FILE_SCAN_TASK)
 
 

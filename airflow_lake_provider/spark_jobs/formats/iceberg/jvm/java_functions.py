@@ -45,6 +45,25 @@ class JavaFunctions:
         """Map a ``FileScanTask`` to the data sequence number of its data file."""
         return self._of_task("dataSequenceNumber", "java.lang.Long")
 
+    def of_task(self, name: str, result: str) -> Any:
+        """Map a ``FileScanTask`` to what a method of its data file returns, as text; ``null`` for none."""
+        return self._make.function(self._as_text(self._of_file(name, result)))
+
+    def of_part(self, name: str) -> Any:
+        """Map a ``FileScanTask`` to a number of its own, such as its start."""
+        return self._make.function(self._make.method("org.apache.iceberg.ContentScanTask", name, "long"))
+
+    @cached_property
+    def listed_deletes_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the list of its delete files."""
+        return self._make.function(self._make.method(_TASK, "deletes", "java.util.List"))
+
+    @cached_property
+    def delete_count_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the number of its delete files."""
+        deletes = self._make.typed(self._make.method(_TASK, "deletes", "java.util.List"), _COLLECTION, _TASK)
+        return self._make.function(self._make.then(deletes, self._make.method(_COLLECTION, "size", "int")))
+
     @cached_property
     def deletes_of_task(self) -> Any:
         """Map a ``FileScanTask`` to a text of its delete files, which is another one of others."""
@@ -66,6 +85,14 @@ class JavaFunctions:
     def location(self) -> Any:
         """Map a data or delete file to its location."""
         return self._make.function(self._make.method(_FILE, "location", _TEXT))
+
+    def of_file(self, name: str, result: str) -> Any:
+        """Map a data or delete file to what one of its methods returns, as text; ``null`` for none."""
+        return self._make.function(self._as_text(self._make.method(_FILE, name, result)))
+
+    def of_delete(self, name: str) -> Any:
+        """Map a ``DeleteFile`` to a number of its own, such as the offset of a vector; ``null`` for none."""
+        return self._make.function(self._as_text(self._make.method(_DELETE, name, "java.lang.Long")))
 
     @cached_property
     def table_name(self) -> Any:
@@ -233,6 +260,10 @@ class JavaFunctions:
             self._make.typed(self._of_file("location", _TEXT), text, _TASK),
         )
         return self._make.rearranged(of_parts, self._make.type_of(index, loader, _TASK), [0, 1, 1])
+
+    def _as_text(self, handle: Any) -> Any:
+        boxed = handle.asType(handle.type().changeReturnType(self._make.class_of(_OBJECT)))
+        return self._make.then(boxed, self._make.static(_TEXT, "valueOf", _TEXT, _OBJECT))
 
     def _equal(self, wanted: Any, function: Any) -> Any:
         predicates = guava(self._spark).base.Predicates

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, jvm_of, load_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, jvm_of, load_class, once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 _ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
 _PLAN = "org.apache.iceberg.actions.FileRewritePlan"
 _COMMITS = "org.apache.iceberg.actions.RewriteDataFilesCommitManager"
+_SET = "java.util.Set"
+_GROUP = "org.apache.iceberg.actions.RewriteGroupBase"
 _ITERABLE = "org.apache.iceberg.io.CloseableIterable"
 
 
@@ -65,12 +68,19 @@ def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
 
 
 def rewrite_chosen(
-    action: Any, table: IcebergTable, choose: Callable[[Any], list[Any]], *, partial_progress: bool
+    action: Any,
+    table: IcebergTable,
+    choose: Callable[[Any], list[Any]],
+    *,
+    partial_progress: bool,
+    rewrite: Callable[[list[Any]], Mapping[int, Any]] | None = None,
 ) -> Any:
     """Carry out some groups of a rewrite, and return its result; None where none is chosen.
 
     :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
     :param choose: returns the groups of a plan, an ``org.apache.iceberg.actions.FileRewritePlan``.
+    :param rewrite: returns the new files of groups by their places, each a ``DataFileSet``. The action rewrites only
+        the others, and commits all.
     """
     private = _PrivateMethods(table.spark, action)
     head = table.java.currentSnapshot().snapshotId()
@@ -79,9 +89,29 @@ def rewrite_chosen(
     groups = choose(whole)
     if not groups:
         return None
+    if rewrite is not None:
+        outputs, with_outputs = _outputs(table.spark)
+        for place, files in rewrite(groups).items():
+            outputs.put(groups[place], files)
+        private.put("runner", with_outputs(private.value("runner")))
     plan = private.plan_of(groups, whole)
     execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
     return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
+
+
+@once_a_driver
+def _outputs(spark: SparkSession) -> tuple[Any, Callable[[Any], Any]]:
+    """Return new files by group, and what makes a runner that takes them from there, where they are."""
+    make, java = method_handles(spark), jvm_of(spark).java.util
+    outputs = java.Collections.synchronizedMap(java.WeakHashMap())
+
+    def of_outputs(name: str, kind: str, result: str) -> Any:
+        method = make.method("java.util.Map", name, kind, "java.lang.Object").bindTo(outputs)
+        return make.dropping(make.typed(method, result, _GROUP), 0, Internal.REWRITE_RUNNER)
+
+    is_there, there = of_outputs("containsKey", "boolean", "boolean"), of_outputs("get", "java.lang.Object", _SET)
+    rewritten = make.method(Internal.REWRITE_RUNNER, "rewrite", _SET, _GROUP)
+    return outputs, make.proxies(Internal.REWRITE_RUNNER, rewrite=make.where(is_there, there, rewritten))
 
 
 class _PrivateMethods:
@@ -97,9 +127,15 @@ class _PrivateMethods:
         return method.invoke(self._action, self._objects(arguments))
 
     def value(self, name: str) -> Any:
+        return self._field(name).get(self._action)
+
+    def put(self, name: str, value: Any) -> None:
+        self._field(name).set(self._action, value)
+
+    def _field(self, name: str) -> Any:
         field = load_class(self._spark, _ACTION).getDeclaredField(name)
         field.setAccessible(True)
-        return field.get(self._action)
+        return field
 
     def plan_of(self, groups: list[Any], whole: Any) -> Any:
         """Return a plan of some groups of another one."""

@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
@@ -37,6 +37,8 @@ from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_brok
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import table_obstacle
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
     remove_dangling_deletes,
@@ -72,6 +74,7 @@ class _Tally:
     untidied: bool = False
     attempts: int = 0
     groups: int = 0
+    by_arrow: int = 0
     bytes: int = 0
     last: RewriteAttempt = field(default_factory=RewriteAttempt)
     warnings: list[str] = field(default_factory=list)
@@ -102,6 +105,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             rules=rules_for(spec, level, target),
             expression=to_expression(table, spec.where),
             run_key=run_key,
+            arrow=_arrow(table, spec),
         )
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, run_key)
@@ -128,6 +132,10 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=(*done.warnings, *noted))
 
 
+def _arrow(table: IcebergTable, spec: CompactionSpec) -> ArrowRewrite | None:
+    return ArrowRewrite(table, table_obstacle(table, spec)) if spec.runner is CompactionRunner.ARROW else None
+
+
 def _is_cut_off(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
     """Tell whether an earlier compaction ended before it had tidied the metadata."""
     return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot)))
@@ -148,6 +156,7 @@ def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progres
             attempt = rewrite.attempt(planned, one_by_one=one_by_one, may_be_undone=is_first)
             facts.update({"groups": attempt.done, "lost": attempt.lost, "failed": attempt.failed})
         tally.groups += attempt.done
+        tally.by_arrow += attempt.by_arrow
         tally.bytes += attempt.bytes
         rewrite.table.refresh()
         if attempt.lost:
@@ -258,6 +267,8 @@ def _reported(
         bytes_rewritten=tally.bytes,
         delete_files_removed=sum_of(ours, "removed-delete-files") - sum_of(ours, "added-delete-files"),
         groups_rewritten=tally.groups,
+        groups_by_arrow=tally.by_arrow,
+        left_to_spark=dict(rewrite.arrow.reasons) if rewrite.arrow is not None else {},
         failed_groups=last.failed + last.lost,
         failures=last.messages,
         attempts=max(1, tally.attempts),

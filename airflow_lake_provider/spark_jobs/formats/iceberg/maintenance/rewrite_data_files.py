@@ -31,6 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import (
     files_of_run,
     groups_without,
@@ -61,9 +62,11 @@ class RewriteAttempt:
     :param lost: groups that were rewritten but not committed.
     :param messages: reasons, as far as Spark and Iceberg tell them.
     :param refused: Iceberg said that another commit was in the way.
+    :param by_arrow: groups of those done that Arrow has rewritten.
     """
 
     done: int = 0
+    by_arrow: int = 0
     failed: int = 0
     lost: int = 0
     bytes: int = 0
@@ -107,6 +110,7 @@ class DataFileRewrite:
 
     :param expression: Iceberg expression of the author's ``where``.
     :param run_key: of the snapshots it commits. What they have added already is not rewritten again.
+    :param arrow: rewrites groups in place of Spark; None where it is not asked for.
     """
 
     table: IcebergTable
@@ -114,6 +118,7 @@ class DataFileRewrite:
     rules: RewriteRules
     expression: Any
     run_key: str
+    arrow: ArrowRewrite | None = None
 
     def plan(self) -> PlannedGroups:
         """Find what is due at the head that the table's handle knows; a metadata operation."""
@@ -187,7 +192,7 @@ class DataFileRewrite:
         return attempt
 
     def _execute(self, action: Any, planned: PlannedGroups, wave: Wave, begun: Any) -> Any | None:
-        if wave.is_whole and planned.written is None and not self.spec.skip_partitions:
+        if wave.is_whole and planned.written is None and not self.spec.skip_partitions and self.arrow is None:
             return action.execute()
         spark, disjoint = self.table.spark, jvm_of(self.table.spark).java.util.Collections.disjoint
 
@@ -198,14 +203,21 @@ class DataFileRewrite:
                 guava(spark).collect.Iterables.addAll(begun, group.rewrittenFiles())
             return chosen
 
-        return rewrite_chosen(action, self.table, choose, partial_progress=wave.commits is not None)
+        if self.arrow is None:
+            return rewrite_chosen(action, self.table, choose, partial_progress=wave.commits is not None)
+        with self.arrow.discarded_on_failure(lambda: files_of_run(self.table.refresh(), self.run_key)):
+            return rewrite_chosen(
+                action, self.table, choose, partial_progress=wave.commits is not None, rewrite=self.arrow.rewrite
+            )
 
     def _added(self, attempt: RewriteAttempt, result: Any) -> RewriteAttempt:
         spark = self.table.spark
         done, failed = JavaItems(spark, result.rewriteResults()), len(JavaItems(spark, result.rewriteFailures()))
+        by_arrow = self.arrow.indexes if self.arrow is not None else frozenset()
         return replace(
             attempt,
             done=attempt.done + len(done),
+            by_arrow=attempt.by_arrow + sum(group.info().globalIndex() in by_arrow for group in done if by_arrow),
             failed=attempt.failed + failed,
             lost=max(0, attempt.lost - len(done) - failed),
             bytes=attempt.bytes + sum(group.rewrittenBytesCount() for group in done),

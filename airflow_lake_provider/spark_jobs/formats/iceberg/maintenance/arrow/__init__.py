@@ -1,0 +1,1 @@
+"""Rewrite file groups by ``pyarrow.parquet`` in the Python workers of the executors."""

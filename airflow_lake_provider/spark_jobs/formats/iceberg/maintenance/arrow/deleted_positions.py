@@ -1,0 +1,157 @@
+"""Read the positions that deletion vectors and position delete files mark as deleted, without a JVM.
+
+Sources: the spec's ``deletion-vector-v1`` blob, and the portable format of 64-bit Roaring bitmaps.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
+
+Positions = NDArray[np.int64]
+_MAGIC = bytes([0xD1, 0xD3, 0x39, 0x64])
+# Before and after the bitmap of a blob: its length and the magic number, and a checksum.
+_BEFORE, _AFTER = 8, 4
+_WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
+# A container with runs has an offset header from so many containers on.
+_FEWEST_WITH_OFFSETS = 4
+_LARGEST_ARRAY = 4096
+_BITMAP_BYTES = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionDelete:
+    """A deletion vector, or a file of position deletes.
+
+    :param rows: positions in it.
+    :param offset: of the vector in its Puffin file; None for a file of position deletes.
+    :param size: of the vector in bytes.
+    """
+
+    location: str
+    rows: int
+    offset: int | None = None
+    size: int = 0
+
+
+@dataclass
+class DeletedPositions:
+    """Deleted positions of some data files.
+
+    :param paths: locations of the data files, as delete files name them.
+    """
+
+    paths: Collection[str]
+    _by_file: dict[str, dict[str, list[Positions]]] = field(default_factory=dict)
+
+    def of(self, path: str, deletes: Sequence[PositionDelete]) -> Positions:
+        """Return the deleted positions of a data file, ascending and each once.
+
+        :param deletes: that apply to it.
+        :raises BrokenMetadataError: a vector is not what the metadata says.
+        """
+        parts = [part for delete in deletes for part in self._parts(path, delete)]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+    def _parts(self, path: str, delete: PositionDelete) -> list[Positions]:
+        if delete.offset is not None:
+            return [vector_positions(delete)]
+        if delete.location not in self._by_file:
+            self._by_file[delete.location] = self._read(delete.location)
+        return self._by_file[delete.location].get(path, [])
+
+    def _read(self, location: str) -> dict[str, list[Positions]]:
+        """Read a file of position deletes, batch by batch, and return those of the data files."""
+        by_path: dict[str, list[Positions]] = {}
+        with pq.ParquetFile(path_of(location), read_dictionary=["file_path"]) as deletes:
+            for batch in deletes.iter_batches(columns=["file_path", "pos"], use_threads=False):
+                paths, positions = batch.column("file_path"), batch.column("pos").to_numpy()
+                for code, path in enumerate(paths.dictionary.to_pylist()):
+                    if path in self.paths:
+                        by_path.setdefault(path, []).append(positions[paths.indices.to_numpy() == code])
+        return by_path
+
+
+def vector_positions(vector: PositionDelete) -> Positions:
+    """Read a deletion vector.
+
+    :raises BrokenMetadataError: its bytes are not a vector, or not one of so many rows.
+    """
+    with path_of(vector.location).open("rb") as file:
+        file.seek(vector.offset or 0)
+        blob = file.read(vector.size)
+    bitmap, checksum = blob[_BEFORE:-_AFTER], int.from_bytes(blob[-_AFTER:], "big")
+    length = int.from_bytes(blob[:4], "big")
+    is_whole = length == vector.size - _BEFORE and blob[4:_BEFORE] == _MAGIC
+    if not is_whole or zlib.crc32(blob[4:-_AFTER]) != checksum:
+        raise BrokenMetadataError(f"{vector.location}: no deletion vector at byte {vector.offset}")
+    positions = _positions(bitmap)
+    if len(positions) != vector.rows:
+        raise BrokenMetadataError(
+            f"{vector.location}: the deletion vector at byte {vector.offset} has {len(positions)} positions, the "
+            f"metadata says {vector.rows}"
+        )
+    return positions
+
+
+def _positions(bitmap: bytes) -> Positions:
+    """Return the positions of a 64-bit bitmap: a number of 32-bit ones, each after its upper half."""
+    place, parts = 8, []
+    for _ in range(_number(bitmap, 0, 8)):
+        upper = _number(bitmap, place, 4)
+        lower, place = _lower_halves(bitmap, place + 4)
+        parts.append(lower + (upper << 32))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _lower_halves(bitmap: bytes, place: int) -> tuple[Positions, int]:
+    """Return the numbers of a 32-bit bitmap, and where it ends."""
+    cookie = _number(bitmap, place, 4)
+    if cookie & 0xFFFF == _WITH_RUNS:
+        count = (cookie >> 16) + 1
+        flags = np.frombuffer(bitmap, np.uint8, (count + 7) // 8, place + 4)
+        has_runs = np.unpackbits(flags, bitorder="little")[:count].astype(bool)
+        place += 4 + len(flags)
+    elif cookie == _WITHOUT_RUNS:
+        count, has_runs = _number(bitmap, place + 4, 4), None
+        place += 8
+    else:
+        raise BrokenMetadataError(f"no Roaring bitmap begins with {cookie}")
+    headers = np.frombuffer(bitmap, "<u2", 2 * count, place).astype(np.int64).reshape(count, 2)
+    place += 4 * count
+    if has_runs is None or count >= _FEWEST_WITH_OFFSETS:
+        place += 4 * count
+    parts = []
+    for number, (key, less_one) in enumerate(headers):
+        if has_runs is not None and has_runs[number]:
+            part, place = _runs(bitmap, place)
+        else:
+            part, place = _container(bitmap, place, int(less_one) + 1)
+        parts.append(part + (int(key) << 16))
+    return (np.concatenate(parts) if parts else np.empty(0, np.int64)), place
+
+
+def _container(bitmap: bytes, place: int, count: int) -> tuple[Positions, int]:
+    if count <= _LARGEST_ARRAY:
+        return np.frombuffer(bitmap, "<u2", count, place).astype(np.int64), place + 2 * count
+    bits = np.frombuffer(bitmap, np.uint8, _BITMAP_BYTES, place)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little")).astype(np.int64), place + _BITMAP_BYTES
+
+
+def _runs(bitmap: bytes, place: int) -> tuple[Positions, int]:
+    count = _number(bitmap, place, 2)
+    runs = np.frombuffer(bitmap, "<u2", 2 * count, place + 2).astype(np.int64).reshape(count, 2)
+    parts = [np.arange(first, first + less_one + 1) for first, less_one in runs]
+    return np.concatenate(parts), place + 2 + 4 * count
+
+
+def _number(bitmap: bytes, place: int, size: int) -> int:
+    return int.from_bytes(bitmap[place : place + size], "little")

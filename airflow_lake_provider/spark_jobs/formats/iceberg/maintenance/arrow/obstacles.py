@@ -1,0 +1,47 @@
+"""Reasons why a table, or a group of its files, is left to Spark's own rewrite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import ARROW_REWRITE, missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import is_local
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+# Settings of the session that stand above the table's properties.
+_OVERRIDES = "spark.sql.iceberg."
+_WRITER_SETTINGS = ("compression-codec", "compression-level", "shred-variants", "format-default")
+
+
+def table_obstacle(table: IcebergTable, spec: CompactionSpec) -> str | None:
+    """Return why no group of a table is rewritten by Arrow; None where it may be."""
+    return next(_obstacles(table, spec), None)
+
+
+def _obstacles(table: IcebergTable, spec: CompactionSpec) -> Iterator[str]:
+    if spec.strategy is not CompactionStrategy.BINPACK:
+        yield f"strategy {spec.strategy.value!r} orders rows"
+    if missing := missing_internals(table.spark, ARROW_REWRITE):
+        yield f"this Iceberg has no {missing[0]}"
+    properties = table.properties()
+    if properties.get("write.format.default", "parquet").lower() != "parquet":
+        yield f"new files are {properties['write.format.default']}"
+    if encrypted := next((name for name in properties if name.startswith("encryption.")), None):
+        yield f"property {encrypted!r} encrypts files"
+    for name in _WRITER_SETTINGS:
+        if table.spark.conf.get(_OVERRIDES + name, None) is not None:
+            yield f"the session sets {_OVERRIDES}{name}"
+    try:
+        ParquetLayout.of(properties)
+        schema = json.loads(table.iceberg.SchemaParser.toJson(table.java.schema()))
+        arrow_schema(schema, has_row_lineage=table.format_version >= 3)
+    except UnsupportedError as error:
+        yield str(error)
+    location = str(table.java.locationProvider().newDataLocation("a"))
+    if not is_local(location):
+        yield f"files of {location.partition(':')[0]}: are not opened by Python workers"

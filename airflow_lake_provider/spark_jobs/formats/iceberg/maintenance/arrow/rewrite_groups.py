@@ -1,0 +1,219 @@
+"""Rewrite file groups of Iceberg's plan by Arrow: one job of Spark for all their splits, then their data files.
+
+Whatever goes wrong leaves a group to Spark's own rewrite, and no file of it behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.property_values import number_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
+    NewFile,
+    Split,
+    SplitResult,
+    rewrite_splits,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
+
+_LOOKBACK = 10
+# A task of small splits costs more than what it does.
+_BYTES_OF_A_TASK = 32 << 20
+_UNSORTED = 0
+
+
+@dataclass
+class ArrowRewrite:
+    """Rewrites file groups of a table, and remembers which it has left to Spark.
+
+    :param obstacle: why it rewrites none at all.
+    :param reasons: why groups were left to Spark, and how many.
+    :param indexes: global indexes of the groups that were rewritten by the newest plan.
+    """
+
+    table: IcebergTable
+    obstacle: str | None
+    reasons: Counter[str] = field(default_factory=Counter)
+    indexes: frozenset[int] = frozenset()
+    _files: list[NewFile] = field(default_factory=list)
+    _left: list[Split] = field(default_factory=list)
+
+    @contextmanager
+    def discarded_on_failure(self, committed: Callable[[], Any | None]) -> Iterator[None]:
+        """Delete new files when their commit was surely not made.
+
+        :param committed: returns the files that commits of this run have added, a ``DataFileSet``.
+        """
+        try:
+            yield
+        except JavaError as error:
+            if not is_unknown(error):
+                named = committed()
+                stay = set() if named is None else locations_of(self.table, JavaItems(self.table.spark, named))
+                delete_locations(self.table, {file.location for file in self._files} - stay)
+            raise
+        finally:
+            # Tasks of a job that has failed may have written a little longer.
+            _discard(self._left)
+
+    def rewrite(self, groups: Sequence[Any]) -> dict[int, Any]:
+        """Rewrite groups where it surely comes to what Spark's own rewrite does.
+
+        :param groups: ``org.apache.iceberg.actions.RewriteFileGroup`` objects.
+        :return: new files by place of the group, each a ``DataFileSet``.
+        """
+        files = [GroupFiles(self.table, group) for group in groups]
+        obstacles = {place: self.obstacle or of_group.obstacle() for place, of_group in enumerate(files)}
+        fit = [place for place, obstacle in obstacles.items() if obstacle is None]
+        splits = [split for place in fit for split in self._splits(place, files[place])]
+        results, failure = self._run(splits)
+        rewritten: dict[int, Any] = {}
+        for place, obstacle in obstacles.items():
+            ours = [result for result in results if result.group == place]
+            reason = obstacle or failure or _lost(ours, files[place].rows)
+            if reason is None:
+                try:
+                    rewritten[place] = self._data_files(groups[place], ours)
+                except SPARK_ERRORS as error:
+                    reason = root_message(error)
+            if reason is not None:
+                self.reasons[reason] += 1
+        self._left = [split for split in splits if split.group not in rewritten]
+        _discard(self._left)
+        self._files = [file for result in results if result.group in rewritten for file in result.files]
+        self.indexes = frozenset(int(groups[place].info().globalIndex()) for place in rewritten)
+        return rewritten
+
+    def _splits(self, place: int, files: GroupFiles) -> list[Split]:
+        """Cut a group where Spark's own rewrite would."""
+        table, group = self.table, files.group
+        lookback = number_property(str(table.name), table.properties(), "read.split.planning-lookback") or _LOOKBACK
+        planned = table.iceberg.util.TableScanUtil.planTaskGroups(
+            group.fileScanTasks(), group.inputSplitSize(), lookback, 0
+        )
+        spec = table.java.specs().get(group.outputSpecId())
+        name, schema = uuid4(), str(table.iceberg.SchemaParser.toJson(table.java.schema()))
+        sources = frozenset(int(each.sourceId()) for each in spec.fields())
+        layout = ParquetLayout.of(table.properties())
+        return [
+            Split(
+                group=place,
+                stem=self._stem(spec, files.partition, f"{number:05d}-{name}"),
+                schema=schema,
+                has_row_lineage=table.format_version >= 3,
+                partition_sources=sources,
+                layout=layout,
+                most_bytes=int(group.maxOutputFileSize()),
+                parts=files.parts(tasks.tasks()),
+            )
+            for number, tasks in enumerate(JavaItems(table.spark, planned))
+        ]
+
+    def _stem(self, spec: Any, partition: Any, name: str) -> str:
+        locations = self.table.java.locationProvider()
+        of_partition = (spec, partition, name) if spec.isPartitioned() else (name,)
+        return str(locations.newDataLocation(*of_partition))
+
+    def _run(self, splits: Sequence[Split]) -> tuple[list[SplitResult], str | None]:
+        """Run splits side by side, and return their results, or why the job failed."""
+        if not splits:
+            return [], None
+        context = self.table.spark.sparkContext
+        context.setJobDescription(f"rewrite {len(splits)} splits of {self.table.name} by Arrow")
+        try:
+            tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
+            return context.parallelize(splits, tasks).mapPartitions(rewrite_splits).collect(), None
+        except (*SPARK_ERRORS, LakeProviderError) as error:
+            return [], f"the job failed: {root_message(error)}"
+        finally:
+            context.setJobDescription("")
+
+    def _data_files(self, group: Any, results: Sequence[SplitResult]) -> Any:
+        files = self.table.iceberg.util.DataFileSet.create()
+        for result in results:
+            for file in result.files:
+                files.add(self._data_file(group, file))
+        return files
+
+    def _data_file(self, group: Any, file: NewFile) -> Any:
+        """Return a ``DataFile`` with the metrics of its footer, and those that no footer has."""
+        table, spark = self.table, self.table.spark
+        spec = table.java.specs().get(group.outputSpecId())
+        config = table.iceberg.MetricsConfig.forTable(table.java)
+        written = table.java.io().newInputFile(file.location)
+        builder = (
+            table.iceberg.DataFiles.builder(spec)
+            .withPath(file.location)
+            .withFormat(table.iceberg.FileFormat.PARQUET)
+            .withFileSizeInBytes(file.size)
+            .withMetrics(internal(spark, Internal.PARQUET_METRICS).fileMetrics(written, config))
+        )
+        if spec.isPartitioned():
+            builder = builder.withPartition(group.fileScanTasks().get(0).file().partition())
+        parser = internal(spark, Internal.CONTENT_FILES)
+        modes = {id_: str(config.columnMode(metrics.name)) for id_, metrics in file.floats.items()}
+        text = _completed(json.loads(parser.toJson(builder.build(), spec)), file, modes)
+        return parser.fromJson(table.iceberg.util.JsonUtil.mapper().readTree(text), spec)
+
+
+def _completed(data_file: dict[str, Any], file: NewFile, modes: dict[int, str]) -> str:
+    """Return a data file, as JSON, with what its footer does not say."""
+    counts = ("value-counts", "null-value-counts", "nan-value-counts")
+    maps = {
+        name: dict(zip(*(data_file.get(name, {}).get(part, []) for part in ("keys", "values")), strict=True))
+        for name in (*counts, "lower-bounds", "upper-bounds")
+    }
+    bounds = maps["lower-bounds"], maps["upper-bounds"]
+    for id_, metrics in file.floats.items():
+        for of_column in maps.values():
+            of_column.pop(id_, None)
+        if modes[id_] == "none":
+            continue
+        for name, count in zip(counts, (metrics.values, metrics.nulls, metrics.nans), strict=True):
+            maps[name][id_] = count
+        for of_column, bound in zip(bounds, (metrics.lower, metrics.upper), strict=True):
+            if bound is not None and modes[id_] != "counts":
+                of_column[id_] = bound
+    for id_ in file.unbounded:
+        for of_column in bounds:
+            of_column.pop(id_, None)
+    for name, by_id in maps.items():
+        data_file[name] = {"keys": list(by_id), "values": list(by_id.values())}
+    data_file |= {"split-offsets": list(file.offsets), "sort-order-id": _UNSORTED}
+    return json.dumps(data_file)
+
+
+def _bytes_of(splits: Sequence[Split]) -> int:
+    return sum(part.length for split in splits for part in split.parts)
+
+
+def _lost(results: Sequence[SplitResult], rows: int) -> str | None:
+    """Return why a group's results are not all of its rows."""
+    reason = next((result.reason for result in results if result.reason), None)
+    if reason is None and sum(result.rows_read for result in results) != rows:
+        reason = "its files have not the rows that the metadata says"
+    return reason
+
+
+def _discard(splits: Iterable[Split]) -> None:
+    """Delete all that any attempt has written for splits."""
+    for split in splits:
+        stem = path_of(split.stem)
+        for path in stem.parent.glob(f"{stem.name}-*.parquet"):
+            with suppress(OSError):
+                path.unlink()
