@@ -53,6 +53,49 @@ def test_rows_and_metadata_are_those_of_sparks_rewrite(spark: SparkSession, vers
     assert both.data_files(ours) == both.data_files(theirs)
 
 
+def test_large_files_are_cut_where_spark_cuts_them(spark: SparkSession) -> None:
+    """A part of a file begins in the middle of its positions: row ids and deletes are those of the file."""
+    small = {"write.parquet.row-group-size-bytes": "20000", "write.parquet.row-group-check-max-record-count": "500"}
+    both = Twins(spark, "id BIGINT, mark BIGINT", version=3, properties=small)
+    for first in (0, 40_000):
+        both.append(spark.sql(f"SELECT id, xxhash64(id) mark FROM range({first}, {first + 40_000})"))
+    both.run("DELETE FROM {} WHERE id % 977 = 3")
+
+    report = both.compact(target_file_size=100_000)
+
+    ours, theirs = both.names
+    assert (report.groups_by_arrow, report.groups_rewritten) == (1, 1)
+    assert len(both.live_files(ours)) > 4
+    assert both.data_files(ours) == both.data_files(theirs)
+    assert both.rows(ours) == both.rows(theirs)
+
+
+def test_a_table_that_arrow_has_rewritten_is_rewritten_again(spark: SparkSession) -> None:
+    both = twins(spark, 3)
+    for number in (1, 2):
+        both.run(f"UPDATE {{}} SET name = 'changed {number}' WHERE id % 20 = {number}")
+        both.run(f"DELETE FROM {{}} WHERE id % 10 = {number + 5}")
+        assert both.compact().groups_by_arrow == 1
+        ours, theirs = both.names
+        assert both.rows(ours) == both.rows(theirs)
+        assert both.data_files(ours) == both.data_files(theirs)
+        both.append(spark.sql(ROWS.format(first=number * 1000, end=number * 1000 + 50)))
+
+
+def test_columns_beyond_those_that_have_metrics_have_none(spark: SparkSession) -> None:
+    columns = [f"c{place}" for place in range(120)]
+    both = Twins(spark, ", ".join(f"{name} DOUBLE" for name in columns), version=2)
+    for first in (0, 10):
+        values = ", ".join(f"double(id + {place}) AS {name}" for place, name in enumerate(columns))
+        both.append(spark.sql(f"SELECT {values} FROM range({first}, {first + 10})"))
+
+    assert both.compact().groups_by_arrow == 1
+
+    ours, theirs = both.names
+    assert both.data_files(ours) == both.data_files(theirs)
+    assert len(both.data_files(ours)[0]["lower-bounds"]) == 100
+
+
 def by_arrow(table: MaintainedTable, progress: Progress | None = None, **arguments: Any) -> CompactionReport:
     return compact(table, progress, **{"level": CompactionLevel.FULL, "runner": CompactionRunner.ARROW, **arguments})
 
@@ -112,6 +155,16 @@ def test_a_property_that_arrow_does_not_follow_leaves_the_table_to_spark(
     assert (report.outcome, report.groups_rewritten, report.groups_by_arrow) == (Outcome.DONE, 1, 0)
     assert reason in next(iter(report.left_to_spark))
     assert table.rows_read() == table.rows
+
+
+def test_a_table_with_a_sort_order_is_left_to_spark_which_sorts_by_it(spark: SparkSession) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark))
+    spark.sql(f"ALTER TABLE {table.name} WRITE ORDERED BY amount")
+    report = by_arrow(table)
+    assert (report.groups_by_arrow, report.left_to_spark) == (0, {"the table has a sort order": 1})
+    (file,) = [path.removeprefix("file:") for path in table.live_files()]
+    amounts = pq.read_table(file).column("amount").to_pylist()
+    assert amounts == sorted(amounts)
 
 
 def test_a_sort_is_left_to_spark(spark: SparkSession) -> None:

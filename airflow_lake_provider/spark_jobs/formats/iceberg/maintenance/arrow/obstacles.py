@@ -26,6 +26,9 @@ def table_obstacle(table: IcebergTable, spec: CompactionSpec) -> str | None:
 def _obstacles(table: IcebergTable, spec: CompactionSpec) -> Iterator[str]:
     if spec.strategy is not CompactionStrategy.BINPACK:
         yield f"strategy {spec.strategy.value!r} orders rows"
+    if table.java.sortOrder().isSorted():
+        # Spark's own rewrite sorts each new file by it.
+        yield "the table has a sort order"
     if missing := missing_internals(table.spark, ARROW_REWRITE):
         yield f"this Iceberg has no {missing[0]}"
     properties = table.properties()

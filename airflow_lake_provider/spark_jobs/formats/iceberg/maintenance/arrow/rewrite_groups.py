@@ -134,6 +134,7 @@ class ArrowRewrite:
         if not splits:
             return [], None
         context = self.table.spark.sparkContext
+        before = context.getLocalProperty("spark.job.description")
         context.setJobDescription(f"rewrite {len(splits)} splits of {self.table.name} by Arrow")
         try:
             tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
@@ -141,7 +142,7 @@ class ArrowRewrite:
         except (*SPARK_ERRORS, LakeProviderError) as error:
             return [], f"the job failed: {root_message(error)}"
         finally:
-            context.setJobDescription("")
+            context.setJobDescription(before or "")
 
     def _data_files(self, group: Any, results: Sequence[SplitResult]) -> Any:
         files = self.table.iceberg.util.DataFileSet.create()

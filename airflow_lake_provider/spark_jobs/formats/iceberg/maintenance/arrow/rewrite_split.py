@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_fil
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 
 MOST_DECODED_BYTES = 256 << 20
-_BATCH_ROWS = 65_536
+_BATCH_ROWS, _BATCH_BYTES = 16_384, 16 << 20
 # Files whose footers say how wide a row is, and which columns are worth a dictionary.
 _SAMPLED = 8
 _LONGEST_REASON = 300
@@ -183,24 +183,30 @@ class _SplitWriter:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Schema of new files, the rows of their row groups, and the columns that get a dictionary."""
+    """Schema of new files, the rows of their row groups and of a batch, and the columns that get a dictionary."""
 
     schema: pa.Schema
     group_rows: int
+    batch_rows: int
     with_dictionary: list[str]
 
     @classmethod
     def of(cls, split: Split, schema: pa.Schema) -> _Shape:
-        plain, rows, size = None, 0, 0
+        plain, rows, size, encoded = None, 0, 0, 0
         for part in split.parts[:_SAMPLED]:
             footer = pq.read_metadata(path_of(part.path))
             plain = _plain_columns(footer) if plain is None else plain & _plain_columns(footer)
             rows += footer.num_rows
-            size += sum(_bytes_of(footer.row_group(number)) for number in range(footer.num_row_groups))
+            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            size += sum(map(_bytes_of, groups))
+            encoded += sum(group.total_byte_size for group in groups)
         most = min(split.layout.row_group_bytes, split.most_bytes)
         columns = _column_ids(schema)
         chosen = [path for path, id_ in columns.items() if id_ not in (plain or set()) and id_ != ROW_ID]
-        return cls(schema, max(1, most * rows // size) if size else _BATCH_ROWS, chosen)
+        group_rows = max(1, most * rows // max(1, size))
+        return cls(
+            schema, group_rows, max(1, min(_BATCH_ROWS, group_rows, _BATCH_BYTES * rows // max(1, encoded))), chosen
+        )
 
 
 def _bytes_of(group: Any) -> int:
@@ -256,8 +262,7 @@ def _rows_left(
         chosen, first = _row_groups(file.metadata, part)
         if not chosen:
             return
-        size = min(_BATCH_ROWS, shape.group_rows)
-        batches = file.iter_batches(size, row_groups=chosen, columns=columns.names, use_threads=False)
+        batches = file.iter_batches(shape.batch_rows, row_groups=chosen, columns=columns.names, use_threads=False)
         for batch in batches:
             arrays = columns.arrays(batch)
             if split.has_row_lineage:
