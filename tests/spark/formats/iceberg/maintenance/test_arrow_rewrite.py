@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionStrategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import chosen_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_split
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.formats.iceberg.maintenance.twin_tables import Twins
@@ -241,21 +246,44 @@ def test_a_python_worker_that_dies_leaves_its_groups_to_spark_and_no_file(
     assert_no_file_is_left(table)
 
 
-def test_a_group_that_fails_is_left_to_spark_and_the_others_are_not(spark: SparkSession) -> None:
-    table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
-    broken = next(path for path in table.live_files() if "region=north" in path)
-    # Arrow cannot read what Java's writer left of the footer: the magic number at the end is another one.
-    path = Path(broken.removeprefix("file:"))
+@contextmanager
+def a_broken_file(table: MaintainedTable) -> Iterator[None]:
+    """Let the end of a data file of the north be none of Parquet."""
+    path = next(Path(path.removeprefix("file:")) for path in table.live_files() if "region=north" in path)
     content = path.read_bytes()
     path.write_bytes(content[:-4] + b"PARX")
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-    report = by_arrow(table, max_attempts=1)
-
-    assert report.failed_groups == 1
-    assert report.groups_by_arrow == report.groups_rewritten > 0
-    assert sum(report.left_to_spark.values()) == 1
+    yield
     path.write_bytes(content)
+
+
+def test_a_group_that_fails_is_left_to_spark_and_the_others_are_not(spark: SparkSession) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
+
+    with a_broken_file(table):
+        report = by_arrow(table, max_attempts=1)
+
+    assert (report.failed_groups, report.groups_by_arrow, report.groups_rewritten) == (1, 1, 1)
+    assert sum(report.left_to_spark.values()) == 1
+    assert table.rows_read() == table.rows
+    assert_no_file_is_left(table)
+
+
+def test_files_of_arrow_go_where_the_action_fails_before_its_commit(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's action deletes files of groups that it has begun with, and knows of no others."""
+    table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
+    head = table.head()
+
+    def failing(*_: Any) -> Any:
+        return jvm_of(spark).java.util.Objects.requireNonNull(None)
+
+    monkeypatch.setattr(chosen_groups._PrivateMethods, "plan_of", failing)
+    with pytest.raises(LakeProviderError):
+        by_arrow(table, max_attempts=1)
+
+    assert table.head() == head
     assert table.rows_read() == table.rows
     assert_no_file_is_left(table)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown, root_message
@@ -29,7 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
-from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.
@@ -61,7 +60,7 @@ class ArrowRewrite:
         """
         try:
             yield
-        except JavaError as error:
+        except Exception as error:
             if not is_unknown(error):
                 named = committed()
                 stay = set() if named is None else locations_of(self.table, JavaItems(self.table.spark, named))
@@ -139,7 +138,7 @@ class ArrowRewrite:
         try:
             tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
             return context.parallelize(splits, tasks).mapPartitions(rewrite_splits).collect(), None
-        except (*SPARK_ERRORS, LakeProviderError) as error:
+        except SPARK_ERRORS as error:
             return [], f"the job failed: {root_message(error)}"
         finally:
             context.setJobDescription(before or "")
