@@ -67,7 +67,7 @@ class CompactionSpec(JobSpec):
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
     verify: Verification | None = argument(optional(choice_of(Verification)), default=None, templated=False)
-    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"verify"}
+    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"verify", "runner"}
 
     def complete(self) -> None:
         """Refuse what does not go together."""

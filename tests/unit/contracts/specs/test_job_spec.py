@@ -26,6 +26,7 @@ from airflow_lake_provider.contracts.row_age import Clock
 from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
 from airflow_lake_provider.contracts.specs.compaction import (
     CompactionLevel,
+    CompactionRunner,
     CompactionSpec,
     CompactionStrategy,
     Verification,
@@ -205,6 +206,7 @@ ASIDE: dict[str, Any] = {
     "max_attempts": 99,
     "batch_id": "another",
     "verify": Verification.ROWS,
+    "runner": CompactionRunner.ARROW,
 }
 # Of one action alone.
 ASIDE_OF: dict[str, dict[str, Any]] = {

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
 
 Positions = NDArray[np.int64]
+# 80 MB, and twice as much while they are sorted.
+MOST_POSITIONS = 10_000_000
 _MAGIC = bytes([0xD1, 0xD3, 0x39, 0x64])
 # Before and after the bitmap of a blob: its length and the magic number, and a checksum.
 _BEFORE, _AFTER = 8, 4
@@ -51,13 +53,16 @@ class DeletedPositions:
 
     paths: Collection[str]
     _by_file: dict[str, dict[str, list[Positions]]] = field(default_factory=dict)
+    _count: int = 0
 
     def of(self, path: str, deletes: Sequence[PositionDelete]) -> Positions:
         """Return the deleted positions of a data file, ascending and each once.
 
         :param deletes: that apply to it.
         :raises BrokenMetadataError: a vector is not what the metadata says.
+        :raises UnsupportedError: they are too many for a worker's memory.
         """
+        _refuse_many(sum(delete.rows for delete in deletes))
         parts = [part for delete in deletes for part in self._parts(path, delete)]
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
@@ -76,8 +81,16 @@ class DeletedPositions:
                 paths, positions = batch.column("file_path"), batch.column("pos").to_numpy()
                 for code, path in enumerate(paths.dictionary.to_pylist()):
                     if path in self.paths:
-                        by_path.setdefault(path, []).append(positions[paths.indices.to_numpy() == code])
+                        of_path = positions[paths.indices.to_numpy() == code]
+                        by_path.setdefault(path, []).append(of_path)
+                        self._count += len(of_path)
+                        _refuse_many(self._count)
         return by_path
+
+
+def _refuse_many(count: int) -> None:
+    if count > MOST_POSITIONS:
+        raise UnsupportedError(f"more than {MOST_POSITIONS:,} rows of its files are deleted")
 
 
 def vector_positions(vector: PositionDelete) -> Positions:

@@ -16,6 +16,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list, guava, texts_of
 
 _NONE = "null"
+# Pairs of a data file and a delete file, which a job has as objects of Python.
+_MOST_DELETES = 100_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class GroupFiles:
 
     def _obstacles(self) -> Iterator[str]:
         tasks, functions = self.group.fileScanTasks(), self._functions
+        if sum(map(int, self._texts(tasks, functions.delete_count_of_task))) > _MOST_DELETES:
+            # Of a partition, each delete file lies on each data file.
+            yield f"more than {_MOST_DELETES:,} times a delete file lies on a file"
         deletes = self._deletes(tasks)
         if set(self._texts(tasks, functions.of_task("specId", "int"))) != {str(self.group.outputSpecId())}:
             yield "files are of an older partition spec"

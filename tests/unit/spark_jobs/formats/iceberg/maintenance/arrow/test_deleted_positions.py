@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import deleted_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
     DeletedPositions,
     PositionDelete,
@@ -77,3 +78,15 @@ def test_a_file_of_position_deletes_gives_each_data_file_its_own(tmp_path: Path)
     assert deleted.of("file:/a.parquet", [delete, delete]).tolist() == [3, 7]
     assert deleted.of("file:/d.parquet", [delete]).dtype == np.int64
     assert len(deleted.of("file:/d.parquet", [delete])) == 0
+
+
+def test_more_positions_than_a_worker_may_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleted_positions, "MOST_POSITIONS", 2)
+    paths = [f"file:/{name}.parquet" for name in "abcd"]
+    pq.write_table(pa.table({"file_path": paths, "pos": [1, 2, 3, 4]}), tmp_path / "deletes.parquet")
+    of_partition = PositionDelete(location=f"file://{tmp_path}/deletes.parquet", rows=1)
+    with pytest.raises(UnsupportedError, match="more than 2 rows"):
+        DeletedPositions(set(paths)).of(paths[0], [of_partition])
+    with pytest.raises(UnsupportedError, match="more than 2 rows"):
+        DeletedPositions(set(paths)).of(paths[0], [vector(tmp_path, {1, 2, 3})])
+    assert DeletedPositions(set(paths[:2])).of(paths[0], [of_partition]).tolist() == [1]
