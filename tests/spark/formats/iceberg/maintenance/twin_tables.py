@@ -6,6 +6,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport
@@ -69,10 +70,10 @@ class Twins:
         ]
         return reports[0]
 
-    def handles(self) -> tuple[IcebergTable, IcebergTable]:
-        """Fresh handles of both."""
-        first, second = (IcebergTable(self.spark, CATALOG, TableName.parse(name)).refresh() for name in self.names)
-        return first, second
+    def outside(self, name: str) -> StaticTable:
+        """One of them as PyIceberg reads it."""
+        table = IcebergTable(self.spark, CATALOG, TableName.parse(name)).refresh()
+        return StaticTable.from_metadata(table.java.operations().current().metadataFileLocation())
 
     def rows(self, name: str) -> list[str]:
         """Rows of one of them as texts, with row ids and last changes where there are any."""
