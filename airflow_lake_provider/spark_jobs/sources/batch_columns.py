@@ -116,7 +116,7 @@ def _lossy(stored: DataType, declared: DataType, name: str = "") -> Iterator[str
     elif isinstance(stored, MapType) and isinstance(declared, MapType):
         yield from _lossy(stored.keyType, declared.keyType, f"{name}.key")
         yield from _lossy(stored.valueType, declared.valueType, f"{name}.value")
-    elif not _widens(stored.simpleString(), declared.simpleString()):
+    elif not widens(stored, declared):
         yield f"{name} is {stored.simpleString()} and declared as {declared.simpleString()}"
 
 
@@ -125,9 +125,9 @@ def _more_digits(stored: str, declared: str) -> bool:
     return bool(narrow and wide and narrow[2] == wide[2] and int(narrow[1]) <= int(wide[1]))
 
 
-def _widens(stored: str, declared: str) -> bool:
-    if stored == declared or _more_digits(stored, declared):
+def widens(narrow: DataType, wide: DataType) -> bool:
+    """Return whether a reader may read one type as the other without a change of value."""
+    had, wanted = narrow.simpleString(), wide.simpleString()
+    if had == wanted or _more_digits(had, wanted):
         return True
-    return any(
-        stored in widths and declared in widths and widths.index(stored) < widths.index(declared) for widths in _WIDER
-    )
+    return any(had in widths and wanted in widths and widths.index(had) < widths.index(wanted) for widths in _WIDER)

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.avro_columns import merged_columns
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.parquet_nanoseconds import (
@@ -107,6 +108,8 @@ def _columnar_rows(
     elif source.format == "parquet" and not source.options:
         shared = schema_of_footers(spark, files)
         reader = reader.schema(shared) if shared is not None else reader
+    elif source.format == "avro":
+        reader = reader.schema(_avro_columns(spark, source, files))
     rows = _loaded(reader, source, files)
     if source.format == "orc" and (calendar := calendar_options(spark, files, rows.schema)):
         rows = _loaded(reader.schema(rows.schema).options(**calendar), source, files)
@@ -143,6 +146,12 @@ def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile])
         middle = len(files) // 2
         yield from _schemas(reader, source, files[:middle])
         yield from _schemas(reader, source, files[middle:])
+
+
+def _avro_columns(spark: SparkSession, source: Files, files: Sequence[InputFile]) -> StructType:
+    return merged_columns(
+        spark, files, source.options, lambda file: _loaded(_reader(spark, source), source, [file]).schema
+    )
 
 
 def _avro_package() -> str:

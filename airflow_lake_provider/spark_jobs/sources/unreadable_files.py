@@ -252,7 +252,7 @@ def _translated(
     if file is None:
         return None
     if not is_content_error(error):
-        return JobFailedError(f"{file.path} cannot be read now{reason}")
+        return unreadable(file, kind, error, reason)
     if _UNESCAPED in text.lower():
         return BadInputError(
             f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{reason}; say how it is "
@@ -268,8 +268,19 @@ def _translated(
             f"{file.path} cannot be read as {kind}: a column has another type than it is read in{reason}; declare the "
             "types of the files in the source's schema, and cast in a Query"
         )
+    return unreadable(file, kind, error, reason)
+
+
+def unreadable(file: InputFile, kind: str | None, error: Exception, reason: str | None = None) -> LakeProviderError:
+    """Return the error of a file that cannot be read: bad input by its bytes, else one that is retried.
+
+    :param reason: what is shown of the error; an empty text where it may have values.
+    """
+    why = f" ({reason_of(error)})" if reason is None else reason
+    if not is_content_error(error):
+        return JobFailedError(f"{file.path} cannot be read now{why}")
     return BadInputError(
-        f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{reason}: {_WAY_OUT}"
+        f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{why}: {_WAY_OUT}"
     )
 
 

@@ -1,0 +1,107 @@
+"""Columns of Avro files: each file has a schema of its own, and Spark would read all by that of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns, widens
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import unreadable
+
+# A store answers in tens of milliseconds, and a source may have thousands of files.
+_OPENED_AT_ONCE = 16
+_ONE_FOR_ALL = ("avroschema", "avroschemaurl")
+
+
+def merged_columns(
+    spark: SparkSession,
+    files: Sequence[InputFile],
+    options: Mapping[str, str],
+    columns_of: Callable[[InputFile], StructType],
+) -> StructType:
+    """Return the columns of all files, merged by name.
+
+    :param options: of the reader; one may be a schema for all files.
+    :param columns_of: of one file, as Spark reads it.
+    :raises BadInputError: a column has types of which none holds the values of the other.
+    """
+    merged = columns_of(files[0])
+    if len(files) == 1 or any(name.lower() in _ONE_FOR_ALL for name in options):
+        return merged
+    first_of: dict[str, InputFile] = {}
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
+        for file, schema in zip(files, readers.map(lambda file: _schema_text(spark, file), files), strict=True):
+            first_of.setdefault(schema, file)
+    for file in list(first_of.values())[1:]:
+        columns = columns_of(file)
+        refuse_unfit_columns(columns.names, file.path)
+        if unfit := list(_unfit(merged, columns)):
+            raise BadInputError(
+                f"avro files do not go together, {file.path} and those before it: {'; '.join(unfit)}. Write the column "
+                "in one type, or give each kind of file a source of its own"
+            )
+        merged = _merged_columns(merged, columns)
+    return merged
+
+
+def _schema_text(spark: SparkSession, file: InputFile) -> str:
+    jvm = jvm_of(spark)
+    path = jvm.org.apache.hadoop.fs.Path(file.path)
+    avro = jvm.org.apache.avro
+    try:
+        with (
+            closing(path.getFileSystem(hadoop_settings(spark)).open(path)) as stream,
+            closing(avro.file.DataFileStream(stream, avro.generic.GenericDatumReader())) as header,
+        ):
+            return str(header.getSchema().toString())
+    except JavaError as error:
+        raise unreadable(file, "avro", error) from error
+
+
+def _unfit(left: DataType, right: DataType, name: str = "") -> Iterator[str]:
+    """Yield the fields whose types cannot be merged, with both."""
+    if isinstance(left, StructType) and isinstance(right, StructType):
+        named = _by_name(right)
+        for field in left:
+            if (other := named.get(field.name.lower())) is not None:
+                yield from _unfit(field.dataType, other.dataType, f"{name}.{field.name}" if name else field.name)
+    elif isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        yield from _unfit(left.elementType, right.elementType, f"{name}.element")
+    elif isinstance(left, MapType) and isinstance(right, MapType):
+        yield from _unfit(left.valueType, right.valueType, f"{name}.value")
+    elif not widens(left, right) and not widens(right, left):
+        yield f"{name} is {right.simpleString()} and {left.simpleString()}"
+
+
+def _merged_columns(left: StructType, right: StructType) -> StructType:
+    own, others = _by_name(left), _by_name(right)
+    shared = [
+        StructField(field.name, _merged(field.dataType, others[name].dataType), metadata=field.metadata)
+        if name in others
+        else field
+        for name, field in own.items()
+    ]
+    return StructType([*shared, *(field for name, field in others.items() if name not in own)])
+
+
+def _merged(left: DataType, right: DataType) -> DataType:
+    match left, right:
+        case StructType(), StructType():
+            return _merged_columns(left, right)
+        case ArrayType(), ArrayType():
+            return ArrayType(_merged(left.elementType, right.elementType))
+        case MapType(), MapType():
+            return MapType(left.keyType, _merged(left.valueType, right.valueType))
+    return right if widens(left, right) else left
+
+
+def _by_name(columns: StructType) -> dict[str, StructField]:
+    return {field.name.lower(): field for field in columns}

@@ -1,0 +1,93 @@
+"""Files of Avro: each has a schema of its own, and a batch has the columns of all of them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
+from tests.spark.append_flow import append
+from tests.spark.sources.kafka.topic_writer import add_connector
+from tests.spark.sources.test_unreadable_files import apply, flow
+from tests.spark.upsert_flow import Flow
+
+
+@pytest.fixture(autouse=True)
+def _package(spark: SparkSession) -> None:
+    add_connector(spark)
+
+
+def write(spark: SparkSession, folder: Path, **queries: str) -> None:
+    """Write a file for the result of each query."""
+    folder.mkdir(exist_ok=True)
+    for name, query in queries.items():
+        spark.sql(query).coalesce(1).write.format("avro").save(str(folder / f"_{name}"))
+        (made,) = (folder / f"_{name}").glob("*.avro")
+        made.rename(folder / f"{name}.avro")
+
+
+def rows_of(spark: SparkSession, flow: Flow) -> list[dict[str, Any]]:
+    rows = spark.newSession().table(flow.table).collect()
+    return sorted((row.asDict(recursive=True) for row in rows), key=lambda row: str(row["id"]))
+
+
+def test_a_column_that_only_one_file_has_is_kept_by_appends_and_upserts(spark: SparkSession, tmp_path: Path) -> None:
+    write(
+        spark,
+        tmp_path / "in",
+        a="SELECT 1L AS id, 'a' AS name, named_struct('x', 1) AS s, array(named_struct('p', 1)) AS l",
+        b="SELECT 2L AS id, 9.5D AS total, named_struct('x', 2, 'y', 3) AS s, array(named_struct('q', 4)) AS l",
+        c="SELECT 3L AS id, 'c' AS NAME",
+    )
+    expected = [
+        {"id": 1, "name": "a", "s": {"x": 1, "y": None}, "l": [{"p": 1, "q": None}], "total": None},
+        {"id": 2, "name": None, "s": {"x": 2, "y": 3}, "l": [{"p": None, "q": 4}], "total": 9.5},
+        {"id": 3, "name": "c", "s": None, "l": None, "total": None},
+    ]
+    appended = Flow(spark, "unreadable.avro_appended", tmp_path)
+    append(appended, "first", source=Files(path=str(tmp_path / "in"), format="avro"))
+    assert rows_of(spark, appended) == expected
+    apply(spark, tmp_path / "in", "avro_upserted", format="avro")
+    assert rows_of(spark, flow(spark, tmp_path, "avro_upserted")) == expected
+
+
+def test_types_are_widened_where_every_value_stays_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    write(
+        spark,
+        tmp_path / "in",
+        a="SELECT 1 AS id, 1.5F AS f, CAST(1.25 AS DECIMAL(5,2)) AS d",
+        b="SELECT 10000000000L AS id, 1e100D AS f, CAST(12345678.25 AS DECIMAL(10,2)) AS d",
+    )
+    apply(spark, tmp_path / "in", "avro_wider", format="avro")
+    assert rows_of(spark, flow(spark, tmp_path, "avro_wider")) == [
+        {"id": 1, "f": 1.5, "d": Decimal("1.25")},
+        {"id": 10_000_000_000, "f": 1e100, "d": Decimal("12345678.25")},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        ("CAST(1 AS DECIMAL(10,2))", "CAST(1.2345 AS DECIMAL(10,4))", r"v is decimal\(10,4\) and decimal\(10,2\)"),
+        ("'x'", "1", "v is int and string"),
+        ("map('k', named_struct('x', 1))", "map('k', named_struct('x', 'a'))", r"v\.value\.x is string and int"),
+    ],
+)
+def test_files_of_types_that_do_not_go_together_are_refused(
+    spark: SparkSession, tmp_path: Path, left: str, right: str, told: str
+) -> None:
+    write(spark, tmp_path / "in", a=f"SELECT 1L AS id, {left} AS v", b=f"SELECT 2L AS id, {right} AS v")
+    with pytest.raises(BadInputError, match=rf"b\.avro and those before it: {told}"):
+        apply(spark, tmp_path / "in", format="avro")
+
+
+def test_a_file_that_is_no_avro_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark, tmp_path / "in", a="SELECT 1L AS id")
+    (tmp_path / "in" / "b.avro").write_bytes(b"no file of Avro, but some text")
+    with pytest.raises(BadInputError, match=r"/b\.avro cannot be read as avro.*repair the file"):
+        apply(spark, tmp_path / "in", format="avro")
