@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -91,7 +91,7 @@ def _is_unordered(kind: DataType) -> bool:
 
 
 def refuse_lossy_types(stored: StructType, declared: StructType, what: str) -> None:
-    """Refuse declared types that are narrower than those of the files; a reader of ORC makes NULL of what does not fit.
+    """Refuse declared types that are narrower than those of the files: readers give NULL, or another number.
 
     Fields that only one of the two has are none of it, as they are none of an error among columns.
 
@@ -102,6 +102,19 @@ def refuse_lossy_types(stored: StructType, declared: StructType, what: str) -> N
     if lossy:
         raise BadInputError(
             f"{what}: {'; '.join(lossy)}. Declare the types of the files in the source's schema, and cast in a Query"
+        )
+
+
+def refuse_absent_columns(names: Collection[str], declared: StructType, what: str) -> None:
+    """Refuse declared columns that no file has, of which a reader makes NULL; that some files lack one is no fault.
+
+    :param names: of the columns of all files, in lower case.
+    :raises BadInputError: naming them.
+    """
+    if absent := [name for name in declared.names if name.lower() not in names]:
+        raise BadInputError(
+            f"{what} have no column {absent}, which the source's schema declares; they have {sorted(names)}. Correct "
+            "the name, or leave it out of the schema"
         )
 
 

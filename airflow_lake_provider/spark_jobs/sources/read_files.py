@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.author.sources import Files
@@ -17,7 +17,11 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.avro_columns import merged_columns
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.batch_columns import (
+    refuse_absent_columns,
+    refuse_lossy_types,
+    refuse_unfit_columns,
+)
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.parquet_nanoseconds import (
     Times,
@@ -32,6 +36,9 @@ from airflow_lake_provider.spark_jobs.sources.read_text import read_text
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types, schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
+
+# With the files that have them.
+_Columns = tuple[StructType, Sequence[InputFile]]
 
 
 def read_files(
@@ -101,9 +108,8 @@ def _columnar_rows(
     declared = parse_ddl(source.schema) if source.schema else _schema_without_rows(source, files, table_schema)
     if declared is not None:
         refuse_unfit_columns(declared.names, "the schema of the source")
-        if source.format == "orc":
-            for file_schema in _schemas(reader, source, [file for file in files if file.size]):
-                refuse_lossy_types(file_schema, declared, f"orc files of {source.path!r}")
+        if source.schema:
+            _refuse_unfit_schema(spark, source, files, declared)
         reader = reader.schema(declared)
     elif source.format == "parquet" and not source.options:
         shared = schema_of_footers(spark, files)
@@ -115,6 +121,28 @@ def _columnar_rows(
         rows = _loaded(reader.schema(rows.schema).options(**calendar), source, files)
     refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
     return rows
+
+
+def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[InputFile], declared: StructType) -> None:
+    """Refuse a schema with a narrower type than a file has, or a column that no file has.
+
+    Spark's readers give another number for the one, and NULL for the other, without a word.
+    """
+    what, read = f"{source.format} files of {source.path!r}", [file for file in files if file.size]
+    names: set[str] = set()
+    for columns, some in _schemas(spark, source, read):
+        # Of old Hive: Spark then goes by the place of a column.
+        by_place = source.format == "orc" and all(name.startswith("_col") for name in columns.names)
+        stored = _named_by_place(columns, declared) if by_place else columns
+        refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what)
+        names.update(name.lower() for name in stored.names)
+    if read:
+        refuse_absent_columns(names, declared, what)
+
+
+def _named_by_place(columns: StructType, declared: StructType) -> StructType:
+    pairs = zip(columns, declared, strict=False)
+    return StructType([StructField(want.name, have.dataType) for have, want in pairs])
 
 
 def _schema_without_rows(
@@ -130,13 +158,26 @@ def _schema_without_rows(
     return table_schema
 
 
-def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> Iterator[StructType]:
-    """Yield the schemas of files, of as many together as Spark can merge."""
+def _schemas(spark: SparkSession, source: Files, files: Sequence[InputFile]) -> Iterator[_Columns]:
+    """Yield the columns of files, of as many together as can be merged."""
+    if not files:
+        return
+    if source.format == "avro":
+        yield _avro_columns(spark, source, files), files
+        return
+    shared = schema_of_footers(spark, files) if source.format == "parquet" and not source.options else None
+    if shared is not None:
+        yield shared, files
+        return
+    yield from _merged_by_spark(_reader(spark, source), source, files)
+
+
+def _merged_by_spark(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> Iterator[_Columns]:
     if len(files) <= 1:
-        yield from (_loaded(reader, source, [file]).schema for file in files)
+        yield from ((_loaded(reader, source, [file]).schema, [file]) for file in files)
         return
     try:
-        merged = [reader.load(literal_paths(files)).schema]
+        merged = [(reader.load(literal_paths(files)).schema, files)]
     except SPARK_ERRORS as error:
         if not is_content_error(error):
             raise
@@ -144,8 +185,8 @@ def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile])
     yield from merged
     if not merged:
         middle = len(files) // 2
-        yield from _schemas(reader, source, files[:middle])
-        yield from _schemas(reader, source, files[middle:])
+        yield from _merged_by_spark(reader, source, files[:middle])
+        yield from _merged_by_spark(reader, source, files[middle:])
 
 
 def _avro_columns(spark: SparkSession, source: Files, files: Sequence[InputFile]) -> StructType:

@@ -75,9 +75,7 @@ def test_a_type_that_the_source_declares_instead_is_no_way_around(
     spark: SparkSession, tmp_path: Path, case: str
 ) -> None:
     path = write(tmp_path / "file.parquet", "parquet", REFUSED[case][1])
-    with pytest.raises(
-        BadInputError, match=r"file\.parquet cannot be read as parquet: a column has another type .*\bodd\b"
-    ) as refused:
+    with pytest.raises(BadInputError, match=r"file\.parquet.*\bodd\b|odd is .* declared as string") as refused:
         apply(spark, path, format="parquet", schema="id BIGINT, odd STRING")
     assert "cut off" not in str(refused.value)
 

@@ -112,7 +112,7 @@ def test_among_many_files_the_one_that_does_not_fit_is_named(spark: SparkSession
         pq.write_table(pa.table({"id": ["x"] if number == 3 else [number]}), tmp_path / f"{number}.parquet")
     with pytest.raises(BadInputError, match=r"/3\.parquet cannot be read as parquet"):
         apply(spark, tmp_path / "*.parquet", format="parquet")
-    with pytest.raises(BadInputError, match=r"/3\.parquet cannot be read as parquet"):
+    with pytest.raises(BadInputError, match=r"/3\.parquet: id is string and declared as bigint"):
         apply(spark, tmp_path / "*.parquet", format="parquet", schema="id BIGINT")
     listed = [InputFile(str(number), 1, "") for number in range(7)]
     for wrong in listed:

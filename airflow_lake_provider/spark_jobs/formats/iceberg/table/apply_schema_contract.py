@@ -99,7 +99,8 @@ def _refuse_unfit(table: IcebergTable, unfit: Iterable[SchemaDifference]) -> Non
     conflicts = [f"{each.name} is {_name(each.present)} and got {_name(each.wanted)}" for each in unfit]
     if conflicts:
         raise BadInputError(
-            f"{table.name}: {'; '.join(conflicts)}. Cast them in a Query, or declare the types with the source's schema"
+            f"{table.name}: {'; '.join(conflicts)}. Cast them in a Query, or declare the types of JSON, CSV and "
+            "XML with the source's schema"
         )
 
 
