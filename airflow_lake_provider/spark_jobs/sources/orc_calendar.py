@@ -2,6 +2,7 @@
 
 A file without the record is taken for one of the older Java writers, which counted by the Julian calendar. The C++
 writer, of pyarrow and DuckDB, counts by the Gregorian one: its days would be shifted (ORC-763, ``orc_proto.proto``).
+The clock of a time is that of the JVM which reads it, so it has to be the session's.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
+from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 
 # ORC's own default of files without the record; a reader has it of its options.
 GREGORIAN = {"orc.proleptic.gregorian.default": "true"}
 _OPENED_AT_ONCE = 16
+_TIMES = (TimestampType, TimestampNTZType)
 _FIRST_DAY = -141_427
 _DAY_MILLISECONDS = 86_400_000
 # 5 to 14 October, which the Julian calendar has not: Spark, which goes by way of it, has no place for them.
@@ -67,6 +70,24 @@ def calendar_options(spark: SparkSession, files: Sequence[InputFile], schema: St
     return {}
 
 
+def refuse_other_zone(spark: SparkSession, schema: StructType, what: str) -> None:
+    """Refuse times of ORC, which have no zone, where the JVM would take them for times of another than the session's.
+
+    :raises BadInputError: naming both zones.
+    """
+    timed = [f.name for f in schema if any(isinstance(kind, _TIMES) for kind in types_inside(f.dataType))]
+    zones = jvm_of(spark).java.util.TimeZone
+    own, session = zones.getDefault(), str(spark.conf.get("spark.sql.session.timeZone"))
+    if timed and not own.hasSameRules(zones.getTimeZone(session)):
+        option = f"'-Duser.timezone={session}'"
+        raise BadInputError(
+            f"{what} have times of orc in {timed}, which Spark reads in the zone of the machine, {own.getID()}, and the "
+            f"session has {session}: they would be shifted. Give driver and executors that zone, "
+            f"conf={{'spark.driver.extraJavaOptions': {option}, 'spark.executor.extraJavaOptions': {option}}}, or "
+            "write the files as Parquet"
+        )
+
+
 def _has_days(kind: DataType) -> bool:
     match kind:
         case StructType():
@@ -75,7 +96,7 @@ def _has_days(kind: DataType) -> bool:
             return _has_days(kind.elementType)
         case MapType():
             return _has_days(kind.keyType) or _has_days(kind.valueType)
-    return isinstance(kind, (DateType, TimestampType, TimestampNTZType))
+    return isinstance(kind, (DateType, *_TIMES))
 
 
 def _calendar_of(spark: SparkSession, file: InputFile) -> _Calendar:

@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import (
     refuse_lossy_types,
     refuse_unfit_columns,
 )
-from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
+from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options, refuse_other_zone
 from airflow_lake_provider.spark_jobs.sources.parquet_nanoseconds import (
     Times,
     nanosecond_times,
@@ -117,8 +117,10 @@ def _columnar_rows(
     elif source.format == "avro":
         reader = reader.schema(_avro_columns(spark, source, files))
     rows = _loaded(reader, source, files)
-    if source.format == "orc" and (calendar := calendar_options(spark, files, rows.schema)):
-        rows = _loaded(reader.schema(rows.schema).options(**calendar), source, files)
+    if source.format == "orc":
+        refuse_other_zone(spark, rows.schema, f"orc files of {source.path!r}")
+        if calendar := calendar_options(spark, files, rows.schema):
+            rows = _loaded(reader.schema(rows.schema).options(**calendar), source, files)
     refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
     return rows
 

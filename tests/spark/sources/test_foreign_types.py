@@ -113,3 +113,25 @@ def test_nanoseconds_of_pandas_are_read_where_they_are_whole_microseconds_and_re
     pq.write_table(pa.table({"id": [6], "odd": [7]}), tmp_path / "c.parquet")
     with pytest.raises(BadInputError, match=r"[bc]\.parquet cannot be read as parquet"):
         apply(spark, tmp_path / "[bc].parquet", format="parquet")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+def test_times_of_orc_are_refused_where_the_machine_has_another_zone_than_the_session(
+    spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    clock = DAY.replace(tzinfo=None)
+    orc.write_table(pa.table({"id": [1], "at": [clock], "s": [{"at": clock}]}), str(tmp_path / "a.orc"))
+    orc.write_table(pa.table({"id": [1], "name": ["x"]}), str(tmp_path / "b.orc"))
+    zones: Any = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]  # a session has a JVM
+    before = zones.getDefault()
+    try:
+        zones.setDefault(zones.getTimeZone(zone))
+        with pytest.raises(BadInputError, match=rf"times of orc.*{zone}.*UTC.*-Duser.timezone=UTC"):
+            apply(spark, tmp_path / "a.orc", format="orc")
+        apply(spark, tmp_path / "b.orc", "no_times", format="orc")
+        # Of the same rules under another name.
+        zones.setDefault(zones.getTimeZone("Etc/UTC"))
+        apply(spark, tmp_path / "a.orc", "times", format="orc")
+    finally:
+        zones.setDefault(before)
+    assert flow(spark, tmp_path, "times").rows()[1][0] == DAY
