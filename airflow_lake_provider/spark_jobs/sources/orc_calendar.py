@@ -81,7 +81,7 @@ def refuse_other_zone(spark: SparkSession, schema: StructType, what: str) -> Non
     if timed and not own.hasSameRules(zones.getTimeZone(session)):
         option = f"'-Duser.timezone={session}'"
         raise BadInputError(
-            f"{what} have times of orc in {timed}, which Spark reads in the zone of the machine, {own.getID()}, and the "
+            f"{what} have times of orc in {timed}, read in the zone of the machine, {own.getID()}, and the "
             f"session has {session}: they would be shifted. Give driver and executors that zone, "
             f"conf={{'spark.driver.extraJavaOptions': {option}, 'spark.executor.extraJavaOptions': {option}}}, or "
             "write the files as Parquet"

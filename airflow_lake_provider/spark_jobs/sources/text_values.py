@@ -52,6 +52,7 @@ _SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
 # More digits may have no DOUBLE of their own.
 _SURE_DIGITS = 15
 _LONG_INTEGER = rf"^\s*+[+-]?+[0-9]{{{_SURE_DIGITS + 1},}}+\s*+$"
+_NUMBER = r"(?i)^\s*+(?:[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?+[0-9]++)?+|nan)\s*+$"
 _INFINITE = ("infinity", "+infinity", "-infinity", "inf", "+inf", "-inf")
 
 
@@ -214,10 +215,17 @@ def _is_exact(text: str, fitted: str, declared: DataType, kind: str) -> str:
             return f"{in_range(fitted, declared)} AND {_is_exact_time(text, declared, kind)}"
         case DoubleType() | FloatType():
             names = ", ".join(f"'{name}'" for name in _INFINITE)
-            return f"abs({fitted}) <> double('Infinity') OR lower(trim({text})) IN ({names})"
+            is_finite = f"abs({fitted}) <> double('Infinity') AND ({_is_decimal_number(text)})"
+            return f"{is_finite} OR lower(trim({text})) IN ({names})"
         case BooleanType():
             return f"{fitted} IS NOT NULL AND lower({text}) IN ('true', 'false')"
     return f"{fitted} IS NOT NULL"
+
+
+def _is_decimal_number(text: str) -> str:
+    """Return whether a number is written in decimals: Java also reads the seat 12D, 7F and 0x1p3 as numbers."""
+    is_plain = f"right({text}, 1) BETWEEN '0' AND '9' AND NOT contains({text}, 'x') AND NOT contains({text}, 'X')"
+    return f"({is_plain}) OR {matches(text, _NUMBER)}"
 
 
 def _fits(text: str, scale: int) -> str:

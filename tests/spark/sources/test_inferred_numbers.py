@@ -62,3 +62,12 @@ def test_a_refused_number_is_told_with_its_file_and_column(spark: SparkSession, 
     (tmp_path / "a.json").write_text(f'{{"id": 0, "v": {"9" * 39}}}\n')
     with pytest.raises(BadInputError, match=r"/a\.json, the first is its record 1.*, in v: .*declare a wider type"):
         apply(spark, tmp_path / "a.json")
+
+
+def test_a_seat_is_no_inferred_number(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,seat\n0,12D\n1,7F\n2,15.5\n")
+    assert refused(spark, tmp_path / "a.csv", options={"header": True}) == [True, True, False]
+    (tmp_path / "v=12D").mkdir()
+    (tmp_path / "v=12D" / "a.csv").write_text("0\n")
+    with pytest.raises(BadInputError, match="the folder v=12D is no double"):
+        refused(spark, tmp_path / "v=12D", format="csv", schema="id INT, v DOUBLE", partition_columns=["v"])

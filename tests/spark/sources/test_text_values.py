@@ -80,8 +80,25 @@ TEXTS: dict[str, dict[str, Any]] = {
         "10:00": REFUSED,
         "2024-01-02T10:00:00": TIME.replace(tzinfo=None),
     },
-    "DOUBLE": {"1e400": REFUSED, "1,5": REFUSED, "12abc": REFUSED, "Infinity": inf, "1.5": 1.5, "1e3": 1e3},
-    "FLOAT": {"1e39": REFUSED, "-1e400": REFUSED, "-Infinity": -inf, "0.5": 0.5},
+    "DOUBLE": {
+        "1e400": REFUSED,
+        "1,5": REFUSED,
+        "12abc": REFUSED,
+        "Infinity": inf,
+        "1.5": 1.5,
+        "1e3": 1e3,
+        "12D": REFUSED,
+        "7f": REFUSED,
+        "0x1p3": REFUSED,
+        "0X1.8P1D": REFUSED,
+        "1e5F": REFUSED,
+        " 1.5 ": 1.5,
+        "2.": 2.0,
+        "-.5E-1": -0.05,
+        "NaN1": REFUSED,
+        "inf": inf,
+    },
+    "FLOAT": {"1e39": REFUSED, "-1e400": REFUSED, "-Infinity": -inf, "0.5": 0.5, "12D": REFUSED, "0x1p3": REFUSED},
 }
 NUMBERS: dict[str, dict[str, Any]] = {
     "DECIMAL(10,2)": {
@@ -100,7 +117,9 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "STRUCT<a: DECIMAL(3,1)>": {'{"a": 1.55}': REFUSED, '{"a": 1.5}': {"a": Decimal("1.5")}, "null": None},
     "ARRAY<DATE>": {'["2024-01-02 10:00"]': REFUSED, '["2024-01-02", null]': [DAY, None]},
     "MAP<STRING, DECIMAL(3,1)>": {'{"k": 1.55}': REFUSED, '{"k": 1.5}': {"k": Decimal("1.5")}},
+    "STRUCT<a: DOUBLE>": {'{"a": "12D"}': REFUSED, '{"a": "1.5"}': {"a": 1.5}},
     "ARRAY<STRUCT<m: MAP<STRING, DOUBLE>>>": {
+        '[{"m": {"k": "7F"}}]': REFUSED,
         '[{"m": {"k": 1e400}}]': REFUSED,
         '[{"m": {"k": 1}}]': [{"m": {"k": 1.0}}],
     },
