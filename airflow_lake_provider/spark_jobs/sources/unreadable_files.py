@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
+from airflow_lake_provider.spark_jobs.sources.compressed_ends import refuse_cut_ends
 from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
@@ -183,6 +184,7 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
         for file, begin in zip(packed, opened.map(lambda file: _first_bytes(spark, file.path, 3), packed), strict=True):
             if begin != b"BZh":
                 raise BadInputError(f"{file.path} is no bzip2 file, though its name says so: {_WAY_OUT}")
+    refuse_cut_ends(spark, files)
 
 
 def refuse_disguised(

@@ -1,0 +1,110 @@
+"""Ends of compressed files: Hadoop's bzip2 and Zstandard read nothing of a cut or foreign rest, without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+
+# Bytes of a file, from a place on; fewer at its end.
+Read = Callable[[int, int], bytes]
+
+# A store answers in tens of milliseconds, and a source may have thousands of files.
+_OPENED_AT_ONCE = 16
+# Of bzip2: 48 bits behind the last block, then a checksum of 32, and up to 7 that fill the byte.
+_END_OF_BLOCKS, _END_BITS, _CHECKSUM_BITS = 0x177245385090, 48, 32
+_END_BYTES = 11
+# Of Zstandard. Spark's reader takes the rest for read if it is in the same buffer as the end of a frame.
+_FRAME = b"\x28\xb5\x2f\xfd"
+_BUFFER = 128 * 1024 + 3
+_HEADER = 18
+_RESERVED = 3
+_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+
+
+def refuse_cut_ends(spark: SparkSession, files: Sequence[InputFile]) -> None:
+    """Refuse files that have something else behind their last whole stream, such as a stream that was cut off.
+
+    :raises BadInputError: naming the file.
+    :raises JobFailedError: a file cannot be opened now.
+    """
+    checks: dict[InputFile, Callable[[Read, int], bool]] = {}
+    for file in files:
+        if file.size and file.path.endswith(".bz2"):
+            checks[file] = _ends_as_bzip2
+        elif file.size and file.path.endswith(".zst"):
+            checks[file] = _ends_as_zstandard
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
+        results = opened.map(lambda file: _check(spark, file, checks[file]), checks)
+        for file, is_whole in zip(checks, results, strict=True):
+            if not is_whole:
+                raise BadInputError(
+                    f"{file.path} is cut off, or has other bytes behind what was compressed, which no reader shows: "
+                    "repair the file, or remove it from the source"
+                )
+
+
+def _check(spark: SparkSession, file: InputFile, is_whole: Callable[[Read, int], bool]) -> bool:
+    where = jvm_of(spark).org.apache.hadoop.fs.Path(file.path)
+    try:
+        with closing(where.getFileSystem(hadoop_settings(spark)).open(where)) as stream:
+
+            def read(place: int, count: int) -> bytes:
+                if place >= file.size:
+                    return b""
+                stream.seek(place)
+                return bytes(stream.readNBytes(count))
+
+            return is_whole(read, file.size)
+    except JavaError as error:
+        raise JobFailedError(f"{file.path} cannot be read now ({error})") from error
+
+
+def _ends_as_bzip2(read: Read, size: int) -> bool:
+    end = int.from_bytes(read(max(size - _END_BYTES, 0), _END_BYTES))
+    mask = (1 << _END_BITS) - 1
+    return any(end >> (_CHECKSUM_BITS + fill) & mask == _END_OF_BLOCKS for fill in range(8))
+
+
+def _ends_as_zstandard(read: Read, size: int) -> bool:
+    place = max(size - _BUFFER - len(_FRAME), 0)
+    rest = read(place, size - place)
+    begins = any(rest.endswith(_FRAME[:count]) for count in (1, 2, 3))
+    if not begins and rest.find(_FRAME, 0 if place else 1) < 0:
+        # No frame begins where Spark would not miss its end.
+        return True
+    end: int | None = 0
+    while end is not None and end < size:
+        end = _end_of_frame(read, end)
+    return end == size
+
+
+def _end_of_frame(read: Read, start: int) -> int | None:
+    """Return the place behind a frame, which may be behind the end of the file; None where there is no frame."""
+    header = read(start, _HEADER)
+    if len(header) < len(_FRAME) + 1:
+        return None
+    if int.from_bytes(header[:4], "little") in _SKIPPABLE:
+        return start + 8 + int.from_bytes(header[4:8], "little") if len(header) >= 8 else None
+    if not header.startswith(_FRAME):
+        return None
+    descriptor = header[4]
+    is_single = descriptor >> 5 & 1
+    sizes = (1 if is_single else 0, 2, 4, 8)[descriptor >> 6] + (0, 1, 2, 4)[descriptor & 3]
+    place, is_last = start + 5 + (1 - is_single) + sizes, False
+    while not is_last:
+        begin = read(place, 3)
+        block = int.from_bytes(begin, "little")
+        if len(begin) < 3 or block >> 1 & 3 == _RESERVED:
+            return None
+        # A block of one byte that is repeated has its length in the header, and one byte.
+        is_repeated = block >> 1 & 3 == 1
+        place, is_last = place + 3 + (1 if is_repeated else block >> 3), bool(block & 1)
+    return place + 4 * (descriptor >> 2 & 1)
