@@ -38,6 +38,7 @@ OPEN_DOCUMENT = "a document without its end"
 NO_RECORD = "a document without a record"
 NIL = "an element that is nil"
 NANOSECONDS = "a time with nanoseconds"
+MIXED_ENDS = "a line that ends otherwise than the first"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
@@ -45,6 +46,7 @@ FAULTS = {
     HALF_PAIR: "no text can hold it; write the character, or the replacement character",
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
+    MIXED_ENDS: "with options={'multiLine': True} all lines have to end alike; write LF or CRLF throughout",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
     REPEATED: "one value would be lost; declare its column as an ARRAY",
     OPEN_DOCUMENT: "it was cut off: write the file again",
@@ -198,11 +200,14 @@ def _fault_of_quotes(line: str, quote: str, separator: str, of_every_quote: bool
     bare = rf"[^{s}]*+" if len(separator) == 1 else rf"(?:(?!{s}).)*+"
     field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q}){bare})"
     is_complete = matches(line, rf"(?s)^{field}(?:{s}{field})*+\s*+$")
-    has_quote = f"contains({line}, {text_literal(quote)})"
-    is_odd = "" if of_every_quote else f" AND {_count(line, quote)} % 2 <> 0"
-    may_be = f"{has_quote}{is_odd} AND {_count(line, separator)} < {_MOST_FIELDS}"
+    is_fault = f"NOT {is_complete}"
+    if not of_every_quote:
+        # An even count of quotes is open only behind one that stands alone; other faults of it end Spark's parser.
+        is_open = matches(line, rf"(?s)^(?:{field}{s})*+{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+$")
+        is_fault = f"CASE WHEN {_count(line, quote)} % 2 = 0 THEN {is_open} ELSE {is_fault} END"
+    may_be = f"contains({line}, {text_literal(quote)}) AND {_count(line, separator)} < {_MOST_FIELDS}"
     fault = UNFIT_QUOTES if of_every_quote else OPEN_QUOTE
-    return f"CASE WHEN {may_be} AND NOT {is_complete} THEN {text_literal(fault)} END"
+    return f"CASE WHEN {may_be} AND {is_fault} THEN {text_literal(fault)} END"
 
 
 def _count(line: str, sign: str) -> str:

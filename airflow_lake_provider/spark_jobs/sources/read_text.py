@@ -9,13 +9,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, faulty_lines
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, MIXED_ENDS, faulty_lines
 from airflow_lake_provider.spark_jobs.sources.line_records import LineRecords
 from airflow_lake_provider.spark_jobs.sources.partition_columns import PartitionColumns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.sources.text_values import (
     rounds_integer,
 )
 from airflow_lake_provider.spark_jobs.sources.xml_records import XmlNames, faulty_documents, xml_schema
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
@@ -89,6 +89,8 @@ def read_text(
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
+    if kind == "csv" and lower.get("multiline", "").strip().lower() == "true" and "linesep" not in lower:
+        arrived = _refusing_mixed_ends(arrived, plain, f"csv files of {source.path!r}")
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
     rows = typed_rows(arrived, plain, schema, values, inferred).persist()
@@ -229,6 +231,19 @@ def typed_rows(
     ranged = {f.name: _only_in_range(f) for _, f in changed if isinstance(f.dataType, _TIMES)}
     ranged[UNPARSABLE] = _unparsable(read, lost)
     return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
+
+
+def _refusing_mixed_ends(rows: DataFrame, plain: StructType, what: str) -> DataFrame:
+    """Mark records whose last text has the CR of a line end: Spark's parser takes that of the first line for all."""
+    last = plain[-1]
+    if last.name.endswith("\r"):
+        raise BadInputError(
+            f"{what} have a header that ends with CRLF behind a line that ends with LF; write all lines alike"
+        )
+    if not isinstance(last.dataType, StringType):
+        return rows
+    is_mixed = sf.col(UNPARSABLE).isNull() & quoted(last.name).endswith("\r")
+    return rows.withColumn(UNPARSABLE, sf.when(is_mixed, sf.lit(MIXED_ENDS)).otherwise(sf.col(UNPARSABLE)))
 
 
 def _only_in_range(field: StructField) -> str:

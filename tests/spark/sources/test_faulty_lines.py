@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
-from tests.spark.sources.test_unreadable_files import EVENTS, apply, event
+from tests.spark.sources.test_unreadable_files import EVENTS, apply, event, flow
 
 A, B = '{"id": 1, "v": "a"}', '{"id": 2, "v": "b"}'
 # Lines, all but the last sound, of which a reader that stops behind the first value loses or changes something.
@@ -172,6 +172,10 @@ CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
     "a backslash at the end": ('"C:\\",1\n', ["C:\\"]),
     "a quote in a bare value": ('5" pipe,1\n', ['5" pipe']),
     "two quotes in a bare value": ('a"b"c,1\n', ['a"b"c']),
+    "an open quote behind one of a bare value": ('5" pipe,"1\n2,3"\n', None),
+    "an open quote behind a bare value that ends with one": ('TV 55","1 ""\n2,3"\n', None),
+    "two bare values with a quote each": ('5" pipe,6" pipe\n', ['5" pipe']),
+    "a bare value with a quote before a quoted one": ('5","6"" x"\n', ['5"']),
     "JSON": ('"{""a"": 1}",1\n', ['{"a": 1}']),
     "empty quotes": ('"",1\n', [""]),
     "blanks": ('" a ",1\n', [" a "]),
@@ -224,3 +228,18 @@ def test_a_fault_of_a_quote_is_refused_with_the_file_and_what_to_say(spark: Spar
     (tmp_path / "sound.csv").write_text('id,v\n1,"a\nb ""c"""\n')
     applied = apply(spark, tmp_path / "sound.csv", "quoted", options={"header": True, "multiLine": True}, **given)
     assert applied.batch_rows == 1
+
+
+def test_lines_of_csv_that_end_otherwise_than_the_first_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    read = {"format": "csv", "options": {"header": True, "multiLine": True}}
+    (tmp_path / "mixed.csv").write_text("id,v\n1,a\n2,a\r\n", newline="")
+    with pytest.raises(
+        BadInputError, match=r"a line that ends otherwise than the first.* mixed\.csv|mixed\.csv.*LF or CRLF"
+    ):
+        apply(spark, tmp_path / "mixed.csv", **read)
+    (tmp_path / "header.csv").write_text('"id\n",v\r\n1,a\r\n', newline="")
+    with pytest.raises(BadInputError, match="header that ends with CRLF"):
+        apply(spark, tmp_path / "header.csv", **read)
+    (tmp_path / "dos.csv").write_text('id,v\r\n1,a\r\n2,"b\r\nc"\r\n', newline="")
+    apply(spark, tmp_path / "dos.csv", "dos", **read)
+    assert flow(spark, tmp_path, "dos").rows() == {1: ("a",), 2: ("b\nc",)}
