@@ -20,6 +20,7 @@ _OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regex
 _PARTS = {
     "name": "orders",
     "s": ",",
+    "q": '"',
     "kind": "json",
     "field": r'(?:"[^"]*+(?:""[^"]*+)*+"[ \t]*+|(?!")[^,]*+)',
     "hidden": r"(?:^|/)(?!_day=|\.hour=)[_.]",
