@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.table_policy import PolicyReader
+from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_snapshots
 from airflow_lake_provider.maintenance.health import broken_table, health_of
 from airflow_lake_provider.maintenance.leases import without_leased
 from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
@@ -30,10 +31,12 @@ class PlannedTables:
 
     :param plans: the most urgent first.
     :param overlaps: of their locations.
+    :param looks: by table, from what its plan was made.
     """
 
     plans: tuple[TablePlan, ...]
     overlaps: tuple[Overlap, ...] = ()
+    looks: Mapping[str, TableLook] = field(default_factory=dict)
 
 
 def table_plans(
@@ -90,16 +93,19 @@ def plan_tables(
     hook = policies.hook
     remembered = history.remembered()
 
-    def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, tuple[str, ...]]:
+    def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, TableLook]:
         merged = policies.policy_of(listed, table)
         if merged.policy is None:
-            return broken(str(listed), merged.error or "its policy cannot be read")[0], table.locations()
+            plan, look = broken(str(listed), merged.error or "its policy cannot be read")
+            return plan, replace(look, folders=table.locations())
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
-        return plan_of(health, merged.policy, now, past), table.locations()
+        look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), folders=table.locations())
+        return plan_of(health, merged.policy, now, past), look
 
-    def broken(name: str, error: str) -> tuple[TablePlan, tuple[str, ...]]:
-        return plan_of(broken_table(name, now, error), policies.policy_of_unread(name), now), ()
+    def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
+        health = broken_table(name, now, error)
+        return plan_of(health, policies.policy_of_unread(name), now), TableLook(health=health)
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
@@ -109,5 +115,6 @@ def plan_tables(
         dropped -= {str(table) for table in hook.list_tables()}
     return PlannedTables(
         plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-        overlaps=tuple(overlaps_of_all(TableLocations(name=plan.table, folders=folders) for plan, folders in looked)),
+        overlaps=tuple(overlaps_of_all(TableLocations(name=plan.table, folders=look.folders) for plan, look in looked)),
+        looks={plan.table: look for plan, look in looked},
     )

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from airflow_lake_provider.contracts.curve_order import CurveOrder
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
@@ -65,6 +66,8 @@ class FileSizes:
     :param target_bytes: the table's ``write.target-file-size-bytes``, else Iceberg's default.
     :param small_files: below 75 % of the target; None before manifests are read.
     :param small_bytes: of the small files.
+    :param by_size: files below 1/64, 1/16, 1/4, 3/4 and 1.8 of the target, each without those before it, and all larger
+        ones; empty before manifests are read.
     :param mergeable_files: that would be gone if small files were merged within their partitions; at most these, before
         manifests are read.
     :param mergeable_in_groups: of these, those in partitions with as many small files as a merge takes; None before
@@ -80,6 +83,7 @@ class FileSizes:
     target_bytes: int
     small_files: int | None = None
     small_bytes: int | None = None
+    by_size: tuple[int, ...] = ()
     mergeable_files: int | None = None
     mergeable_in_groups: int | None = None
     squared_distance: float | None = None
@@ -339,18 +343,9 @@ def _files(counts: HeadCounts, exact: HeadFiles | None) -> FileSizes:
             mergeable_files=counts.mergeable_files,
             squared_distance=counts.squared_distance,
         )
-    return FileSizes(
-        data_files=exact.data_files,
-        data_bytes=exact.data_bytes,
-        target_bytes=counts.target_bytes,
-        small_files=exact.small_files,
-        small_bytes=exact.small_bytes,
-        mergeable_files=exact.mergeable_files,
-        mergeable_in_groups=exact.mergeable_in_groups,
-        sorted_by=exact.sorted_by,
-        sorted_share=exact.sorted_share,
-        squared_distance=exact.squared_distance,
-    )
+    names = {each.name for each in fields(FileSizes)} - {"target_bytes"}
+    counted: dict[str, Any] = {name: getattr(exact, name) for name in names}
+    return FileSizes(target_bytes=counts.target_bytes, **counted)
 
 
 def _deletes(counts: HeadCounts, exact: HeadFiles | None) -> DeleteDebt:

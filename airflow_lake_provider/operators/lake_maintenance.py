@@ -19,6 +19,8 @@ from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.maintenance.history_entries import history_entries
+from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES as OUTCOMES_OF_PAGE
+from airflow_lake_provider.maintenance.outcome_entry import outcome_entry
 from airflow_lake_provider.maintenance.outcomes import (
     OUTCOMES,
     TaskOutcome,
@@ -27,6 +29,7 @@ from airflow_lake_provider.maintenance.outcomes import (
     outcomes_of_run,
 )
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
+from airflow_lake_provider.operators.lake_page import push_entries
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
@@ -172,10 +175,12 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
             raise AirflowFailException(f"{summary}: {named}")
 
     def _remember(self, hook: LakeCatalogHook, outcomes: Sequence[TaskOutcome], context: Context) -> None:
-        """Append the outcomes to the history of maintenance, and put the trends of their tables into XCom."""
+        """Append the outcomes to the history of maintenance, and put them and the trends of their tables into XCom."""
         try:
-            history = MaintenanceHistory(hook, self.history)
-            if history.record(history_entries(history_run(context, outcomes), outcomes)):
+            history, run = MaintenanceHistory(hook, self.history), history_run(context, outcomes)
+            # XCom that is there when a task fails stays, and a red night is looked at most.
+            push_entries(context, [(OUTCOMES_OF_PAGE, outcome_entry(run, outcomes, self.lake_conn_id))])
+            if history.record(history_entries(run, outcomes)):
                 tables = list(dict.fromkeys(each.table for each in outcomes))
                 context["ti"].xcom_push(key=TRENDS, value=history.trends(tables[:_MOST_TRENDS]))
         # What is only remembered fails no task.

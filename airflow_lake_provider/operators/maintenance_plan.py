@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,12 @@ from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.own_tables import with_own_tables
 from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
+from airflow_lake_provider.maintenance.fleet_entries import fleet_entries
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
 from airflow_lake_provider.maintenance.leases import leased_run, without_leased
 from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.operators.allowed_tables import table_patterns
+from airflow_lake_provider.operators.lake_page import push_entries
 from airflow_lake_provider.operators.maintenance_run import asking_run
 from airflow_lake_provider.operators.outcome import show_outcome
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
@@ -135,6 +137,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
             show_outcome(context, str(self.tables), type(error).__name__)
             raise as_task_failure(error) from None
         self._tell(planned, run)
+        push_entries(context, self._entries(planned, run, context, now, is_dry_run=is_dry_run))
         summary = _summary(planned, run)
         words = ", ".join(f"{count} {name}" for name, count in summary.items() if count)
         self.log.info("%s%s", "dry run: " if is_dry_run else "", words)
@@ -180,6 +183,19 @@ class LakeMaintenancePlanOperator(RetryDelays):
             return planned, run_of(without_leased(planned.plans, leases.current()))
         asking = asking_run(context, self.task_id, now)
         return planned, leased_run(planned.plans, run_of, lambda names: leases.take(names, asking))
+
+    def _entries(
+        self, planned: PlannedTables, run: FleetRun, context: Context, now: datetime, *, is_dry_run: bool
+    ) -> Iterator[tuple[str, Any]]:
+        return fleet_entries(
+            run,
+            planned.looks,
+            at=now,
+            conn_id=self.lake_conn_id,
+            tables=[self.tables] if isinstance(self.tables, str) else self.tables,
+            of_changed=self.only_changed and bool(_triggering_events(context)),
+            is_dry_run=is_dry_run,
+        )
 
     def _tell(self, planned: PlannedTables, run: FleetRun) -> None:
         """Say of each table that is due or broken what is done and why; count the others."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Fewer files are not worth a commit: min-input-files of Iceberg.
 FEWEST_MERGED = 5
 # A file below this share of the target is small: Iceberg's rewrite_data_files.
 SMALL_FILE_SHARE = 0.75
+# Shares of the target at which classes of sizes end; a file of Iceberg's largest, 180 %, is in the last but one.
+SIZE_CLASSES = (1 / 64, 1 / 16, 1 / 4, SMALL_FILE_SHARE, 1.8)
 
 
 def is_small(size: float, target: int) -> bool:
     """Tell whether a compaction takes a file for its size."""
     return size < SMALL_FILE_SHARE * target
+
+
+def by_size(sizes: Iterable[int], target: int) -> tuple[int, ...]:
+    """Return how many files are in each class of sizes, one more than :data:`SIZE_CLASSES` has ends."""
+    ends = [share * target for share in SIZE_CLASSES]
+    counts = Counter(bisect_right(ends, size) for size in sizes)
+    return tuple(counts[place] for place in range(len(ends) + 1))
 
 
 def squared_distance(size: float, target: int) -> float:
@@ -55,6 +67,7 @@ class HeadFiles:
     """Counts of the files of a head, and of the lists that name them.
 
     :param are_counted: whether files were counted; False where there are too many, then only their lists are.
+    :param by_size: data files in each class of :func:`by_size`.
     :param mergeable_files: that would be gone if small files were merged within their partitions.
     :param mergeable_in_groups: of these, those in partitions with enough small files for a group.
     :param deleted_by_partition: names and shares of deleted rows, the largest first.
@@ -71,6 +84,7 @@ class HeadFiles:
     records: int = 0
     small_files: int = 0
     small_bytes: int = 0
+    by_size: tuple[int, ...] = ()
     mergeable_files: int = 0
     mergeable_in_groups: int = 0
     squared_distance: float = 0.0

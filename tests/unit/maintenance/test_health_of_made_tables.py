@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,17 @@ def test_small_files_that_are_alone_in_their_partitions_are_none_to_mend(tmp_pat
     assert found.suspected == ("small-files",)
     assert found.files is not None
     assert (found.files.small_files, found.files.mergeable_files, found.score) == (20, 0, 100)
+
+
+def test_files_are_counted_by_their_size_against_the_target(tmp_path: Path) -> None:
+    sizes = [*[1] * 30, 8 * MIB, 8 * MIB, 32 * MIB, 128 * MIB, 383 * MIB, 384 * MIB, 512 * MIB, 922 * MIB, 5000 * MIB]
+    found = health(MadeTable(files=[MadeFile(size) for size in sizes]), tmp_path)
+    assert found.files is not None
+    assert found.files.target_bytes == 512 * MIB
+    shares = [size / (512 * MIB) for size in sizes]
+    ends = (0, 1 / 64, 1 / 16, 1 / 4, 3 / 4, 1.8, 1e9)
+    expected = tuple(sum(low <= share < high for share in shares) for low, high in pairwise(ends))
+    assert found.files.by_size == expected
 
 
 def test_many_small_files_behind_large_ones_are_looked_for_in_what_commits_added(tmp_path: Path) -> None:

@@ -185,6 +185,18 @@ def test_the_verdict_is_red(case: tuple[str, Any, Any, Any, str], context: Conte
         verdict_of(jobs, reports, not_run, context)
 
 
+def test_a_red_verdict_has_left_its_outcomes_for_the_lake_page(context: Context) -> None:
+    with pytest.raises(AirflowFailException):
+        verdict_of([JOB], [[DONE]], [BROKEN], context)
+    ti: Any = context["ti"]
+    entry = ti.shown["lake_outcomes"]
+    assert (entry["conn_id"], entry["outcomes"]) == ("lake_default", {"failed": 1, "done": 1})
+    assert [(task["table"], task["outcome"]) for task in entry["tasks"]] == [
+        ("shop.gone", "failed"),
+        ("shop.orders", "done"),
+    ]
+
+
 def test_an_author_says_what_else_is_red(context: Context) -> None:
     with pytest.raises(AirflowFailException, match="1 unsupported"):
         verdict_of([JOB], [[DONE]], [NOGC], context, fail_on=["failed", "unsupported"])

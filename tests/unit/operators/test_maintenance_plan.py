@@ -107,7 +107,9 @@ def test_a_dry_run_says_what_it_would_do_and_returns_no_job(
 def test_xcom_is_small_however_many_tables_need_nothing(context: Context, pushed: dict[str, Any]) -> None:
     jobs = plan(tables=["shop.*", "!shop.gone"]).execute(context)
     assert len(json.dumps(jobs)) < 1000
-    assert "shop.well" not in json.dumps([jobs, pushed])
+    # Beside the entries of the lake page, which have a bound of their own.
+    others = {key: value for key, value in pushed.items() if not key.startswith("lake_fleet")}
+    assert "shop.well" not in json.dumps([jobs, others])
 
 
 @pytest.mark.usefixtures("five", "pushed")
