@@ -29,7 +29,10 @@ def get_provider_info() -> dict[str, Any]:
         "cli": ["airflow_lake_provider.cli.definition.lake_commands"],
         "extra-links": [
             f"airflow_lake_provider.operators.{name}"
-            for name in ("outcome.ReportLink", "links.SparkApplicationLink", "links.YarnApplicationLink")
+            for name in (
+                *("outcome.ReportLink", "lake_page.LakePageLink"),
+                *("links.SparkApplicationLink", "links.YarnApplicationLink"),
+            )
         ],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
     }
@@ -70,6 +73,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "Table of the catalog with the tables that a run of maintenance has leased, which other runs leave alone; "
             "it is made when it is missing. 'off', or empty: none.",
             default="lake_ops.maintenance_leases",
+        ),
+        "maintenance_dag": _option(
+            "DAG that the lake page triggers for one table, with params as those of the example 'maintain_one_table'. "
+            "Empty: none.",
+            default="maintain_one_table",
         ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "

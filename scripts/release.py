@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from airflow_lake_provider import __version__  # noqa: E402  # found by the line above
+from scripts.fetch_charts import CHARTS, FILES  # noqa: E402
 from scripts.package_environment import (  # noqa: E402
     PackageEnvironment,
     StepFailedError,
@@ -52,6 +53,8 @@ def release(folder: Path) -> None:
     :raises StepFailedError: a step failed; nothing was published.
     """
     refuse_changed_files(REPOSITORY)
+    if len(chart_files(REPOSITORY)) != len(FILES):
+        raise StepFailedError(f"{CHARTS} lacks files of the charts; run scripts/fetch_charts.py as scripts/setup does")
     heading, text = notes((REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8"), __version__)
     shutil.rmtree(folder, ignore_errors=True)
     built = build(REPOSITORY, folder)
@@ -111,14 +114,23 @@ def build(repository: Path, folder: Path) -> Path:
     # Not tarfile: its filters came with Python 3.11.4, and ours runs on 3.11.
     _run("tar", "-xf", str(archive), "-C", str(tree))
     archive.unlink()
+    for file in chart_files(repository):
+        (tree / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / file, tree / file)
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(built), str(tree))
     shutil.rmtree(tree)
     return built
 
 
 def package_files(repository: Path) -> set[str]:
-    """Return the files of the package in the commit, as paths from the repository."""
-    return set(_run("git", "-C", str(repository), "ls-files", PACKAGE).splitlines())
+    """Return the files of the package in the commit and those of the charts, as paths from the repository."""
+    return chart_files(repository) | set(_run("git", "-C", str(repository), "ls-files", PACKAGE).splitlines())
+
+
+def chart_files(repository: Path) -> set[str]:
+    """Return the files of the chart library, which are in no commit, as paths from the repository."""
+    folder = repository / CHARTS.relative_to(REPOSITORY)
+    return {str(path.relative_to(repository)) for path in folder.glob("*")}
 
 
 def wheel_files(wheel: Path) -> set[str]:

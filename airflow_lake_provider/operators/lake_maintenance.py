@@ -29,7 +29,7 @@ from airflow_lake_provider.maintenance.outcomes import (
     outcomes_of_run,
 )
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
-from airflow_lake_provider.operators.lake_page import push_entries
+from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
@@ -122,6 +122,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("jobs", "reports", "lake_conn_id")
     ui_color = "#d9ecf7"
+    operator_extra_links = (LakePageLink(),)
 
     def __init__(
         self,

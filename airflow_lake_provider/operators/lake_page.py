@@ -1,13 +1,20 @@
-"""Entries that tasks of maintenance leave in XCom for the lake page."""
+"""Entries that tasks of maintenance leave for the lake page in XCom, and a link to the page."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
+
+from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
 
 _log = logging.getLogger(__name__)
 
@@ -19,3 +26,19 @@ def push_entries(context: Context, entries: Iterable[tuple[str, Any]]) -> None:
             context["ti"].xcom_push(key=key, value=entry)
     except Exception:  # noqa: BLE001
         _log.warning("The lake page will not show this run: its entry could not be put into XCom", exc_info=True)
+
+
+class LakePageLink(BaseOperatorLink):
+    """Link of a task to the lake page: to the page of its table, or of all tables where it has several."""
+
+    name = "Lake page"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # of Airflow
+        """Return the address of the page within Airflow's UI."""
+        base_url = conf.get("api", "base_url", fallback="/").rstrip("/")
+        table = getattr(operator, "table", None)
+        names = {"conn": getattr(operator, "lake_conn_id", None), "table": table}
+        asked = {name: value for name, value in names.items() if isinstance(value, str) and "{{" not in value}
+        # The path behind the route is that of the frame in which the UI shows the page.
+        page = f"{base_url}/plugin/{URL_ROUTE}{urlsplit(base_url).path}{PAGE}/"
+        return f"{page}table?{urlencode(asked)}" if "table" in asked else page

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperatorLink
 
 from airflow_lake_provider.hooks.lake_spark_submit import SparkApplication, SparkTarget
+from airflow_lake_provider.operators.lake_page import LakePageLink
 from airflow_lake_provider.operators.outcome import ReportLink
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class YarnApplicationLink(BaseOperatorLink):
 class LinkedApplication(Base):
     """Part of an operator that links its application."""
 
-    operator_extra_links = (ReportLink(), SparkApplicationLink(), YarnApplicationLink())
+    operator_extra_links = (ReportLink(), SparkApplicationLink(), YarnApplicationLink(), LakePageLink())
     # None until the application is about to be submitted, and until it is known.
     _links_of: tuple[SparkTarget, Context] | None = None
     _application: SparkApplication | None = None

@@ -25,7 +25,7 @@ from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
 from airflow_lake_provider.maintenance.leases import leased_run, without_leased
 from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.operators.allowed_tables import table_patterns
-from airflow_lake_provider.operators.lake_page import push_entries
+from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_run import asking_run
 from airflow_lake_provider.operators.outcome import show_outcome
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
@@ -79,6 +79,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
 
     template_fields: Sequence[str] = ("tables", "lake_conn_id", "policy_file", "policy", "dry_run")
     ui_color = "#d9ecf7"
+    operator_extra_links = (LakePageLink(),)
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_lake_provider import __version__
 from scripts import release
+from scripts.fetch_charts import CHARTS, FILES, unpack
 from scripts.matrix_airflow import is_pinned
 from scripts.package_environment import PackageEnvironment, StepFailedError, find_pythons, requirements_of
 from scripts.ten_lines import ten_lines
@@ -152,3 +153,21 @@ def test_the_readme_has_a_dag_of_ten_lines_whose_files_can_be_others() -> None:
 @pytest.mark.parametrize(("version", "pinned"), [("3.3.2", True), ("3.2.2", False), ("3.4.0", False), ("3.1.*", False)])
 def test_the_matrix_knows_what_setup_cfg_allows(version: str, pinned: bool) -> None:
     assert is_pinned(version) is pinned
+
+
+def test_the_charts_are_in_a_wheel_though_they_are_in_no_commit(repository: Path, tmp_path: Path) -> None:
+    folder = repository / CHARTS.relative_to(REPOSITORY)
+    archive = tmp_path / "charts.jar"
+    with zipfile.ZipFile(archive, "w") as made:
+        for file in FILES:
+            made.writestr(f"META-INF/resources/webjars/uplot/1/{file}", file)
+    unpack(archive, folder)
+    assert {Path(file).name for file in release.chart_files(repository)} == {Path(file).name for file in FILES}
+    assert release.chart_files(repository) <= release.package_files(repository)
+
+
+def test_an_archive_without_a_licence_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "charts.jar", "w") as made:
+        made.writestr("x/dist/uPlot.min.css", "")
+    with pytest.raises(SystemExit, match="has 0 files 'LICENSE'"):
+        unpack(tmp_path / "charts.jar", tmp_path / "charts")

@@ -1,0 +1,244 @@
+"""Data of the page: the state of all tables, the newest look at each, and what was done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from airflow_lake_provider.plugins.lake_page.entries import Fields, Night, Outcome, Row, Trend
+from airflow_lake_provider.plugins.lake_page.stored_entries import Look, Place, StoredEntries
+
+# A look at all tables that is older has missed a night.
+OLD = timedelta(hours=36)
+# Verdicts whose outcomes are read: for all tables, and for the history of one.
+_NIGHTS, _NIGHTS_OF_A_TABLE = 8, 20
+_RED = ("failed",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table as the newest look has seen it.
+
+    :param row: what was seen.
+    :param look: that has seen it.
+    :param outcomes: of the newest run that did anything to it.
+    :param night: that run.
+    :param trend: after its last runs.
+    :param is_gone: whether a newer look at the same tables has not seen it.
+    :param now: against which ages count.
+    """
+
+    row: Row
+    look: Look
+    outcomes: tuple[Outcome, ...] = ()
+    night: tuple[Place, Night] | None = None
+    trend: Trend | None = None
+    is_gone: bool = False
+    now: datetime
+
+    @property
+    def conn_id(self) -> str:
+        """Connection of its catalog."""
+        return self.look.header.conn_id
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of its name."""
+        return self.row.table.rpartition(".")[0]
+
+    @property
+    def seen_at(self) -> datetime:
+        """Moment of the look."""
+        return self.look.header.at
+
+    @property
+    def is_old(self) -> bool:
+        """True where the newest look is old."""
+        return self.now - self.seen_at > OLD
+
+    @property
+    def has_failed(self) -> bool:
+        """True where a person has to look: it cannot be read, or its maintenance failed."""
+        return bool(self.row.error) or any(each.outcome in _RED for each in self.outcomes)
+
+    @property
+    def is_stale(self) -> bool:
+        """True where its rows are older than its policy allows."""
+        limit, at = self.row.fresh_within, self.row.data_at
+        return limit is not None and at is not None and self.now - at > limit
+
+    @property
+    def is_late(self) -> bool:
+        """True where a consumer is behind by more than the policy allows."""
+        return any(each.is_late for each in self.row.consumers)
+
+    @property
+    def is_unmaintained(self) -> bool:
+        """True where nothing was ever done to it, as far as its snapshots and the newest runs say."""
+        return self.row.maintained_at is None and not self.outcomes
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of its states, by which the page filters."""
+        named = {
+            "failed": self.has_failed,
+            "due": bool(self.row.due),
+            "stale": self.is_stale,
+            "late": self.is_late,
+            "unmaintained": self.is_unmaintained,
+            "paused": self.row.is_paused,
+            "gone": self.is_gone,
+        }
+        return tuple(name for name, holds in named.items() if holds)
+
+    @property
+    def order(self) -> tuple[bool, bool, int, str]:
+        """Sorts tables, failures and the worst first."""
+        return self.is_gone, not self.has_failed, -1 if self.row.score is None else self.row.score, self.row.table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """All tables that a user may see.
+
+    :param tables: the worst first.
+    :param nights: the newest run of each verdict, newest first.
+    :param notes: of entries that could not be read, and who has left them.
+    :param failed: newest instances of plans and verdicts that have failed.
+    :param left_out: tables that plans have looked at and left no row of.
+    :param now: against which ages count.
+    """
+
+    tables: tuple[TableState, ...] = ()
+    nights: tuple[tuple[Place, Night], ...] = ()
+    notes: tuple[tuple[Place, str], ...] = ()
+    failed: tuple[Place, ...] = ()
+    left_out: int = 0
+    now: datetime
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of tables in each state."""
+        counts: dict[str, int] = {}
+        for table in self.tables:
+            for state in table.states:
+                counts[state] = counts.get(state, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePage:
+    """One table.
+
+    :param details: of the look, beside its row; empty where it has left none.
+    :param history: outcomes of its last runs, newest first.
+    """
+
+    state: TableState
+    details: Fields
+    history: tuple[tuple[Place, Outcome], ...] = ()
+    notes: tuple[tuple[Place, str], ...] = field(default=())
+
+
+def read_fleet(session: Session, dag_ids: Collection[str], now: datetime) -> Fleet:
+    """Return the state of all tables.
+
+    :param session: of Airflow's database.
+    :param dag_ids: whose entries the user may read.
+    :param now: UTC.
+    """
+    entries = StoredEntries(session, dag_ids, now)
+    holding, replaced = entries.looks()
+    nights = entries.nights(_NIGHTS)
+    tables = _states(entries, holding, replaced, nights)
+    newest = {(place.dag_id, place.task_id): (place, night) for place, night in reversed(nights)}
+    tasks = {(look.place.dag_id, look.place.task_id) for look in holding} | newest.keys()
+    return Fleet(
+        tables=tuple(sorted(tables.values(), key=lambda each: each.order)),
+        nights=tuple(sorted(newest.values(), key=lambda each: each[1].at, reverse=True)),
+        notes=_notes(entries),
+        failed=tuple(entries.failed_tasks(tasks)),
+        left_out=sum(look.header.left_out for look in holding),
+        now=now,
+    )
+
+
+def read_table(session: Session, dag_ids: Collection[str], now: datetime, conn_id: str, table: str) -> TablePage | None:
+    """Return one table; None where no look of these DAGs has seen it.
+
+    :param session: of Airflow's database.
+    :param dag_ids: whose entries the user may read.
+    :param now: UTC.
+    :param conn_id: connection of the catalog; empty for any.
+    :param table: whole name.
+    """
+    entries = StoredEntries(session, dag_ids, now)
+    holding, replaced = ([look for look in looks if conn_id in ("", look.header.conn_id)] for looks in entries.looks())
+    nights = entries.nights(_NIGHTS_OF_A_TABLE)
+    states = _states(entries, holding, replaced, nights, table)
+    if (state := next(iter(states.values()), None)) is None:
+        return None
+    history = tuple(
+        (place, task)
+        for place, night in nights
+        if night.conn_id == state.conn_id
+        for task in night.tasks
+        if task.table == table
+    )
+    return TablePage(
+        state=state, details=entries.details(state.look, state.row), history=history, notes=_notes(entries)
+    )
+
+
+def _states(
+    entries: StoredEntries,
+    holding: Sequence[Look],
+    replaced: Sequence[Look],
+    nights: Sequence[tuple[Place, Night]],
+    only: str | None = None,
+) -> dict[tuple[str, str], TableState]:
+    """Return the state of each table by its connection and name.
+
+    :param holding: looks, oldest first.
+    :param replaced: earlier ones: what only these have seen is gone.
+    :param only: name of one table; None for all.
+    """
+    rows: dict[tuple[str, str], tuple[Look, Row, bool]] = {}
+    for looks, is_gone in ((replaced, True), (holding, False)):
+        for look, row in entries.rows(looks):
+            if only in (None, row.table):
+                rows[look.header.conn_id, row.table] = look, row, is_gone
+    # Where a plan left tables out, nobody knows which of these are gone.
+    cut = {look.scope for look in holding if look.header.left_out}
+    done, trends = _newest_outcomes(nights), entries.trends(nights)
+    return {
+        key: TableState(
+            row=row,
+            look=look,
+            outcomes=tuple(done[key][1]) if key in done else (),
+            night=done[key][0] if key in done else None,
+            trend=trends.get(key),
+            is_gone=is_gone and look.scope not in cut,
+            now=entries.now,
+        )
+        for key, (look, row, is_gone) in rows.items()
+    }
+
+
+def _newest_outcomes(
+    nights: Sequence[tuple[Place, Night]],
+) -> Mapping[tuple[str, str], tuple[tuple[Place, Night], list[Outcome]]]:
+    newest: dict[tuple[str, str], tuple[tuple[Place, Night], list[Outcome]]] = {}
+    for place, night in nights:
+        for task in night.tasks:
+            of_table = newest.setdefault((night.conn_id, task.table), ((place, night), []))
+            if of_table[0][0] == place:
+                of_table[1].append(task)
+    return newest
+
+
+def _notes(entries: StoredEntries) -> tuple[tuple[Place, str], ...]:
+    return tuple(dict.fromkeys(entries.notes))

@@ -1,0 +1,219 @@
+"""Entries of plans and verdicts in Airflow's database: the newest looks, their rows, and what verdicts have left.
+
+Nothing else is read, so no request opens a catalog. What cannot be read is left out with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import Text, cast, or_, select
+from sqlalchemy.orm import Session
+
+from airflow_lake_provider.maintenance.fleet_entries import CHANGED, DETAILS, FLEET, ROWS, VERSION
+from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES
+from airflow_lake_provider.plugins.lake_page.entries import (
+    Fields,
+    Header,
+    Night,
+    Row,
+    Trend,
+    UnreadableEntryError,
+    entry_of,
+)
+
+T = TypeVar("T")
+# Key of XCom with the trends of tables; operators/lake_maintenance.py pushes it.
+TRENDS = "trends"
+# Older entries are not looked for.
+REMEMBERED = timedelta(days=60)
+_MOST_HEADERS, _MOST_CHANGED, _MOST_NIGHTS, _MOST_TRENDS = 300, 60, 60, 20
+_FAILED = (TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Task instance that has left an entry."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A plan's look.
+
+    :param place: that has left it.
+    :param of_changed: whether it was at changed tables alone.
+    """
+
+    place: Place
+    header: Header
+    of_changed: bool = False
+
+    @property
+    def scope(self) -> tuple[Any, ...]:
+        """Equal for looks of which a later one stands for an earlier one."""
+        return self.place.dag_id, self.place.task_id, self.header.conn_id, self.header.tables
+
+
+@dataclass
+class StoredEntries:
+    """Reads the entries of some DAGs.
+
+    :param session: of Airflow's database.
+    :param dag_ids: whose entries the user may read.
+    :param now: against which ages count.
+    :param notes: of what could not be read, filled while reading.
+    """
+
+    session: Session
+    dag_ids: Collection[str]
+    now: datetime
+    notes: list[tuple[Place, str]] = field(default_factory=list)
+
+    def looks(self) -> tuple[list[Look], list[Look]]:
+        """Return the looks that hold, oldest first, and those that a newer one of their scope has replaced."""
+        newest: dict[tuple[Any, ...], Look] = {}
+        replaced: dict[tuple[Any, ...], Look] = {}
+        for look in self._headers(FLEET, _MOST_HEADERS):
+            if look.scope not in newest:
+                newest[look.scope] = look
+            else:
+                replaced.setdefault(look.scope, look)
+        holding = [*newest.values(), *self._headers(CHANGED, _MOST_CHANGED)]
+        return sorted(holding, key=lambda look: look.header.at), list(replaced.values())
+
+    def rows(self, looks: Sequence[Look]) -> Iterator[tuple[Look, Row]]:
+        """Yield the rows of looks, in their order."""
+        wanted = {look.place: [f"{ROWS}_{number}" for number in range(look.header.parts)] for look in looks}
+        texts: dict[Place, dict[str, str]] = {}
+        for place, key, text, _ in self._values(wanted):
+            texts.setdefault(place, {})[key] = text
+        for look in looks:
+            parts = [texts.get(look.place, {}).get(key) for key in wanted[look.place]]
+            for part in parts:
+                read = self._read(look.place, lambda part=part: entry_of(part, VERSION))  # type: ignore[misc]
+                rows = map(Row.of, read.each("rows")) if read is not None else ()
+                yield from ((look, row) for row in rows if row is not None)
+
+    def details(self, look: Look, row: Row) -> Fields:
+        """Return the details of a table; empty where the look has left none."""
+        if row.details is None:
+            return Fields(None)
+        for place, _, text, _ in self._values({look.place: [f"{DETAILS}_{row.details}"]}):
+            if (read := self._read(place, lambda: entry_of(text, VERSION))) is not None:  # noqa: B023  # called at once
+                return read.within("tables").within(row.table)
+        return Fields(None)
+
+    def nights(self, most: int) -> list[tuple[Place, Night]]:
+        """Return what the newest verdicts have left, newest first."""
+        places = self._newest(OUTCOMES, _MOST_NIGHTS)[:most]
+        texts = self._values({place: [OUTCOMES] for place in places})
+        read = ((place, self._read(place, lambda: Night.of(text))) for place, _, text, _ in texts)  # noqa: B023
+        nights = [(place, night) for place, night in read if night is not None]
+        return sorted(nights, key=lambda each: each[1].at, reverse=True)
+
+    def trends(self, nights: Sequence[tuple[Place, Night]]) -> dict[tuple[str, str], Trend]:
+        """Return the newest trend of each table, by its connection and name.
+
+        :param nights: whose verdicts may have left some.
+        """
+        conn_ids = {place: night.conn_id for place, night in nights[:_MOST_TRENDS]}
+        trends: dict[tuple[str, str], Trend] = {}
+        values = sorted(self._values({place: [TRENDS] for place in conn_ids}), key=lambda each: each[3], reverse=True)
+        for place, _, text, _ in values:
+            # It has no version of its own: each of its elements has.
+            listed = self._read(place, lambda: entry_of(f'{{"version": 0, "trends": {text}}}', 0))  # noqa: B023
+            for each in map(Trend.of, listed.each("trends") if listed is not None else ()):
+                if each is not None:
+                    trends.setdefault((conn_ids[place], each.table), each)
+        return trends
+
+    def failed_tasks(self, tasks: Collection[tuple[str, str]]) -> list[Place]:
+        """Return the newest instances of some tasks where these have failed.
+
+        :param tasks: DAGs and tasks.
+        """
+        if not tasks:
+            return []
+        of_tasks = or_(*((TaskInstance.dag_id == dag) & (TaskInstance.task_id == task) for dag, task in tasks))
+        asked = (
+            select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
+            .join(DagRun, (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id))
+            .where(of_tasks, DagRun.run_after >= self.now - REMEMBERED, TaskInstance.end_date.is_not(None))
+            .order_by(TaskInstance.end_date.desc())
+            .limit(_MOST_HEADERS)
+        )
+        newest: dict[tuple[str, str], tuple[str, str | None]] = {}
+        for dag_id, run_id, task_id, state in self.session.execute(asked):
+            newest.setdefault((dag_id, task_id), (run_id, state))
+        return [
+            Place(dag_id=dag_id, run_id=run_id, task_id=task_id)
+            for (dag_id, task_id), (run_id, state) in newest.items()
+            if state in _FAILED
+        ]
+
+    def _headers(self, key: str, most: int) -> list[Look]:
+        values = self._select(XComModel.key == key, most)
+        read = ((place, self._read(place, lambda: Header.of(text))) for place, _, text, _ in values)  # noqa: B023
+        looks = [Look(place=place, header=each, of_changed=key == CHANGED) for place, each in read if each is not None]
+        return sorted(looks, key=lambda look: look.header.at, reverse=True)
+
+    def _newest(self, key: str, most: int) -> list[Place]:
+        """Return who has left a key, newest first; first the newest of each task, which a busy one hides else."""
+        columns = (XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index)
+        asked = select(*columns).where(*self._mine(XComModel.key == key)).order_by(XComModel.timestamp.desc())
+        places = [
+            Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index)
+            for dag_id, run_id, task_id, index in self.session.execute(asked.limit(most))
+        ]
+        first = {(place.dag_id, place.task_id): place for place in reversed(places)}.values()
+        return [*first, *(place for place in places if place not in first)]
+
+    def _values(self, keys: dict[Place, list[str]]) -> Iterator[tuple[Place, str, str, datetime]]:
+        asked = [
+            (XComModel.dag_id == place.dag_id)
+            & (XComModel.run_id == place.run_id)
+            & (XComModel.task_id == place.task_id)
+            & (XComModel.map_index == place.map_index)
+            & XComModel.key.in_(names)
+            for place, names in keys.items()
+            if names
+        ]
+        return self._select(or_(*asked), None) if asked else iter(())
+
+    def _select(self, which: Any, most: int | None) -> Iterator[tuple[Place, str, str, datetime]]:
+        # As text: one broken value would fail the others, too.
+        value = cast(XComModel.value, Text)
+        columns = (XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.key)
+        asked = select(*columns, value, XComModel.timestamp).where(*self._mine(which))
+        for dag_id, run_id, task_id, index, key, text, at in self.session.execute(
+            asked.order_by(XComModel.timestamp.desc()).limit(most)
+        ):
+            yield Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index), key, text, at
+
+    def _mine(self, which: Any) -> tuple[Any, ...]:
+        return which, XComModel.dag_id.in_(self.dag_ids), XComModel.timestamp >= self.now - REMEMBERED
+
+    def _read(self, place: Place, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except UnreadableEntryError as error:
+            self.notes.append((place, str(error)))
+            return None
+
+
+def dags_with_entries(session: Session) -> set[str]:
+    """Return the DAGs that have left an entry."""
+    asked = select(XComModel.dag_id).where(XComModel.key.in_((FLEET, CHANGED, OUTCOMES))).distinct()
+    return set(session.scalars(asked))

@@ -1,0 +1,192 @@
+"""The data of the lake page, from a real database: the newest entry wins, and no state of an entry breaks the page."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
+from airflow_lake_provider.plugins.lake_page.entries import Fields, Header, Night, Row, Trend, UnreadableEntryError
+from airflow_lake_provider.plugins.lake_page.page_data import Fleet, read_fleet, read_table
+from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
+from tests.stored_xcom import break_value, store_instance, store_xcom
+from tests.unit.plugins.fleet_of_entries import look_of, night_of
+
+NOW = datetime(2026, 11, 28, 8, tzinfo=UTC)
+NIGHT = NOW - timedelta(hours=5)
+DAYS = timedelta(days=1)
+
+
+def leave(
+    session: Session, entries: dict[str, Any], at: datetime = NIGHT, dag_id: str = "nightly", task: str = "plan"
+) -> None:
+    store_xcom(session, dag_id, f"run {at.isoformat()}", task, entries.items(), at)
+
+
+def fleet(session: Session, *dag_ids: str) -> Fleet:
+    return read_fleet(session, dag_ids or dags_with_entries(session), NOW)
+
+
+def scores(read: Fleet) -> dict[str, int | None]:
+    return {each.row.table: each.row.score for each in read.tables}
+
+
+def test_a_database_without_an_entry_has_no_table(session: Session) -> None:
+    assert (fleet(session).tables, fleet(session).notes) == ((), ())
+
+
+def test_the_worst_tables_come_first_and_those_that_cannot_be_read_before_them(session: Session) -> None:
+    leave(session, look_of({"a.well": 100, "a.gone": None, "a.ill": 40}, NIGHT))
+    assert list(scores(fleet(session)).items()) == [("a.gone", None), ("a.ill", 40), ("a.well", 100)]
+    leave(session, night_of({"a.well": "failed"}, NIGHT), task="verdict")
+    assert list(scores(fleet(session))) == ["a.gone", "a.well", "a.ill"]
+
+
+def test_the_newest_look_wins_whichever_dag_has_left_it(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.c": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    leave(session, look_of({"a.b": 20, "a.c": 20}, NIGHT))
+    later = NIGHT + timedelta(hours=1)
+    leave(session, look_of({"a.b": 30}, later, of_changed=True), later, dag_id="by_commits")
+    assert scores(fleet(session)) == {"a.b": 30, "a.c": 20}
+
+
+def test_a_table_that_the_newest_look_of_the_same_tables_lacks_is_gone(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.c": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    leave(session, look_of({"a.b": 20}, NIGHT))
+    # A look at other tables says nothing of it.
+    leave(session, look_of({"x.y": 5}, NIGHT + DAYS / 9, tables=["x.*"]), NIGHT + DAYS / 9)
+    assert {each.row.table: each.is_gone for each in fleet(session).tables} == {
+        "a.b": False,
+        "a.c": True,
+        "x.y": False,
+    }
+
+
+def test_tables_of_the_same_name_in_two_catalogs_are_two(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT))
+    leave(session, look_of({"a.b": 90}, NIGHT, conn_id="other"), dag_id="other")
+    assert {(each.conn_id, each.row.score) for each in fleet(session).tables} == {("lake", 10), ("other", 90)}
+    page = read_table(session, {"nightly", "other"}, NOW, "other", "a.b")
+    assert page is not None
+    assert page.state.row.score == 90
+
+
+def test_a_user_sees_nothing_of_dags_that_he_may_not_read(session: Session) -> None:
+    leave(session, look_of({"a.mine": 10}, NIGHT), dag_id="mine")
+    leave(session, look_of({"a.mine": 99, "a.secret": 10}, NIGHT + DAYS / 9), NIGHT + DAYS / 9, dag_id="theirs")
+    leave(session, night_of({"a.mine": "failed"}, NIGHT + DAYS / 9), NIGHT + DAYS / 9, dag_id="theirs", task="verdict")
+    read = fleet(session, "mine")
+    assert (scores(read), read.nights, read.tables[0].outcomes) == ({"a.mine": 10}, (), ())
+    assert read_table(session, {"mine"}, NOW, "lake", "a.secret") is None
+    assert fleet(session, "other").tables == ()
+
+
+def test_an_old_look_is_said_to_be_old(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT - 5 * DAYS), NIGHT - 5 * DAYS)
+    (table,) = fleet(session).tables
+    assert (table.is_old, table.seen_at) == (True, NIGHT - 5 * DAYS)
+
+
+@pytest.mark.parametrize("key", ["lake_fleet", "lake_fleet_rows_0", "lake_outcomes", "trends"])
+@pytest.mark.parametrize(
+    "written", ["{", "[]", "null", '"s3://elsewhere"', '{"version": 2}', '{"version": 1}', "[[{}]]"]
+)
+def test_a_broken_entry_is_left_out_and_the_others_are_shown(session: Session, key: str, written: str) -> None:
+    pushed = {**night_of({"a.b": "done"}, NIGHT), "trends": [trend_entry("a.b", [TrendPoint(at=NIGHT, score=50)])]}
+    leave(session, look_of({"a.b": 10}, NIGHT))
+    leave(session, pushed, task="verdict")
+    break_value(session, key, written)
+    leave(session, look_of({"x.y": 5}, NIGHT), dag_id="sound")
+    read = fleet(session)
+    assert "x.y" in scores(read)
+    assert read_table(session, {"nightly", "sound"}, NOW, "lake", "x.y") is not None
+    # An entry that is only empty is one.
+    if key in ("lake_fleet", "lake_outcomes"):
+        assert [place.dag_id for place, _ in read.notes] == ["nightly"]
+
+
+def test_an_entry_whose_parts_are_gone_says_so(session: Session) -> None:
+    entries = look_of({"a.b": 10}, NIGHT)
+    leave(session, {key: value for key, value in entries.items() if not key.startswith("lake_fleet_rows")})
+    read = fleet(session)
+    assert (read.tables, [note for _, note in read.notes]) == ((), ["is not readable"])
+
+
+def test_last_nights_outcomes_and_what_they_gained_are_shown_with_their_run(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.c": 10}, NIGHT))
+    leave(session, night_of({"a.b": "failed"}, NIGHT - DAYS), NIGHT - DAYS, task="verdict")
+    leave(session, night_of({"a.b": "done", "a.d": "failed"}, NIGHT, reason="x"), task="verdict")
+    read = fleet(session)
+    ((place, night),) = read.nights
+    assert (place.task_id, night.counts) == ("verdict", {"done": 1, "failed": 1})
+    assert night.gained == {"data_files": 14, "bytes": 200, "delete_files": 0, "snapshots": 0}
+    outcomes = {each.row.table: [one.outcome for one in each.outcomes] for each in read.tables}
+    assert outcomes == {"a.b": ["done"], "a.c": []}
+    page = read_table(session, {"nightly"}, NOW, "lake", "a.b")
+    assert page is not None
+    assert [each.outcome for _, each in page.history] == ["done", "failed"]
+
+
+def test_a_plan_or_a_verdict_that_failed_last_is_named(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    store_instance(session, "nightly", "run of last night", "plan", NIGHT, "failed")
+    session.commit()
+    assert [(place.task_id, place.run_id) for place in fleet(session).failed] == [("plan", "run of last night")]
+    store_instance(session, "nightly", "run of now", "plan", NOW)
+    assert fleet(session).failed == ()
+
+
+def test_a_table_has_the_details_of_its_look_and_the_trend_of_its_runs(session: Session) -> None:
+    leave(session, look_of({f"a.t{number:02d}": number for number in range(60)}, NIGHT))
+    points = [TrendPoint(at=NIGHT - DAYS * (4 - n), score=n, files=100 * n, bytes=0, deletes=None) for n in range(5)]
+    pushed = {**night_of({"a.t51": "done"}, NIGHT), "trends": [trend_entry("a.t51", points)]}
+    leave(session, pushed, task="verdict")
+    page = read_table(session, {"nightly"}, NOW, "lake", "a.t51")
+    assert page is not None
+    assert [each.text("id") for each in page.details.each("snapshots")] == ["8412069653806524497"]
+    assert page.details.within("files").list("by_size") == [1, 2, 0, 0, 4, 0]
+    assert page.state.trend is not None
+    assert (page.state.trend.score, page.state.trend.files) == ((0, 1, 2, 3, 4), (0, 100, 200, 300, 400))
+    assert set(page.state.trend.deletes) == {-1}
+
+
+@pytest.mark.parametrize(("age", "is_stale"), [(1, False), (3, True)])
+def test_a_table_is_stale_by_the_limit_of_its_policy_as_of_now(session: Session, age: int, is_stale: bool) -> None:
+    policy = MaintenancePolicy(fresh_within=timedelta(hours=2))
+    leave(session, look_of({"a.b": 9}, NIGHT, policy=policy, last_data_commit=NOW - timedelta(hours=age)))
+    assert ("stale" in fleet(session).tables[0].states) == is_stale
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["version", "at", "rows", "table", "why", "due", "tasks", "gained", "score", "most"])
+            | st.text(max_size=3),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@given(JSON)
+def test_no_json_breaks_what_reads_entries(given_json: Any) -> None:
+    text = json.dumps(given_json)
+    for read in (Header.of, Night.of):
+        for written in (text, json.dumps({**(given_json if isinstance(given_json, dict) else {}), "version": 1})):
+            try:
+                read(written)
+            except UnreadableEntryError:
+                continue
+    Row.of(Fields(given_json))
+    Trend.of(Fields({**(given_json if isinstance(given_json, dict) else {}), "version": 1}))

@@ -1,0 +1,110 @@
+"""The HTML of the lake page: what a stranger wrote is text, and a choice of tables is the one that was asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+
+import pytest
+from sqlalchemy.orm import Session
+
+from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
+from airflow_lake_provider.plugins.lake_page.entries import Fields, Trend
+from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
+from airflow_lake_provider.plugins.lake_page.rendering import Asked, render_fleet, render_table, trend_chart
+from tests.stored_xcom import store_xcom
+from tests.unit.plugins.fleet_of_entries import look_of, night_of
+
+NOW = datetime(2026, 11, 28, 8, tzinfo=UTC)
+NIGHT = NOW - timedelta(hours=5)
+HOSTILE = '</td><script>alert(1)</script>"\' onload=alert(1) x="{{ 7*7 }}'
+
+
+class Tags(HTMLParser):
+    """Counts scripts without a source, and attributes that are code."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.code: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if (tag == "script" and not named.get("src")) or tag == "style":
+            self.code.append(tag)
+        self.code += [name for name in named if name.startswith("on") or name == "style"]
+        self.code += [str(value) for name, value in attrs if (value or "").startswith("javascript:")]
+
+
+@pytest.fixture
+def stored(session: Session) -> Session:
+    """A session of a database with a night."""
+    scores = {"shop.orders": 40, "shop.items": 100, "mart.revenue": 70, HOSTILE: None}
+    store_xcom(session, "nightly", "r", "plan", look_of(scores, NIGHT).items(), NIGHT)
+    trend = trend_entry("shop.orders", [TrendPoint(at=NIGHT - timedelta(days=9 - n), score=n) for n in range(9)])
+    night = night_of({"shop.orders": "failed", HOSTILE: "failed"}, NIGHT, reason=HOSTILE)
+    store_xcom(session, "nightly", "r", "verdict", {**night, "trends": [trend]}.items(), NIGHT)
+    return session
+
+
+def shown(session: Session, **asked: str) -> list[str]:
+    html = render_fleet(read_fleet(session, {"nightly"}, NOW), Asked(**asked))
+    return [name for name in re.findall(r'<th scope="row"><a [^>]+>([^<]+)</a>', html) if "script" not in name]
+
+
+def test_the_page_of_all_tables_has_the_failed_ones_first(stored: Session) -> None:
+    assert shown(stored) == ["shop.orders", "mart.revenue", "shop.items"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"q": "ORD"}, ["shop.orders"]),
+        ({"q": "shop item"}, ["shop.items"]),
+        ({"namespace": "mart"}, ["mart.revenue"]),
+        ({"state": "failed"}, ["shop.orders"]),
+        ({"conn": "other"}, []),
+        ({"sort": "name"}, ["mart.revenue", "shop.items", "shop.orders"]),
+        ({"sort": "no such order"}, ["shop.orders", "mart.revenue", "shop.items"]),
+    ],
+)
+def test_the_choice_of_tables_is_the_one_that_was_asked_for(
+    stored: Session, asked: dict[str, str], expected: list[str]
+) -> None:
+    assert shown(stored, **asked) == expected
+
+
+@pytest.mark.parametrize("sort", ["worst", "name", "bytes", "files", "deletes", "snapshots", "oldest rows"])
+def test_each_order_shows_all_tables(stored: Session, sort: str) -> None:
+    assert len(shown(stored, sort=sort)) == 3
+
+
+def test_what_strangers_write_is_text(stored: Session) -> None:
+    html = render_fleet(read_fleet(stored, {"nightly"}, NOW), Asked(q=HOSTILE, state=HOSTILE))
+    assert Tags(html).code == []
+    html = render_fleet(read_fleet(stored, {"nightly"}, NOW), Asked())
+    assert (Tags(html).code, "49" in html) == ([], False)
+    page = read_table(stored, {"nightly"}, NOW, "lake", HOSTILE)
+    assert page is not None
+    assert Tags(render_table(page, HOSTILE)).code == []
+
+
+def test_a_database_without_entries_says_how_a_table_gets_there(session: Session) -> None:
+    assert "No table yet" in render_fleet(read_fleet(session, set(), NOW), Asked())
+
+
+def test_the_chart_of_runs_has_their_moments(stored: Session) -> None:
+    page = read_table(stored, {"nightly"}, NOW, "lake", "shop.orders")
+    assert page is not None
+    chart = json.loads(trend_chart(page.state.trend))
+    moments = [datetime.fromtimestamp(at, UTC) for at in chart["x"]]
+    assert moments == [NIGHT - timedelta(days=9 - n) for n in range(9)]
+    assert chart["series"][0]["values"] == list(range(9))
+
+
+def test_a_trend_of_other_lengths_is_a_chart_nevertheless() -> None:
+    fields = {"version": 1, "at": NOW.isoformat(), "hours": "1", "score": "5 5 5", "files": "", "most": [1, 1, 1]}
+    chart = json.loads(trend_chart(Trend.of(Fields(fields))))
+    assert len({len(chart["x"]), *(len(each["values"]) for each in chart["series"][:1])}) == 1
