@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from docs.pictures.drawings import DEMO, IMAGES, drawings, write
+from docs.pictures.lake_page import take_lake_page
 from docs.pictures.screenshots import take_screenshots
 from tests.end_to_end.lake_environment import REPOSITORY, environment_of
 
-PARTS = ("demo", "drawings", "screenshots")
+PARTS = ("demo", "drawings", "screenshots", "lake-page")
 
 
 def main() -> None:
@@ -36,6 +37,9 @@ def main() -> None:
     if "screenshots" in parts:
         with empty_home("screenshots") as home:
             take_screenshots(IMAGES, home, free_port())
+    if "lake-page" in parts:
+        with empty_home("lake-page") as home:
+            take_lake_page(IMAGES, home)
 
 
 def run_demo() -> None:

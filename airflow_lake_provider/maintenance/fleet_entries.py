@@ -135,7 +135,8 @@ def _row(look: TableLook, plan: TablePlan, waits: str | None) -> dict[str, Any]:
         "waits": _cut(waits) if waits else _waiting(plan),
         "consumers": [_lag(each, limit) for each in lags[:_MOST_FINDINGS]],
     }
-    return {name: value for name, value in row.items() if value not in (None, [], False)}
+    # A count of 0 is one, and equal to False.
+    return {name: value for name, value in row.items() if value is not None and value is not False and value != []}
 
 
 def _due(action: PlannedAction) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from airflow_lake_provider.plugins.lake_page.entries import Fields, Night, Outcome, Row, Trend
+from airflow_lake_provider.plugins.lake_page.entries import Due, Fields, Night, Outcome, Row, Trend
 from airflow_lake_provider.plugins.lake_page.stored_entries import Look, Place, StoredEntries
 
 # A look at all tables that is older has missed a night.
@@ -81,11 +81,23 @@ class TableState:
         return self.row.maintained_at is None and not self.outcomes
 
     @property
+    def is_maintained_since(self) -> bool:
+        """True where all that the newest run did to it went well, after the look: the look is of before."""
+        done = {each.outcome for each in self.outcomes} <= {"done", "nothing-due"}
+        return self.night is not None and self.night[1].at > self.seen_at and done
+
+    @property
+    def due(self) -> tuple[Due, ...]:
+        """Actions that were due when it was looked at, and have not been done since."""
+        done = {each.action for each in self.outcomes if each.outcome == "done"} if self.is_maintained_since else set()
+        return tuple(each for each in self.row.due if each.action not in done)
+
+    @property
     def states(self) -> tuple[str, ...]:
         """Names of its states, by which the page filters."""
         named = {
             "failed": self.has_failed,
-            "due": bool(self.row.due),
+            "due": bool(self.due),
             "stale": self.is_stale,
             "late": self.is_late,
             "unmaintained": self.is_unmaintained,
@@ -95,9 +107,10 @@ class TableState:
         return tuple(name for name, holds in named.items() if holds)
 
     @property
-    def order(self) -> tuple[bool, bool, int, str]:
-        """Sorts tables, failures and the worst first."""
-        return self.is_gone, not self.has_failed, -1 if self.row.score is None else self.row.score, self.row.table
+    def order(self) -> tuple[bool, bool, bool, int, str]:
+        """Sorts tables, failures and the worst first; a score of before the newest run comes after all others."""
+        score = -1 if self.row.score is None else self.row.score
+        return self.is_gone, not self.has_failed, self.is_maintained_since, score, self.row.table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,6 +134,7 @@ def timeline(snapshots: Sequence[Fields]) -> str:
                 {"name": "rows", "values": [None if is_kept(each) else each.number("rows") for _, each in dated]},
                 {
                     "name": "maintenance: files",
+                    "scale": "files",
                     "values": [each.number("files") if is_kept(each) else None for _, each in dated],
                 },
             ],
@@ -179,15 +180,19 @@ def trend_chart(trend: Trend | None) -> str:
         return json.dumps({"x": []})
     until_last = [0, *accumulate(reversed(trend.hours[:-1]))][::-1]
     moments = [round(trend.at.timestamp()) - 3600 * hours for hours in until_last][-len(trend.score) :]
-    series = {"score": trend.score, "data files": trend.files, "delete files": trend.deletes}
+    series = {"score": (trend.score, "score"), "data files": (trend.files, "y"), "delete files": (trend.deletes, "y")}
     return json.dumps(
         {
             "kind": "lines",
             "time": True,
             "x": moments,
             "series": [
-                {"name": name, "values": [None if each < 0 else each for each in values[: len(moments)]]}
-                for name, values in series.items()
+                {
+                    "name": name,
+                    "scale": scale,
+                    "values": [None if each < 0 else each for each in values[: len(moments)]],
+                }
+                for name, (values, scale) in series.items()
             ],
         }
     )
@@ -204,7 +209,10 @@ def sparkline(trend: Trend | None) -> str:
 
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return how long ago a moment was; empty of none."""
-    return "" if moment is None else f"{age_text(max(timedelta(0), now - moment))} ago"
+    if moment is None:
+        return ""
+    span = max(timedelta(0), now - moment)
+    return f"{span // timedelta(minutes=1)} min ago" if span < timedelta(hours=2) else f"{age_text(span)} ago"
 
 
 @cache

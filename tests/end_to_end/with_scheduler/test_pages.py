@@ -86,3 +86,33 @@ def test_a_person_sees_each_tables_outcome_without_opening_a_log(
     expect(report).to_be_visible()
     page.goto(str(report.get_attribute("href")))
     expect(page.get_by_text("outcome", exact=True).first).to_be_visible()
+
+
+def test_a_person_finds_a_table_on_the_lake_page_and_maintains_it(
+    airflow: StandaloneAirflow, catalog: Catalog, stock: str, page: Page
+) -> None:
+    airflow.unpause("nightly_maintenance")
+    run_id = airflow.trigger("nightly_maintenance", {"tables": stock, "dry_run": True}).json()["dag_run_id"]
+    airflow.wait_for_success("nightly_maintenance", run_id)
+    airflow.unpause("maintain_one_table")
+    page.goto(f"{airflow.url}/plugin/lake")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name=stock, exact=True).click()
+    # What the plan has seen is what PyIceberg sees.
+    for snapshot in catalog.load_table(stock).snapshots():
+        expect(frame.get_by_text(str(snapshot.snapshot_id), exact=True)).to_be_attached()
+    frame.get_by_role("button", name="Trigger maintain_one_table").click()
+    run = frame.get_by_role("link", name=re.compile("^Run manual"))
+    expect(run).to_be_visible()
+    run_id = str(run.text_content()).removeprefix("Run ")
+    airflow.wait_for_success("maintain_one_table", run_id)
+    report = airflow.returned("maintain_one_table", run_id, "compaction")
+    assert (report["table"], report["outcome"]) == (stock, "planned") or report["outcome"] == "nothing-due"
+    # From the frame, the link opens Airflow's own page; from the task, one opens the page of its table.
+    run.click()
+    expect(page).to_have_url(re.compile(r"/dags/maintain_one_table/runs/"))
+    page.goto(f"{airflow.url}/dags/maintain_one_table/runs/{run_id}/tasks/compaction/details")
+    lake_page = page.get_by_role("link", name="Lake page", exact=True)
+    expect(lake_page).to_be_visible()
+    page.goto(str(lake_page.get_attribute("href")))
+    expect(page.frame_locator("iframe").get_by_role("heading", name=stock)).to_be_visible()

@@ -14,7 +14,7 @@ from airflow_lake_provider.maintenance.health import FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history_entries import HistoryRun
 from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES, outcome_entry
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
-from airflow_lake_provider.maintenance.plan import TablePlan
+from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.maintenance.policy import TablePolicy
 
 
@@ -26,11 +26,13 @@ def look_of(
     tables: Sequence[str] = ("*",),
     of_changed: bool = False,
     policy: MaintenancePolicy | None = None,
+    actions: Mapping[str, tuple[PlannedAction, ...]] | None = None,
     **health: Any,
 ) -> dict[str, Any]:
     """Return what a plan pushes.
 
     :param scores: by table; None of one that could not be read.
+    :param actions: that are due, by table.
     :param health: facts of each table.
     """
     looks = {
@@ -55,7 +57,8 @@ def look_of(
         )
         for name, score in scores.items()
     }
-    run = FleetRun(plans=tuple(TablePlan(table=name, planned_at=at, score=score) for name, score in scores.items()))
+    due = actions or {}
+    run = FleetRun(plans=tuple(TablePlan(table=name, planned_at=at, actions=due.get(name, ())) for name in scores))
     return dict(fleet_entries(run, looks, at=at, conn_id=conn_id, tables=tables, of_changed=of_changed))
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.maintenance.health import DeleteDebt
+from airflow_lake_provider.maintenance.plan import PlannedAction
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from airflow_lake_provider.plugins.lake_page.entries import Fields, Header, Night, Row, Trend, UnreadableEntryError
 from airflow_lake_provider.plugins.lake_page.page_data import Fleet, read_fleet, read_table
@@ -134,6 +136,30 @@ def test_last_nights_outcomes_and_what_they_gained_are_shown_with_their_run(sess
     assert [each.outcome for _, each in page.history] == ["done", "failed"]
 
 
+def test_a_score_and_a_count_of_zero_are_numbers(session: Session) -> None:
+    leave(session, look_of({"a.b": 0}, NIGHT, deletes=DeleteDebt(delete_files=0, equality_deletes=0)))
+    row = fleet(session).tables[0].row
+    assert (row.score, row.delete_files, row.equality_deletes, row.deleted_share) == (0, 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "minutes", "is_due"), [("done", 9, False), ("failed", 9, True), ("done", -9, True)]
+)
+def test_what_was_done_since_the_look_is_not_due_any_more(
+    session: Session, outcome: str, minutes: int, is_due: bool
+) -> None:
+    action = PlannedAction(action="compaction", level="minor")
+    leave(session, look_of({"a.b": 10, "a.worse": 5}, NIGHT, actions={"a.b": (action,)}))
+    at = NIGHT + timedelta(minutes=minutes)
+    leave(session, night_of({"a.b": outcome, "a.worse": outcome}, at), at, task="verdict")
+    leave(session, look_of({"a.idle": 90}, NIGHT, tables=["a.idle"]), dag_id="other")
+    tables = {each.row.table: each for each in fleet(session).tables}
+    assert bool(tables["a.b"].due) == is_due
+    assert ("due" in tables["a.b"].states) == is_due
+    # A score of before the run says less than one that holds.
+    assert (next(iter(tables)) == "a.idle") == (not is_due)
+
+
 def test_a_plan_or_a_verdict_that_failed_last_is_named(session: Session) -> None:
     leave(session, look_of({"a.b": 10}, NIGHT - DAYS), NIGHT - DAYS)
     store_instance(session, "nightly", "run of last night", "plan", NIGHT, "failed")
@@ -190,3 +216,10 @@ def test_no_json_breaks_what_reads_entries(given_json: Any) -> None:
                 continue
     Row.of(Fields(given_json))
     Trend.of(Fields({**(given_json if isinstance(given_json, dict) else {}), "version": 1}))
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), 1e300, 10**30, True, "7", None])
+def test_a_number_that_no_page_can_show_counts_as_missing(number: Any) -> None:
+    row = Row.of(Fields({"table": "a.b", "score": number, "fresh_within": number}))
+    assert row is not None
+    assert (row.score, row.fresh_within) == (None, None)

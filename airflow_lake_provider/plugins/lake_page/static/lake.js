@@ -51,8 +51,14 @@
     var series = data.series.map(function (each, place) {
       return {
         label: each.name, stroke: colours[place], fill: bars ? colours[place] : undefined, width: 2,
-        paths: bars, points: { show: !bars }, spanGaps: true,
+        paths: bars, points: { show: !bars || Boolean(data.time), size: 8, fill: colours[place] }, spanGaps: true,
+        scale: each.scale || "y",
       };
+    });
+    // Rows and files have little in common: a second scale has an axis of its own, on the right.
+    var scales = series.map(function (each) { return each.scale; }).filter(function (name, place, all) { return all.indexOf(name) === place; });
+    var axes = scales.map(function (name, place) {
+      return Object.assign({ scale: name, size: 80, side: place ? 1 : 3 }, axis, place ? { grid: { show: false } } : {});
     });
     var x = Object.assign({}, axis);
     if (data.labels) {
@@ -63,7 +69,7 @@
     if (data.time && data.x.length === 1) range.range = [data.x[0] - 3600, data.x[0] + 3600];
     var chart = new uPlot(
       {
-        width: box.clientWidth || 600, height: 200, scales: { x: range }, axes: [x, axis],
+        width: box.clientWidth || 600, height: 200, scales: { x: range }, axes: [x].concat(axes),
         series: [{ label: data.time ? "when" : "size", value: data.labels ? function (_, at) { return data.labels[at] || ""; } : undefined }].concat(series),
       },
       [data.x].concat(data.series.map(function (each) { return each.values; })),
