@@ -66,7 +66,8 @@
       x.values = function (_, places) { return places.map(function (place) { return data.labels[place]; }); };
     }
     var range = data.labels ? { time: false, range: [-0.6, data.x.length - 0.4] } : { time: data.time };
-    if (data.time && data.x.length === 1) range.range = [data.x[0] - 3600, data.x[0] + 3600];
+    var last = data.x[data.x.length - 1];
+    if (data.time && data.x[0] === last) range.range = [last - 3600, last + 3600];
     var chart = new uPlot(
       {
         width: box.clientWidth || 600, height: 200, scales: { x: range }, axes: [x].concat(axes),
