@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array,
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.symbolic_links import leads_back, without_linked_twins
 
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
@@ -39,6 +40,8 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         return ()
     statuses = _file_statuses(spark)
     files = sorted(set(_visible_files(statuses, filesystem, matches)))
+    if filesystem.getUri().getScheme() == "file":
+        files = list(without_linked_twins(files))
     for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
         if file.path.startswith("file:") and ":" in file.path.rpartition("/")[2]:
@@ -94,10 +97,10 @@ def _visible_files(statuses: _FileStatuses, filesystem: Any, matches: Any) -> It
             continue
         if is_file:
             yield match
-        elif is_local:
+        elif is_local and not leads_back(match.path):
             # Hadoop starts a process for each local file that its own listing of a tree shows, to ask for its owner.
             yield from _visible_files(statuses, filesystem, filesystem.listStatus(matches[place].getPath()))
-        else:
+        elif not is_local:
             yield from _files_below(statuses, filesystem, matches[place].getPath())
 
 

@@ -59,3 +59,26 @@ def test_a_tree_is_listed_alike_by_folder_and_by_pages(spark: SparkSession, tmp_
     by_pages = input_files._files_below(input_files._FileStatuses(spark), filesystem, root)
     assert sorted(by_pages) == list(by_folder)
     assert len(by_folder) == 10
+
+
+def test_a_file_that_links_show_again_is_listed_once(spark: SparkSession, tmp_path: Path) -> None:
+    day, outside = tmp_path / "in" / "2026-01-01", tmp_path / "outside"
+    for folder in (day, outside):
+        folder.mkdir(parents=True)
+        (folder / "a.json").write_text("{}")
+    # Each sorts before what it shows, too.
+    for link, target in {"latest": day, "1-first": day, "self": tmp_path / "in", "up": tmp_path}.items():
+        (tmp_path / "in" / link).symlink_to(target)
+    (day / "b.json").symlink_to(day / "a.json")
+    own = f"file:{day}/a.json"
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/in")] == [own]
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/in/*")] == [own]
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/in/*/*.json")] == [own]
+    # A link alone is read, as is what no other path of the source shows.
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/in/latest")] == [
+        f"file:{tmp_path}/in/latest/a.json"
+    ]
+    for link in ("more", "more2"):
+        (tmp_path / "in" / link).symlink_to(outside)
+    linked = f"file:{tmp_path}/in/more/a.json"
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/in")] == [own, linked]
