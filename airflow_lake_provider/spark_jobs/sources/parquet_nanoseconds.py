@@ -1,7 +1,8 @@
-"""Times of Parquet in nanoseconds, as pandas writes them: read where they are whole microseconds, as a table has them.
+"""Columns of Parquet as pandas writes them: times in nanoseconds, and columns without a type.
 
+Times are read where they are whole microseconds, as a table has them.
 Spark refuses the type, or by a setting reads it as a number. So the setting is for files of which each such number is
-made a time again.
+made a time again. A column of nothing but None has no type, and Spark reads it as INT: it is left out.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import chain
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -28,31 +29,64 @@ _IS_OURS = "spark.lake.nanoseconds.asNumbers"
 _UNIT = "TIMESTAMP(NANOS"
 _COLUMN = re.compile(r"(?:optional|required) int64 .* \(TIMESTAMP\(NANOS,(true|false)\)\)", re.DOTALL)
 _OPENED_AT_ONCE = 16
+_UNTYPED = "(UNKNOWN)"
+_KINDS: dict[str, TimestampType | TimestampNTZType] = {"true": TimestampType(), "false": TimestampNTZType()}
 
 Times = Mapping[str, TimestampType | TimestampNTZType]
 
 
-def nanosecond_times(spark: SparkSession, files: Sequence[InputFile]) -> Times:
-    """Return the columns of these files that are times in nanoseconds, by lower-case name.
+@dataclass(frozen=True)
+class FileGroup:
+    """Files that have the same columns of times in nanoseconds, and of nothing but NULL.
 
-    :return: nothing where one is inside of another column, or is something else in another file.
+    :param times: by lower-case name.
+    :param untyped: lower-case names of columns without a type, as pandas writes one where all is None.
+    """
+
+    files: tuple[InputFile, ...]
+    times: Times
+    untyped: frozenset[str]
+
+    def columns(self, names: Sequence[str]) -> list[str]:
+        """Return SQL of the columns as a table has them, without those that have no type.
+
+        Records with a finer time are marked as unparsable.
+
+        :param names: of the columns, whose nanoseconds are read as numbers.
+        """
+        kept = [name for name in names if name.lower() not in self.untyped]
+        fine = [name for name in kept if name.lower() in self.times]
+        made = [_time(name, self.times[name.lower()]) if name in fine else quoted_name(name) for name in kept]
+        cases = " ".join(
+            f"WHEN {quoted_name(name)} % 1000 <> 0 THEN {text_literal(f'{NANOSECONDS}, in {name}')}" for name in fine
+        )
+        return [*made, f"CASE {cases} END AS {UNPARSABLE}" if fine else f"CAST(NULL AS STRING) AS {UNPARSABLE}"]
+
+
+def file_groups(spark: SparkSession, files: Sequence[InputFile]) -> list[FileGroup]:
+    """Return groups of these files, each of which can be read as one.
+
+    :return: nothing where no file has a time in nanoseconds or a column without a type, or a nested time in them.
     """
     try:
         with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
-            columns = list(chain.from_iterable(readers.map(lambda file: list(_columns(spark, file)), files)))
+            columns = list(readers.map(lambda file: dict(_columns(spark, file)), files))
     except (GatewayError, PySparkException):
         # What Spark says of such a file is told with its name.
-        return {}
-    texts: dict[str, set[str]] = {}
-    for name, text in columns:
-        named = _COLUMN.fullmatch(text)
-        if named is None and _UNIT in text:
-            return {}
-        texts.setdefault(name.lower(), set()).add(named[1] if named else "")
-    times = {name: of_files for name, of_files in texts.items() if of_files - {""}}
-    if any(len(of_files) > 1 for of_files in times.values()):
-        return {}
-    return {name: TimestampType() if of_files == {"true"} else TimestampNTZType() for name, of_files in times.items()}
+        return []
+    groups: dict[tuple[frozenset[tuple[str, str]], frozenset[str]], list[InputFile]] = {}
+    for file, texts in zip(files, columns, strict=True):
+        zones = {name.lower(): named[1] for name, text in texts.items() if (named := _COLUMN.fullmatch(text))}
+        if any(_UNIT in text and name.lower() not in zones for name, text in texts.items()):
+            return []
+        untyped = frozenset(name.lower() for name, text in texts.items() if text.endswith(_UNTYPED))
+        groups.setdefault((frozenset(zones.items()), untyped), []).append(file)
+    if not any(zones or untyped for zones, untyped in groups):
+        return []
+    return [
+        FileGroup(tuple(group), {name: _KINDS[zone] for name, zone in zones}, untyped)
+        for (zones, untyped), group in groups.items()
+    ]
 
 
 def read_as_numbers(spark: SparkSession) -> None:
@@ -66,19 +100,6 @@ def refuse_as_before(spark: SparkSession) -> None:
     if spark.conf.get(_IS_OURS, None) is not None:
         spark.conf.unset(_AS_NUMBERS)
         spark.conf.unset(_IS_OURS)
-
-
-def with_times(rows: DataFrame, times: Times) -> DataFrame:
-    """Return rows with times in the place of nanoseconds, and with those that have a finer one marked as unparsable.
-
-    :param rows: as they are read as numbers.
-    """
-    fine = [name for name in rows.columns if name.lower() in times]
-    made = (_time(name, times[name.lower()]) if name in fine else quoted_name(name) for name in rows.columns)
-    cases = " ".join(
-        f"WHEN {quoted_name(name)} % 1000 <> 0 THEN {text_literal(f'{NANOSECONDS}, in {name}')}" for name in fine
-    )
-    return rows.selectExpr(*made, f"CASE {cases} END AS {UNPARSABLE}")
 
 
 def _time(column: str, kind: TimestampType | TimestampNTZType) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.author.sources import Files
@@ -21,14 +23,14 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import (
     refuse_absent_columns,
     refuse_lossy_types,
     refuse_unfit_columns,
+    widens,
 )
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options, refuse_other_zone
 from airflow_lake_provider.spark_jobs.sources.parquet_nanoseconds import (
-    Times,
-    nanosecond_times,
+    FileGroup,
+    file_groups,
     read_as_numbers,
     refuse_as_before,
-    with_times,
 )
 from airflow_lake_provider.spark_jobs.sources.partition_columns import columns_of_files, partition_columns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -36,7 +38,10 @@ from airflow_lake_provider.spark_jobs.sources.read_text import read_text
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types, schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
+# Of many files the footers are read by Spark's tasks alone.
+_MOST_OPENED = 64
 # With the files that have them.
 _Columns = tuple[StructType, Sequence[InputFile]]
 
@@ -72,26 +77,68 @@ def read_files(
         source = replace(source, schema=columns_of_files(source.schema, folders.columns.names))
     if source.format in TEXT_FORMATS:
         return read_text(spark, source, files, table_schema, keeps_absent, folders, keeps_lines=keeps_lines)
-    times: Times = {}
     refuse_as_before(spark)
+    types, has_footers = folders.others(table_schema), source.format == "parquet" and not source.schema
+    groups: list[FileGroup] = []
     try:
-        rows = _columnar_rows(spark, source, files, folders.others(table_schema))
+        scans = [Scan(rows=_columnar_rows(spark, source, files, types))]
+        if has_footers and _may_be_untyped(scans[0].rows.schema, files, types):
+            groups = file_groups(spark, files)
     except BadInputError:
-        times = nanosecond_times(spark, files) if source.format == "parquet" and not source.schema else {}
-        if not times:
+        groups = file_groups(spark, files) if has_footers else []
+        if not groups:
             raise
-        read_as_numbers(spark)
-        rows = _columnar_rows(spark, source, files, folders.others(table_schema))
+    if groups:
+        scans = _parquet_scans(spark, source, groups, types)
     if folders.texts:
         # Of a declared schema, the columns of the files may be others.
-        own = _loaded(_reader(spark, source), source, files) if source.schema else rows
-        folders.refuse_in(own.columns, f"{source.format} files of {source.path!r}")
-    arrived = folders.typed(with_arrival(spark, files, Scan(rows=rows), texts=folders.texts))
-    if times:
-        return RawBatch(
-            rows=with_times(arrived, times).persist(), files=files, has_arrival=True, may_be_unparsable=True
-        )
-    return RawBatch(rows=arrived, in_any_order=None if folders.texts else rows, files=files, has_arrival=True)
+        read = [_loaded(_reader(spark, source), source, files)] if source.schema else [scan.rows for scan in scans]
+        names = dict.fromkeys(name for rows in read for name in rows.columns)
+        folders.refuse_in(list(names), f"{source.format} files of {source.path!r}")
+    arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
+    if groups:
+        return RawBatch(rows=arrived.persist(), files=files, has_arrival=True, may_be_unparsable=True)
+    return RawBatch(rows=arrived, in_any_order=None if folders.texts else scans[0].rows, files=files, has_arrival=True)
+
+
+def _parquet_scans(
+    spark: SparkSession, source: Files, groups: Sequence[FileGroup], table_schema: StructType | None
+) -> list[Scan]:
+    """Return a scan of each group, with times in the place of nanoseconds and without columns that have no type.
+
+    :raises BadInputError: groups have a column in types of which none holds the values of the other.
+    """
+    read_as_numbers(spark)
+    parts = [_columnar_rows(spark, source, group.files, table_schema) for group in groups]
+    columns = [group.columns(rows.columns) for group, rows in zip(groups, parts, strict=True)]
+    made = [rows.selectExpr(*exprs).schema for rows, exprs in zip(parts, columns, strict=True)]
+    types: dict[str, DataType] = {}
+    for field in chain.from_iterable(made):
+        other = types.setdefault(field.name.lower(), field.dataType)
+        if not widens(field.dataType, other) and not widens(other, field.dataType):
+            raise BadInputError(
+                f"parquet files of {source.path!r} do not go together: {field.name} is {other.simpleString()} and "
+                f"{field.dataType.simpleString()}; give each kind of file a source of its own"
+            )
+    untyped = {name for group in groups for name in group.untyped} - types.keys()
+    nulls = [
+        f"CAST(NULL AS {type_text(field.dataType)}) AS {quoted_name(field.name)}"
+        for field in table_schema or ()
+        if field.name.lower() in untyped
+    ]
+    return [
+        Scan(rows=rows, columns=[sf.expr(text) for text in (*exprs, *nulls)])
+        for rows, exprs in zip(parts, columns, strict=True)
+    ]
+
+
+def _may_be_untyped(columns: StructType, files: Sequence[InputFile], table_schema: StructType | None) -> bool:
+    """Return whether a column may have no type, of which Spark makes an INT; one that the table has is one."""
+    types = {field.name.lower(): field.dataType for field in table_schema or ()}
+    return len(files) <= _MOST_OPENED and any(
+        isinstance(field.dataType, (IntegerType, NullType)) and types.get(field.name.lower()) != field.dataType
+        for field in columns
+    )
 
 
 def _reader(spark: SparkSession, source: Files) -> DataFrameReader:

@@ -36,7 +36,6 @@ REFUSED: dict[str, tuple[str, pa.Array]] = {
 READ: dict[str, tuple[pa.Array, Any]] = {
     "duration": (pa.array([dt.timedelta(1)], pa.duration("us")), 86_400_000_000),
     "fixed": (pa.array([b"abcd"], pa.binary(4)), b"abcd"),
-    "null": (pa.nulls(1), None),
     "dictionary": (pa.array(["a"]).dictionary_encode(), "a"),
     "small": (pa.array([2**8 - 1], pa.uint8()), 2**8 - 1),
     "short": (pa.array([2**16 - 1], pa.uint16()), 2**16 - 1),
@@ -111,8 +110,37 @@ def test_nanoseconds_of_pandas_are_read_where_they_are_whole_microseconds_and_re
             apply(spark, tmp_path / "b.parquet", format="parquet")
     # A number of one file is no time of another.
     pq.write_table(pa.table({"id": [6], "odd": [7]}), tmp_path / "c.parquet")
-    with pytest.raises(BadInputError, match=r"[bc]\.parquet cannot be read as parquet"):
+    with pytest.raises(BadInputError, match="do not go together: odd is timestamp_ntz and bigint"):
         apply(spark, tmp_path / "[bc].parquet", format="parquet")
+
+
+def test_nanoseconds_beside_other_units_are_read_in_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+    # pyarrow wrote other units before its version 13.
+    for number, (unit, factor) in enumerate({"ns": 1000, "us": 1}.items(), 1):
+        at = pa.array([1_700_000_000_123_456 * factor], pa.timestamp(unit))
+        name = {"name": ["x"]} if unit == "us" else {}
+        pq.write_table(pa.table({"id": [number], "at": at, **name}), tmp_path / f"{unit}.parquet")
+    pq.write_table(
+        pa.table({"id": [3], "at": pa.array([1_700_000_000_123], pa.timestamp("ms"))}), tmp_path / "v.parquet"
+    )
+    apply(spark, tmp_path / "*.parquet", "units", format="parquet")
+    time = dt.datetime(2023, 11, 14, 22, 13, 20, 123_456, tzinfo=dt.UTC).replace(tzinfo=None)
+    expected = {1: (time, None), 2: (time, "x"), 3: (time.replace(microsecond=123_000), None)}
+    assert flow(spark, tmp_path, "units").rows() == expected
+
+
+def test_a_column_of_nothing_but_none_gives_a_table_no_type(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    pq.write_table(pa.table({"id": [1], "note": pa.nulls(1)}), tmp_path / "1" / "a.parquet")
+    apply(spark, tmp_path / "1" / "a.parquet", "untyped", format="parquet")
+    assert flow(spark, tmp_path, "untyped").rows() == {1: ()}
+    # Another file of the batch has the type, and then the table.
+    pq.write_table(pa.table({"id": [2], "note": ["x"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"id": [3], "note": pa.nulls(1)}), tmp_path / "c.parquet")
+    apply(spark, tmp_path / "[bc].parquet", "untyped", format="parquet")
+    pq.write_table(pa.table({"id": [4], "note": pa.nulls(1)}), tmp_path / "d.parquet")
+    apply(spark, tmp_path / "d.parquet", "untyped", format="parquet")
+    assert flow(spark, tmp_path, "untyped").rows() == {1: (None,), 2: ("x",), 3: (None,), 4: (None,)}
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
