@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     CharType,
     DataType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -157,17 +158,14 @@ def csv_schema(
     :raises BadInputError: a column has a type that CSV cannot hold, or others than the header.
     """
     schema = _csv_columns(spark, source, paths, options, table_schema)
-    nested = {field.name: field.dataType.simpleString() for field in schema if _is_nested(field.dataType)}
+    unfit = (ArrayType, MapType, StructType, NullType)
+    nested = {field.name: field.dataType.simpleString() for field in schema if isinstance(field.dataType, unfit)}
     if nested:
         raise BadInputError(
             f"CSV of {source.path!r} cannot hold the types {nested}; say STRING for these columns in the source's "
             "schema, and make the values of them in a Query, with from_json or split"
         )
     return schema
-
-
-def _is_nested(kind: DataType) -> bool:
-    return isinstance(kind, (ArrayType, MapType, StructType))
 
 
 def _csv_columns(

@@ -1,6 +1,6 @@
 """Input files that Spark cannot read: which one, why, and what to do, where a retry would end the same way.
 
-A line of text that is too long for any reader is refused before one runs out of memory on it. An error that no file is
+An error that no file is
 to blame for, such as a lost executor or a store that does not answer, stays what it is.
 """
 
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from time import monotonic
 from urllib.parse import unquote
 
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
@@ -25,17 +24,20 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
 from airflow_lake_provider.spark_jobs.sources.compressed_ends import refuse_cut_ends
 from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
     {
         "ArrayIndexOutOfBoundsException",
         "AvroRuntimeException",
+        "AvroTypeException",
         "BufferUnderflowException",
         "CharConversionException",
         "DataFormatException",
         "EOFException",
         "FileFormatException",
+        "IncompatibleSchemaException",
         "IndexOutOfBoundsException",
         "InvalidAvroMagicException",
         "InvalidProtocolBufferException",
@@ -82,9 +84,14 @@ _CONTENT_WORDS = (
     "with local time zone",
     "uniontype",
     "parquet_type_illegal",
+    "avro_incompatible_read_type",
     "unsupported_time_type",
 )
+# Files that are whole, of newer writers.
+_UNREAD_WRITING = ("unsupported encoding", "compress.brotlicodec")
 _UNESCAPED = "unescaped quote character"
+# While columns are looked for, Spark does not say in which file.
+_OF_SCHEMA = (("csv", _UNESCAPED), ("xml", "invalid utf-8"))
 # Of Parquet: a plain column, and a nested one.
 _OTHER_TYPE = ("SchemaColumnConvertNotSupportedException", "Invalid Spark read type")
 _OTHER_BYTES = ("CharConversionException", "MalformedInputException", "UnmappableCharacterException")
@@ -249,28 +256,42 @@ def _translated(
         where = file.path if file else "a file of the source"
         return JobFailedError(f"{where} was listed and is gone; a retry lists the source anew")
     if "FAILED_READ_FILE" not in text:
+        if files and any(kind == of_kind and words in text.lower() for of_kind, words in _OF_SCHEMA):
+            more = f" or one of {len(files) - 1} others" if len(files) > 1 else ""
+            return _bad_text(f"{files[0].path}{more}", text, reason)
         is_option_refused = bool(files) and not is_secret and _is_refused_option(error)
         return InvalidSpecError(f"the reader's options are refused{reason}") if is_option_refused else None
     if file is None:
         return None
-    if not is_content_error(error):
+    if any(word in text.lower() for word in _UNREAD_WRITING):
+        return BadInputError(
+            f"{file.path} is written in a way that Spark does not read{reason}; write it with plain or dictionary "
+            "encoding, and compressed by zstd or snappy"
+        )
+    # Avro's decoder at the end of a file that was cut off.
+    is_cut = kind == "avro" and bool(causes) and causes[-1][0] == "NullPointerException"
+    if not is_cut and not is_content_error(error):
         return unreadable(file, kind, error, reason)
-    if _UNESCAPED in text.lower():
-        return BadInputError(
-            f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{reason}; say how it is "
-            r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
-        )
-    if any(word in text for word in _OTHER_BYTES):
-        return BadInputError(
-            f"{file.path} has bytes that are no letters in the encoding in which it is read{reason}; say which "
-            "encoding it has, options={'encoding': 'windows-1252'} for example, or write it as UTF-8"
-        )
+    if _UNESCAPED in text.lower() or any(word in text for word in _OTHER_BYTES):
+        return _bad_text(file.path, text, reason)
     if any(word in text for word in _OTHER_TYPE):
         return BadInputError(
             f"{file.path} cannot be read as {kind}: a column has another type than it is read in{reason}; declare the "
             "types of the files in the source's schema, and cast in a Query"
         )
-    return unreadable(file, kind, error, reason)
+    return _broken(file, kind, reason)
+
+
+def _bad_text(where: str, text: str, reason: str) -> BadInputError:
+    if _UNESCAPED in text.lower():
+        return BadInputError(
+            f"{where} has a quote in a quoted value that is not doubled, as RFC 4180 has it{reason}; say how it is "
+            r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
+        )
+    return BadInputError(
+        f"{where} has bytes that are no letters in the encoding in which it is read{reason}; say which "
+        "encoding it has, options={'encoding': 'windows-1252'} for example, or write it as UTF-8"
+    )
 
 
 def unreadable(file: InputFile, kind: str | None, error: Exception, reason: str | None = None) -> LakeProviderError:
@@ -281,6 +302,10 @@ def unreadable(file: InputFile, kind: str | None, error: Exception, reason: str 
     why = f" ({reason_of(error)})" if reason is None else reason
     if not is_content_error(error):
         return JobFailedError(f"{file.path} cannot be read now{why}")
+    return _broken(file, kind, why)
+
+
+def _broken(file: InputFile, kind: str | None, why: str) -> BadInputError:
     return BadInputError(
         f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{why}: {_WAY_OUT}"
     )
@@ -313,73 +338,3 @@ def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
             return bytes(stream.readNBytes(count))
     except JavaError as error:
         raise JobFailedError(f"{path} cannot be read now ({reason_of(error)})") from error
-
-
-MEGABYTE = 1024 * 1024
-# Some eight times as many bytes are held of a line while it is read; a driver has 1 GiB unless it is told otherwise.
-LONGEST_LINE = 64 * MEGABYTE
-COMPRESSED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".deflate")
-# Deflate makes a byte of at most 1,032; bzip2 and Zstandard of a million.
-_DEFLATED = (".gz", ".gzip", ".deflate")
-_MOST_OF_A_BYTE = 1_032
-
-
-def refuse_long_lines(
-    spark: SparkSession, files: Sequence[InputFile], options: Mapping[str, str], *, seconds: float = 0.0
-) -> None:
-    """Refuse files of text with a line which no reader could hold.
-
-    A file is opened only where it is large enough for such a line, and read up to its first line break.
-
-    :param options: of the reader: ``lineSep``, ``encoding`` and ``multiLine``.
-    :param seconds: how long the lines behind the first are looked at, too.
-    :raises BadInputError: naming the file.
-    """
-    until = monotonic() + seconds
-    lower = {name.lower(): str(value) for name, value in options.items()}
-    if lower.get("multiline", "false").lower() == "true":
-        return
-    suspects = [file for file in files if _may_be_long(file)]
-    line_break = _line_break(lower)
-    with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
-        results = opened.map(lambda file: _has_long_line(spark, file.path, line_break, until), suspects)
-        for file, is_long in zip(suspects, results, strict=True):
-            if is_long:
-                raise BadInputError(
-                    f"{file.path} has more than {LONGEST_LINE // MEGABYTE} MiB without a line break, in {file.size} "
-                    "bytes of the file, which no reader of lines can hold. Where it is one JSON document, give "
-                    "options={'multiLine': True}; else repair the file, or remove it from the source"
-                )
-
-
-def _may_be_long(file: InputFile) -> bool:
-    path = file.path.lower()
-    if path.endswith(_DEFLATED):
-        return file.size * _MOST_OF_A_BYTE >= LONGEST_LINE
-    return path.endswith(COMPRESSED) or file.size >= LONGEST_LINE
-
-
-def _line_break(options: Mapping[str, str]) -> bytes | None:
-    if "linesep" not in options:
-        return None
-    return options["linesep"].encode(options.get("encoding", options.get("charset", "utf-8")))
-
-
-def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, until: float) -> bool:
-    """Count the bytes of the first line, and of the next ones while there is time."""
-    jvm = jvm_of(spark)
-    where = jvm.org.apache.hadoop.fs.Path(path)
-    conf = hadoop_settings(spark)
-    try:
-        with closing(where.getFileSystem(conf).open(where)) as stream:
-            codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(where)
-            read = stream if codec is None else codec.createInputStream(stream)
-            given = () if line_break is None else (bytearray(line_break),)
-            lines, nothing = jvm.org.apache.hadoop.util.LineReader(read, *given), jvm.org.apache.hadoop.io.Text()
-            length = int(lines.readLine(nothing, 0, LONGEST_LINE))
-            while 0 < length < LONGEST_LINE and monotonic() < until:
-                length = int(lines.readLine(nothing, 0, LONGEST_LINE))
-            return length >= LONGEST_LINE
-    except JavaError:
-        # The reader says what is wrong with the file.
-        return False

@@ -91,3 +91,16 @@ def test_a_file_that_is_no_avro_is_named(spark: SparkSession, tmp_path: Path) ->
     (tmp_path / "in" / "b.avro").write_bytes(b"no file of Avro, but some text")
     with pytest.raises(BadInputError, match=r"/b\.avro cannot be read as avro.*repair the file"):
         apply(spark, tmp_path / "in", format="avro")
+
+
+def test_avro_that_was_cut_off_or_does_not_fit_its_schema_is_no_work_for_a_retry(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark, tmp_path / "in", a="SELECT id, CAST(id AS STRING) AS s FROM range(1000)")
+    whole = (tmp_path / "in" / "a.avro").read_bytes()
+    (tmp_path / "cut.avro").write_bytes(whole[:-500])
+    with pytest.raises(BadInputError, match=r"cut\.avro cannot be read as avro, it is cut off"):
+        apply(spark, tmp_path / "cut.avro", format="avro")
+    other = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}'
+    with pytest.raises(BadInputError, match=r"a\.avro cannot be read as avro.*AvroTypeException"):
+        apply(spark, tmp_path / "in", format="avro", options={"avroSchema": other})

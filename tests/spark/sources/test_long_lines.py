@@ -16,13 +16,9 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.sources import unreadable_files
-from airflow_lake_provider.spark_jobs.sources.unreadable_files import (
-    LONGEST_LINE,
-    MEGABYTE,
-    refuse_long_lines,
-    refusing_unreadable,
-)
+from airflow_lake_provider.spark_jobs.sources import long_lines
+from airflow_lake_provider.spark_jobs.sources.long_lines import LONGEST_LINE, MEGABYTE, refuse_long_lines
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete
 from tests.spark.sources.test_unreadable_files import EVENTS, TYPES, apply
@@ -61,7 +57,7 @@ def test_a_line_longer_than_any_reader_holds_is_refused_by_name(
     content: bytes,
     source: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(unreadable_files, "LONGEST_LINE", MEGABYTE)
+    monkeypatch.setattr(long_lines, "LONGEST_LINE", MEGABYTE)
     (tmp_path / name).write_bytes(pack(content))
     with pytest.raises(BadInputError, match=rf"/{name} has more than 1 MiB without a line break, .*repair the file"):
         apply(spark, tmp_path / name, **source)
@@ -91,7 +87,7 @@ def test_a_file_of_any_size_with_lines_is_read(
     content: bytes,
     source: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(unreadable_files, "LONGEST_LINE", MEGABYTE // 16)
+    monkeypatch.setattr(long_lines, "LONGEST_LINE", MEGABYTE // 16)
     (tmp_path / name).write_bytes(pack(content))
     assert apply(spark, tmp_path / name, name.split(".", 1)[0], **source).batch_keys == 1
 
@@ -108,7 +104,7 @@ def test_a_bomb_is_told_by_counting_and_small_files_are_not_opened(spark: SparkS
 def test_a_line_behind_others_is_found_once_a_reader_had_no_memory_left(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unreadable_files, "LONGEST_LINE", MEGABYTE)
+    monkeypatch.setattr(long_lines, "LONGEST_LINE", MEGABYTE)
     paths = [tmp_path / "sound.json.gz", tmp_path / "bomb.json.gz"]
     for path, content in zip(paths, (ROW * 99, ROW * 99 + ZEROS), strict=True):
         path.write_bytes(gzip.compress(content))
@@ -128,7 +124,7 @@ def test_a_file_of_keys_to_erase_is_looked_at_too(
 ) -> None:
     table = MaintainedTable(spark)
     table.append(1, 3)
-    monkeypatch.setattr(unreadable_files, "LONGEST_LINE", MEGABYTE)
+    monkeypatch.setattr(long_lines, "LONGEST_LINE", MEGABYTE)
     (tmp_path / "keys.csv.gz").write_bytes(gzip.compress(ZEROS))
     keys = Files(str(tmp_path / "keys.csv.gz"), schema="id BIGINT")
     with pytest.raises(BadInputError, match=r"keys\.csv\.gz has more than 1 MiB"):

@@ -314,3 +314,43 @@ def test_only_on_a_cluster_a_path_without_a_scheme_is_warned_of(spark: SparkSess
         assert location_of(spark, "file:///in/*.csv").warnings == ()
     finally:
         spark.sparkContext.master = master
+
+
+# Name, content and how it is read, of files that Spark refuses without saying which, and what the error says.
+NAMELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
+    "a quote in a header": ("a.csv", b'id,"na"me\n1,x\n', {"format": "csv", "options": HEADER}, "a quote"),
+    "no UTF-8 in XML": (
+        "a.xml",
+        b"<r><row><id>1</id><name>caf\xe9</name></row></r>",
+        {"format": "xml", "options": {"rowTag": "row"}},
+        "no letters",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMELESS)
+def test_a_file_whose_columns_cannot_be_found_is_named(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    name, content, source, said = NAMELESS[case]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match=rf"/{re.escape(name)} has .*{said}"):
+        apply(spark, tmp_path / name, **source)
+    (tmp_path / f"b{name}").write_bytes(content)
+    with pytest.raises(BadInputError, match=rf"/{re.escape(name)} or one of 1 others has .*{said}"):
+        apply(spark, tmp_path / f"*{name}", **source)
+
+
+def test_csv_holds_no_void(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,\n")
+    with pytest.raises(BadInputError, match=r"cannot hold the types \{'x': 'void'\}"):
+        apply(spark, tmp_path / "a.csv", format="csv", schema="id BIGINT, x VOID")
+
+
+def test_parquet_of_a_newer_writer_is_refused_with_the_encoding_and_the_codec(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2], "v": [1.5, 2.5]})
+    pq.write_table(rows, tmp_path / "split.parquet", use_dictionary=False, use_byte_stream_split=["v"])
+    pq.write_table(rows, tmp_path / "packed.parquet", compression="brotli")
+    for name, said in (("split", "BYTE_STREAM_SPLIT"), ("packed", "Brotli")):
+        with pytest.raises(BadInputError, match=rf"{name}\.parquet is written in a way .*{said}.*zstd or snappy"):
+            apply(spark, tmp_path / f"{name}.parquet", format="parquet")
