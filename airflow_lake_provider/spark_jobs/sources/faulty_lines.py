@@ -204,10 +204,18 @@ def _fault_of_quotes(line: str, quote: str, separator: str, of_every_quote: bool
     if not of_every_quote:
         # An even count of quotes is open only behind one that stands alone; other faults of it end Spark's parser.
         is_open = matches(line, rf"(?s)^(?:{field}{s})*+{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+$")
+        is_open = f"({_may_be_open(line, quote, separator)}) AND {is_open}"
         is_fault = f"CASE WHEN {_count(line, quote)} % 2 = 0 THEN {is_open} ELSE {is_fault} END"
     may_be = f"contains({line}, {text_literal(quote)}) AND {_count(line, separator)} < {_MOST_FIELDS}"
     fault = UNFIT_QUOTES if of_every_quote else OPEN_QUOTE
     return f"CASE WHEN {may_be} AND {is_fault} THEN {text_literal(fault)} END"
+
+
+def _may_be_open(line: str, quote: str, separator: str) -> str:
+    """Return a quick condition without which no value is open: the last quote opens one, or is a doubled one."""
+    sign = text_literal(quote)
+    head = f"substring({line}, 1, length({line}) - length(substring_index({line}, {sign}, -1)) - 1)"
+    return f"{head} = '' OR endswith({head}, {text_literal(separator)}) OR endswith({head}, {sign})"
 
 
 def _count(line: str, sign: str) -> str:
