@@ -15,8 +15,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, quoted_name, text_literal
 
@@ -65,6 +68,9 @@ HAS_TEXT = "octet_length(trim(value)) > 0"
 # Between values of JSON all of these are blanks (RFC 8259, section 2); of CSV a tab may part two of them.
 _BLANKS = text_literal(" \t\r\n")
 _HAS_JSON = f"octet_length(trim(BOTH {_BLANKS} FROM value)) > 0"
+_MEGABYTE = 1024 * 1024
+# A driver of 1 GB ended on an array of 48 MB: the text is parsed with the types, and as an element of another array.
+_MEMORY_OF_A_BYTE = 24
 # Java's regular expressions take a place of the stack for each field.
 _MOST_FIELDS = 1_000
 
@@ -93,6 +99,24 @@ def faulty_lines(
     more = {"wholetext": "true"} if is_whole else {}
     lines = text_lines(spark, paths, options, **more).filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
+
+
+def refuse_large_documents(spark: SparkSession, files: Sequence[InputFile]) -> None:
+    """Refuse files of one JSON document that a task has no memory for; what a packed one unpacks to is not known.
+
+    :raises BadInputError: naming the file and both sizes.
+    """
+    context = java_context(spark)
+    heap = int(context.executorMemory()) * _MEGABYTE
+    if str(spark.sparkContext.master).startswith("local"):
+        heap = int(jvm_of(spark).java.lang.Runtime.getRuntime().maxMemory())
+    for file in files:
+        if file.size * _MEMORY_OF_A_BYTE > heap:
+            raise BadInputError(
+                f"{file.path} is a JSON document of {file.size // _MEGABYTE} MiB. It is held in memory up to "
+                f"{_MEMORY_OF_A_BYTE} times, and a task has {heap // _MEGABYTE} MiB: write a line for each record, or "
+                "give spark.driver.memory, and on a cluster spark.executor.memory, in conf"
+            )
 
 
 def text_lines(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], **more: str) -> DataFrame:

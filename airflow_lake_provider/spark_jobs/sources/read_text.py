@@ -15,7 +15,12 @@ from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, enco
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, MIXED_ENDS, faulty_lines
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
+    CHANGED_VALUE,
+    MIXED_ENDS,
+    faulty_lines,
+    refuse_large_documents,
+)
 from airflow_lake_provider.spark_jobs.sources.line_records import LineRecords
 from airflow_lake_provider.spark_jobs.sources.partition_columns import PartitionColumns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
@@ -72,6 +77,9 @@ def read_text(
     """
     paths, kind, lower = literal_paths(files), str(source.format), _by_lower_name(source)
     options, hint = _reader_options(source, lower)
+    is_whole = lower.get("multiline", "").strip().lower() == "true"
+    if kind == "json" and is_whole:
+        refuse_large_documents(spark, files)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
     schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
@@ -89,7 +97,7 @@ def read_text(
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
-    if kind == "csv" and lower.get("multiline", "").strip().lower() == "true" and "linesep" not in lower:
+    if kind == "csv" and is_whole and "linesep" not in lower:
         arrived = _refusing_mixed_ends(arrived, plain, f"csv files of {source.path!r}")
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]

@@ -243,3 +243,14 @@ def test_lines_of_csv_that_end_otherwise_than_the_first_are_refused(spark: Spark
     (tmp_path / "dos.csv").write_text('id,v\r\n1,a\r\n2,"b\r\nc"\r\n', newline="")
     apply(spark, tmp_path / "dos.csv", "dos", **read)
     assert flow(spark, tmp_path, "dos").rows() == {1: ("a",), 2: ("b\nc",)}
+
+
+def test_a_json_document_that_memory_does_not_hold_is_refused_by_its_size(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text('[{"id": 1,\n"v": "a"}]')
+    read = {"format": "json", "options": {"multiLine": True}}
+    apply(spark, tmp_path / "small.json", "document", **read)
+    # A driver of these tests has 2 GB.
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(BadInputError, match=r"large\.json is a JSON document of 95 MiB.*a line for each record"):
+        apply(spark, tmp_path / "large.json", **read)
