@@ -71,6 +71,7 @@ def read_changes(
         columns=None if columns is None else tuple(columns),
         where=where,
         allow_sql=allow_sql,
+        is_head=to_snapshot is None,
     )
     if mode == "changelog":
         return source.changelog(from_snapshot, to_snapshot)

@@ -95,7 +95,7 @@ def _attempt(
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
-    rows = apply_transform(spark, spec, changes.persist(), source.rows_at(spec.to_snapshot))
+    rows = apply_transform(spark, spec, changes.persist(), source.rows_at(spec.to_snapshot, is_head=True))
     try:
         with progress.phase("read") as facts:
             read = _counts(changes)
@@ -231,7 +231,7 @@ def read_range(
     :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
     """
     reading = _range(spec, target, applied_state, source)
-    wanted = ChangeFilter(keys=spec.source_keys or ())
+    wanted = ChangeFilter(keys=spec.source_keys or (), is_head=True)
     try:
         return reading, source.changes(reading.start, spec.to_snapshot, wanted)
     except RangeUnavailableError as gap:

@@ -256,11 +256,12 @@ class FormatTable(ABC):
         """
         raise self._lacking("lake-table-source")
 
-    def rows_at(self, snapshot: str | None, where: str | None = None) -> DataFrame:
+    def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
         """Live rows at a snapshot, in the columns of its time, of which a query finds what its predicates ask for.
 
         :param snapshot: None for the head of main.
         :param where: SQL predicate that rows have to satisfy, judged before.
+        :param is_head: whether the snapshot was taken as the head, so that columns are wanted as they are now.
         :raises UnsupportedError: Spark cannot read the table's columns.
         """
         raise self._lacking("read-changes")

@@ -273,6 +273,7 @@ class ChangeFilter:
     :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
         is a delete.
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
+    :param is_head: whether the end was taken as the head, so that columns are wanted as they are now.
     """
 
     deletes: bool = True
@@ -280,6 +281,7 @@ class ChangeFilter:
     columns: tuple[str, ...] | None = None
     where: str | None = None
     allow_sql: bool = False
+    is_head: bool = False
 
 
 T = TypeVar("T")

@@ -107,6 +107,7 @@ class ChangesSource(PlainSource):
             columns=None if self.source.columns is None else tuple(self.source.columns),
             where=self.source.where,
             allow_sql=self.spec.allow_sql,
+            is_head=True,
         )
         return table.changes(since, upto, wanted)
 

@@ -138,13 +138,13 @@ def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot
     :raises InvalidSpecError: its ``where`` is refused.
     :raises UnsupportedError: Spark cannot read its columns.
     """
-    table, where = source.table, source.where
+    table, where, is_head = source.table, source.where, source.moment is None
     try:
         opened = table_of(spark, spec, TableName.parse(table))
-        rows = opened.rows_at(snapshot)
+        rows = opened.rows_at(snapshot, is_head=is_head)
         if where is not None:
             _check_where(spark, spec, source, rows)
-            rows = opened.rows_at(snapshot, where)
+            rows = opened.rows_at(snapshot, where, is_head=is_head)
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
     except MissingTableError as error:

@@ -117,7 +117,7 @@ class RepairedLettersSource(PlainSource):
         return table
 
     def _repaired(self, snapshot: str | None) -> DataFrame:
-        letters = self._table.rows_at(snapshot)
+        letters = self._table.rows_at(snapshot, is_head=True)
         of_target = letters.filter(f"target = {text_literal(self.spec.table)} AND repaired IS NOT NULL")
         return of_target.selectExpr("*", "octet_length(repaired) AS size", "sha2(repaired, 256) AS digest")
 

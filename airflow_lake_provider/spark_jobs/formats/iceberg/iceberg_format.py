@@ -154,11 +154,11 @@ class IcebergFormatTable(FormatTable):
     def snapshot_as_of(self, moment: str) -> str:
         return snapshot_as_of(self.table.refresh().facts, moment)
 
-    def rows_at(self, snapshot: str | None, where: str | None = None) -> DataFrame:
+    def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
         self.table.refresh_readable()
         if snapshot is None:
             return self.table.spark.table(self.table.sql_name)
-        rows = self.table.rows_at(int(snapshot))
+        rows = self.table.rows_by_newest_schema(int(snapshot)) if is_head else self.table.rows_at(int(snapshot))
         if where is not None:
             rows = rows_where(self.table, rows, where, int(snapshot))
         return rows_for_queries(self.table, rows, int(snapshot))

@@ -77,11 +77,15 @@ def net_changes(
         _check_where(table, rows, wanted)
         return NetChanges(_select(rows, _Columns.of(table, rows.columns, wanted)).withColumn(*_mark(UPSERT)))
     after = snapshot_of(table, end, "to_snapshot")
-    _check_where(table, table.rows_at(end), wanted)
-    names = [str(item.name()) for item in snapshot_schema(table, after).columns()]
-    columns = _Columns.of(table, names, wanted)
     if from_snapshot is None:
-        return NetChanges(_select(_live(table, end, wanted), columns).withColumn(*_mark(UPSERT)))
+        rows = table.rows_by_newest_schema(end) if wanted.is_head else table.rows_at(end)
+        _check_where(table, rows, wanted)
+        columns = _Columns.of(table, rows.columns, wanted)
+        return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
+    if wanted.is_head:
+        _refuse_other_names(table, after)
+    _check_where(table, table.rows_at(end), wanted)
+    columns = _Columns.of(table, [str(item.name()) for item in snapshot_schema(table, after).columns()], wanted)
     before = snapshot_with_lineage(table, from_snapshot, after)
     refuse_other_types(table, before, after)
     return _diff(table, before, after, columns, wanted)
@@ -145,7 +149,8 @@ def _deletes(
         return None
     gone.persist()
     releases.append(gone.unpersist)
-    live_rows = _live(table, int(after.snapshotId()), wanted)
+    end = int(after.snapshotId())
+    live_rows = _matching_live(table, table.rows_at(end), end, wanted)
     deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
     if deletes is None or has_values:
         return None if deletes is None else deletes.rows
@@ -211,8 +216,23 @@ def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:
     return False
 
 
-def _live(table: IcebergTable, snapshot: int, wanted: ChangeFilter) -> DataFrame:
-    rows = table.rows_at(snapshot)
+def _refuse_other_names(table: IcebergTable, after: Any) -> None:
+    """Refuse changes up to a head whose columns were renamed or dropped since: they come by the names of its time.
+
+    :raises UnsupportedError: they were.
+    """
+    if not table.branches_at(int(after.snapshotId())):
+        return
+    then, now = snapshot_schema(table, after), table.java.schema()
+    others = [str(field.name()) for field in then.columns() if now.findColumnName(field.fieldId()) != field.name()]
+    if others:
+        raise UnsupportedError(
+            f"{table.name}: columns {others} were renamed or dropped since its last commit, {after.snapshotId()}, and "
+            "changes up to there have the names of then. Run this again after the next commit to the table"
+        )
+
+
+def _matching_live(table: IcebergTable, rows: DataFrame, snapshot: int, wanted: ChangeFilter) -> DataFrame:
     return rows_where(table, rows, wanted.where, snapshot) if wanted.where else rows
 
 

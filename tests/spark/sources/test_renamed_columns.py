@@ -1,0 +1,72 @@
+"""Tables whose columns were renamed, swapped or dropped since a commit, read by every source of lake tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from tests.spark.upsert_flow import Flow
+
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+
+
+def prices(flow: Flow, kind: str, *rows: str) -> str:
+    """Make a table of two columns of a type, ``gross`` and ``net``."""
+    flow.catalog()
+    table = f"{flow.table}_prices"
+    flow.spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, gross {kind}, net {kind}) USING iceberg "
+        "TBLPROPERTIES ('format-version' = '3')"
+    )
+    flow.spark.sql(f"INSERT INTO {table} VALUES {', '.join(rows)}")
+    return table
+
+
+def swap(flow: Flow, table: str) -> None:
+    """Give each of the two columns the name of the other."""
+    for old, new in (("gross", "spare"), ("net", "gross"), ("spare", "net")):
+        flow.spark.sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+
+
+def test_a_head_is_read_by_the_names_its_columns_have_now_before_the_next_commit(flow: Flow) -> None:
+    table = prices(flow, "BIGINT", "(1, 119, 100)")
+    swap(flow, table)
+    selected = "SELECT id, gross, net FROM source"
+    sources = {
+        "table": LakeTable(table, name="s"),
+        "where": LakeTable(table, where="gross = 100", name="s"),
+        "query": Query(selected, over=LakeTable(table)),
+        "named": Query(selected.replace("source", "t"), over={"t": LakeTable(table)}),
+        "changes": Changes(table, keys=["id"], protect_source=False, name="s"),
+        "changes_where": Changes(table, keys=["id"], where="gross = 100", protect_source=False, name="s"),
+    }
+    for name, source in sources.items():
+        stored = replace(flow, table=f"{flow.table}_{name}")
+        stored.apply(source=source, **PLAIN)
+        assert stored.records() == [{"id": 1, "gross": 100, "net": 119}], name
+    flow.spark.sql(f"ALTER TABLE {table} DROP COLUMN net")
+    stored = replace(flow, table=f"{flow.table}_dropped")
+    stored.apply(source=LakeTable(table, name="s"), **PLAIN)
+    assert stored.records() == [{"id": 1, "gross": 100}]
+
+
+def test_changes_whose_columns_were_renamed_since_the_last_commit_wait_for_the_next_one(flow: Flow) -> None:
+    table = prices(flow, "BIGINT", "(1, 119, 100)")
+    source = Changes(table, keys=["id"], protect_source=False, name="s")
+    flow.apply("run 1", source=source, **PLAIN)
+    flow.spark.sql(f"INSERT INTO {table} VALUES (2, 238, 200)")
+    flow.spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
+    flow.apply("run 2", source=source, **PLAIN)
+    flow.spark.sql(f"INSERT INTO {table} VALUES (3, 357, 300, 'c')")
+    swap(flow, table)
+    with pytest.raises(UnsupportedError, match=r"\['gross', 'net'\] were renamed or dropped since its last commit"):
+        flow.apply("run 3", source=source, **PLAIN)
+    assert flow.rows() == {1: (119, 100), 2: (238, 200)}
+    flow.spark.sql(f"INSERT INTO {table} VALUES (4, 476, 400, 'd')")
+    flow.apply("run 4", source=source, **PLAIN)
+    assert {id_: each[:2] for id_, each in flow.rows().items() if id_ > 2} == {3: (300, 357), 4: (400, 476)}
