@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from tests.spark.upsert_flow import Flow
@@ -53,6 +54,45 @@ def test_a_head_is_read_by_the_names_its_columns_have_now_before_the_next_commit
     stored = replace(flow, table=f"{flow.table}_dropped")
     stored.apply(source=LakeTable(table, name="s"), **PLAIN)
     assert stored.records() == [{"id": 1, "gross": 100}]
+
+
+FILTERING = """
+def at_119(spark, inputs, params):
+    return inputs["prices"].filter("gross = 119")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "values", "where"),
+    [
+        (("BIGINT", "BIGINT"), "(1, 119, 100), (2, 119, 100)", "gross = 119"),
+        (("STRING", "STRING"), "(1, 'a', 'z'), (2, 'a', 'z')", "gross = 'a'"),
+        (("FLOAT", "DECIMAL(9,2)"), "(1, float('NaN'), 1), (2, 7.0, 1)", "gross > 5"),
+        (("INT", "STRING"), "(1, 119, 'a'), (2, 119, 'b')", "gross = 119"),
+    ],
+)
+def test_a_filter_on_a_name_of_another_column_now_finds_all_rows_of_then(
+    flow: Flow, kinds: tuple[str, str], values: str, where: str
+) -> None:
+    flow.catalog()
+    table = f"{flow.table}_prices"
+    flow.spark.sql(f"CREATE TABLE {table} (id BIGINT, gross {kinds[0]}, net {kinds[1]}) USING iceberg")
+    flow.spark.sql(f"INSERT INTO {table} VALUES {values}")
+    then = replace(flow, table=table).head()
+    swap(flow, table)
+    source = LakeTable(table, as_of=then)
+    flow.apply("run 1", source=replace(source, where=where, columns=["id"], name="s"), **PLAIN)
+    assert flow.rows() == {1: (), 2: ()}
+    for number, over in enumerate((source, {"prices": source})):
+        stored = replace(flow, table=f"{flow.table}_{number}")
+        query = f"SELECT id FROM {'prices' if number else 'source'} WHERE {where}"
+        stored.apply("run 1", source=Query(query, over=over, name="q"), **PLAIN)
+        assert stored.rows() == {1: (), 2: ()}
+    if where == "gross = 119":
+        stored = replace(flow, table=f"{flow.table}_function")
+        filtered = PySparkFunction("own:at_119", function_code=FILTERING, over={"prices": source}, name="f")
+        stored.apply("run 1", source=filtered, **PLAIN)
+        assert sorted(stored.rows()) == [1, 2]
 
 
 def test_changes_whose_columns_were_renamed_since_the_last_commit_wait_for_the_next_one(flow: Flow) -> None:

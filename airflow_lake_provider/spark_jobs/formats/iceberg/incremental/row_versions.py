@@ -23,8 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import unpruned
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
 
 
 @dataclass(frozen=True)

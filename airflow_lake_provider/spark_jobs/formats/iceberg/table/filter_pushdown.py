@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import wrapped_columns
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
@@ -30,7 +30,6 @@ from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 _SURE = frozenset({"boolean", "int", "long", "binary", "decimal"})
 # ORC compares texts by UTF-16 with bounds in UTF-8, and times by a calendar that is Julian before 1582.
 _SURE_OUTSIDE_ORC = frozenset({"string", "date", "timestamp", "timestamptz"})
-_BARRIER = "_lake_barrier"
 
 
 def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) -> DataFrame:
@@ -50,7 +49,7 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
         return filtered
     for part in pushed:
         rows = rows.filter(column_of(part))
-    return _behind_barrier(rows, sf.expr(where))
+    return unpruned(rows).filter(where)
 
 
 def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> DataFrame:
@@ -63,22 +62,11 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
     return unpruned(rows) if _holds_orc(table, snapshot) else rows
 
 
-def unpruned(rows: DataFrame) -> DataFrame:
-    """Return rows of which no later filter reaches the scan."""
-    return _behind_barrier(rows, sf.lit(True))
-
-
 def bounds_are_sure(table: IcebergTable, where: str) -> bool:
     """Tell whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
     sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - wrapped_columns(table).keys()
     return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
-
-
-def _behind_barrier(rows: DataFrame, predicate: Column) -> DataFrame:
-    # Spark pushes no predicate below an expression that is not deterministic.
-    numbered = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
-    return numbered.filter((sf.col(_BARRIER) >= 0) & predicate).drop(_BARRIER)
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:

@@ -31,6 +31,15 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_nam
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
+_BARRIER = "_lake_barrier"
+
+
+def unpruned(rows: DataFrame) -> DataFrame:
+    """Return rows of which no later filter reaches the scan."""
+    # Spark pushes no predicate below an expression that is not deterministic.
+    numbered = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
+    return numbered.filter(sf.col(_BARRIER) >= 0).drop(_BARRIER)
+
 
 @dataclass
 class IcebergTable:
@@ -212,11 +221,24 @@ class IcebergTable:
         return str(self.java.uuid())
 
     def rows_at(self, snapshot_id: int) -> DataFrame:
-        """Return the live rows of a snapshot."""
+        """Return the live rows of a snapshot, by the schema of its time."""
         if has_version_option(self.spark):
-            return table_at(self.spark, self.sql_name, str(snapshot_id))
-        # With VERSION AS OF the metadata columns are hidden behind an alias.
-        return self.spark.table(f"{self.sql_name}.{quoted_name(f'snapshot_id_{snapshot_id}')}")
+            rows = table_at(self.spark, self.sql_name, str(snapshot_id))
+        else:
+            # With VERSION AS OF the metadata columns are hidden behind an alias.
+            rows = self.spark.table(f"{self.sql_name}.{quoted_name(f'snapshot_id_{snapshot_id}')}")
+        return unpruned(rows) if self._has_other_names(snapshot_id) else rows
+
+    def _has_other_names(self, snapshot_id: int) -> bool:
+        """Tell whether a name of a snapshot's schema, nested or not, is another field's now, or nobody's.
+
+        Iceberg 1.12 takes the names of a filter for those of now, and skips files by the bounds of another column.
+        """
+        if not self.has_new_schema(snapshot_id):
+            return False
+        schemas = self.iceberg.util.SnapshotUtil.schemaFor(self.java, snapshot_id), self.java.schema()
+        then, now = (self.iceberg.types.TypeUtil.indexByName(schema.asStruct()) for schema in schemas)
+        return not now.entrySet().containsAll(then.entrySet())
 
     def rows_then(self, snapshot_id: int) -> DataFrame | None:
         """Return the live rows of a snapshot, in columns named as they are now; None where it has expired.
