@@ -25,7 +25,9 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
+from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
+from airflow_lake_provider.spark_jobs.sources.lake_table import LakeTableSource, TableListing
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
@@ -161,12 +163,28 @@ def _of(position: SourcePosition, name: str, listing: Listing) -> SourcePosition
 
 
 def list_inputs(inputs: Mapping[str, PlainSource], source_name: str, shape: Mapping[str, str]) -> InputsListing:
-    """Look at all inputs."""
+    """Look at all inputs: first at those of which only what is new is read, then at whole tables.
+
+    So a table has what goes with a change that was listed before. One that several inputs read is read at one head.
+    """
     at = datetime.now(UTC)
-    listed = {name: each.list() for name, each in inputs.items()}
+    heads: dict[str, str | None] = {}
+    ordered = sorted(inputs, key=lambda name: isinstance(inputs[name], LakeTableSource))
+    looked_at = {name: _at_one_head(inputs[name], heads) for name in ordered}
+    listed = {name: looked_at[name] for name in inputs}
     files = {name: each.source.files for name, each in inputs.items()}
     ages = {name: duration(of.max_file_age, "max_file_age") for name, of in files.items() if of is not None}
     return InputsListing(source_name=source_name, shape=shape, at=at, whole=listed, wanted=listed, ages=ages)
+
+
+def _at_one_head(source: PlainSource, heads: dict[str, str | None]) -> Listing:
+    """Look at an input; a head of a table that another input has listed before is taken from there."""
+    listing = source.list()
+    if isinstance(listing, ChangesListing):
+        return replace(listing, upto=heads.setdefault(source.source.table.lower(), listing.upto))
+    if isinstance(listing, TableListing) and source.source.moment is None:
+        return replace(listing, snapshot=heads.setdefault(source.source.table.lower(), listing.snapshot))
+    return listing
 
 
 def read_inputs(inputs: Mapping[str, PlainSource], listing: InputsListing) -> dict[str, RawBatch]:

@@ -83,7 +83,8 @@ def test_a_filter_on_a_name_of_another_column_now_finds_all_rows_of_then(
     source = LakeTable(table, as_of=then)
     flow.apply("run 1", source=replace(source, where=where, columns=["id"], name="s"), **PLAIN)
     assert flow.rows() == {1: (), 2: ()}
-    for number, over in enumerate((source, {"prices": source})):
+    below: tuple[Any, ...] = (source, {"prices": source})
+    for number, over in enumerate(below):
         stored = replace(flow, table=f"{flow.table}_{number}")
         query = f"SELECT id FROM {'prices' if number else 'source'} WHERE {where}"
         stored.apply("run 1", source=Query(query, over=over, name="q"), **PLAIN)

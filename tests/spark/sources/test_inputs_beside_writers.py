@@ -1,0 +1,71 @@
+"""Named inputs that are listed while their tables change, and loads that read the table they write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.spark_jobs.sources.changes import ChangesSource
+from airflow_lake_provider.spark_jobs.sources.lake_table import LakeTableSource
+from tests.spark.upsert_flow import Flow
+
+PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+V3 = "USING iceberg TBLPROPERTIES ('format-version' = '3')"
+
+
+def commit_between_listings(monkeypatch: pytest.MonkeyPatch, flow: Flow, *statements: str) -> None:
+    """Run statements once, after the first input was listed and before the next one is."""
+    lists = {each: each.list for each in (ChangesSource, LakeTableSource)}
+    waiting = list(statements)
+
+    def listed(self: Any) -> Any:
+        listing = lists[type(self)](self)
+        while waiting:
+            flow.spark.sql(waiting.pop(0))
+        return listing
+
+    for each in lists:
+        monkeypatch.setattr(each, "list", listed)
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_sums_over_a_table_and_its_changes_have_what_is_committed_between_the_listings(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, whole_first: bool
+) -> None:
+    flow.catalog()
+    orders = f"{flow.table}_orders"
+    flow.spark.sql(f"CREATE TABLE {orders} (id BIGINT, customer BIGINT, total INT) {V3}")
+    flow.spark.sql(f"INSERT INTO {orders} VALUES (1, 7, 10)")
+    over = {"everything": LakeTable(orders), "changed": Changes(orders, mode="upserts", protect_source=False)}
+    query = (
+        "SELECT customer AS id, CAST(SUM(total) AS INT) AS n FROM everything "
+        "WHERE customer IN (SELECT customer FROM changed) GROUP BY customer"
+    )
+    source = Query(query, over=over if whole_first else dict(reversed(over.items())), name="sums")
+    flow.apply("run 1", source=source, **PLAIN)
+    flow.spark.sql(f"INSERT INTO {orders} VALUES (2, 7, 20)")
+    commit_between_listings(monkeypatch, flow, f"INSERT INTO {orders} VALUES (3, 7, 40)")
+    for run in ("run 2", "run 3"):
+        flow.apply(run, source=source, **PLAIN)
+    assert flow.rows() == {7: (70,)}
+
+
+def test_a_table_that_is_named_before_changes_has_what_goes_with_them(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.catalog()
+    orders, customers = (f"{flow.table}_{name}" for name in ("orders", "customers"))
+    flow.spark.sql(f"CREATE TABLE {orders} (id BIGINT, customer BIGINT) {V3}")
+    flow.spark.sql(f"CREATE TABLE {customers} (customer BIGINT, name STRING) {V3}")
+    flow.spark.sql(f"INSERT INTO {customers} VALUES (1, 'Ana')")
+    flow.spark.sql(f"INSERT INTO {orders} VALUES (1, 1)")
+    over = {"customers": LakeTable(customers), "orders": Changes(orders, keys=["id"], protect_source=False)}
+    query = "SELECT o.id, c.name, o._change_type FROM orders o LEFT JOIN customers c ON o.customer = c.customer"
+    added = (f"INSERT INTO {customers} VALUES (9, 'Bea')", f"INSERT INTO {orders} VALUES (3, 9)")
+    commit_between_listings(monkeypatch, flow, *added)
+    for run in ("run 1", "run 2"):
+        flow.apply(run, source=Query(query, over=over, name="q"), **PLAIN)
+    assert flow.rows() == {1: ("Ana",), 3: ("Bea",)}
