@@ -239,7 +239,11 @@ def _may_be_open(line: str, quote: str, separator: str) -> str:
     """Return a quick condition without which no value is open: the last quote opens one, or is a doubled one."""
     sign = text_literal(quote)
     head = f"substring({line}, 1, length({line}) - length(substring_index({line}, {sign}, -1)) - 1)"
-    return f"{head} = '' OR endswith({head}, {text_literal(separator)}) OR endswith({head}, {sign})"
+    opens = (text_literal(separator + quote), text_literal(2 * quote))
+    # Of most lines with quotes, the last sign is one that ends a value.
+    is_closed = f"endswith({line}, {sign}) AND NOT endswith({line}, {opens[0]}) AND NOT endswith({line}, {opens[1]})"
+    is_opened = f"{head} = '' OR endswith({head}, {text_literal(separator)}) OR endswith({head}, {sign})"
+    return f"CASE WHEN {is_closed} THEN false ELSE {is_opened} END"
 
 
 def _count(line: str, sign: str) -> str:
