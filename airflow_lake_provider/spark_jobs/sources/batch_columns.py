@@ -90,15 +90,18 @@ def _is_unordered(kind: DataType) -> bool:
     return any(isinstance(each, MapType) or each.typeName() in _UNORDERED for each in types_inside(kind))
 
 
-def refuse_lossy_types(stored: StructType, declared: StructType, what: str) -> None:
+def refuse_lossy_types(
+    stored: StructType, declared: StructType, what: str, also: Collection[tuple[str, str]] = ()
+) -> None:
     """Refuse declared types that are narrower than those of the files: readers give NULL, or another number.
 
     Fields that only one of the two has are none of it, as they are none of an error among columns.
 
     :param stored: columns of the files.
+    :param also: pairs of types of which the reader reads the first as the second without a change.
     :raises BadInputError: naming the columns with both types.
     """
-    lossy = list(_lossy(stored, declared))
+    lossy = list(_lossy(stored, declared, also))
     if lossy:
         raise BadInputError(
             f"{what}: {'; '.join(lossy)}. Declare the types of the files in the source's schema, and cast in a Query"
@@ -118,18 +121,18 @@ def refuse_absent_columns(names: Collection[str], declared: StructType, what: st
         )
 
 
-def _lossy(stored: DataType, declared: DataType, name: str = "") -> Iterator[str]:
+def _lossy(stored: DataType, declared: DataType, also: Collection[tuple[str, str]], name: str = "") -> Iterator[str]:
     """Yield what is lost, field by field: the reader of ORC finds nested ones by name too, without case."""
     if isinstance(stored, StructType) and isinstance(declared, StructType):
         pairs = ((have, want) for want in declared for have in stored if have.name.lower() == want.name.lower())
         for have, want in pairs:
-            yield from _lossy(have.dataType, want.dataType, f"{name}.{want.name}" if name else want.name)
+            yield from _lossy(have.dataType, want.dataType, also, f"{name}.{want.name}" if name else want.name)
     elif isinstance(stored, ArrayType) and isinstance(declared, ArrayType):
-        yield from _lossy(stored.elementType, declared.elementType, f"{name}.element")
+        yield from _lossy(stored.elementType, declared.elementType, also, f"{name}.element")
     elif isinstance(stored, MapType) and isinstance(declared, MapType):
-        yield from _lossy(stored.keyType, declared.keyType, f"{name}.key")
-        yield from _lossy(stored.valueType, declared.valueType, f"{name}.value")
-    elif not widens(stored, declared):
+        yield from _lossy(stored.keyType, declared.keyType, also, f"{name}.key")
+        yield from _lossy(stored.valueType, declared.valueType, also, f"{name}.value")
+    elif not widens(stored, declared) and (stored.simpleString(), declared.simpleString()) not in also:
         yield f"{name} is {stored.simpleString()} and declared as {declared.simpleString()}"
 
 

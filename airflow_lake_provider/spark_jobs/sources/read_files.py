@@ -42,6 +42,8 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_t
 
 # Of many files the footers are read by Spark's tasks alone.
 _MOST_OPENED = 64
+# pandas writes times without a zone, which is UTC in our sessions, and old writers text without saying so.
+_SAME_IN_PARQUET = (("timestamp_ntz", "timestamp"), ("date", "timestamp_ntz"), ("binary", "string"))
 # With the files that have them.
 _Columns = tuple[StructType, Sequence[InputFile]]
 
@@ -183,7 +185,8 @@ def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[Inp
         # Of old Hive: Spark then goes by the place of a column.
         by_place = source.format == "orc" and all(name.startswith("_col") for name in columns.names)
         stored = _named_by_place(columns, declared) if by_place else columns
-        refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what)
+        also = _SAME_IN_PARQUET if source.format == "parquet" else ()
+        refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what, also)
         names.update(name.lower() for name in stored.names)
     if read:
         refuse_absent_columns(names, declared, what)

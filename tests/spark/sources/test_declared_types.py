@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,25 @@ def test_a_declared_type_widens_numbers(spark: SparkSession, tmp_path: Path) -> 
     schema = "id BIGINT, i BIGINT, f DOUBLE, u BIGINT"
     apply(spark, tmp_path / "a.parquet", "declared_wider", format="parquet", schema=schema)
     assert flow(spark, tmp_path, "declared_wider").rows() == {1: (7, 1.5, 2**32 - 1)}
+
+
+def test_parquet_of_pandas_and_of_old_writers_is_read_in_the_type_that_it_means(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    time, day = datetime(2026, 1, 2, 3, 4, 5, 6), date(2026, 1, 2)  # noqa: DTZ001  # it has no zone
+    values = {
+        "t": pa.array([time], pa.timestamp("us")),
+        "d": pa.array([day], pa.date32()),
+        "b": pa.array(["é".encode()], pa.binary()),
+    }
+    nested = pa.StructArray.from_arrays([values["t"], values["b"]], names=["t", "b"])
+    pq.write_table(pa.table({"id": [1], **values, "s": nested}), tmp_path / "a.parquet")
+    schema = "id BIGINT, t TIMESTAMP, d TIMESTAMP_NTZ, b STRING, s STRUCT<t: TIMESTAMP, b: STRING>"
+    apply(spark, tmp_path / "a.parquet", "declared_meaning", format="parquet", schema=schema)
+    at = time.replace(tzinfo=UTC)
+    assert flow(spark, tmp_path, "declared_meaning").rows() == {
+        1: (at, datetime(2026, 1, 2), "é", {"t": at, "b": "é"})  # noqa: DTZ001  # it has no zone
+    }
 
 
 def test_orc_of_old_hive_whose_columns_have_no_names_is_read_by_place(spark: SparkSession, tmp_path: Path) -> None:
