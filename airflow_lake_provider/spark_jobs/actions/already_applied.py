@@ -20,6 +20,10 @@ _CHANGED_INPUT = (
     "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
     "was applied twice. Clear the task, or wait for the next run, to apply all of the input again"
 )
+_OWN_HEAD = (
+    "the load reads the table that it writes, so a run applies once, whatever its input is by then. Give "
+    "on_repeat='apply' and clear the task, or wait for the next run, to apply it again"
+)
 
 
 def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run_key: str) -> Unchanged | None:
@@ -28,7 +32,9 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
     :raises BadInputError: it is known, and ``on_repeat`` is ``fail``.
     :raises ForgottenRunError: nobody can tell.
     """
-    if not spec.keeps_position and applied_state.run_keys.of_identity(spec.run.who) != run_key:
+    reads_itself = _reads_own_head(spec) and not listed.goes_on
+    earlier = applied_state.run_keys.of_identity(spec.run.who)
+    if not spec.keeps_position and earlier != run_key and not reads_itself:
         # It has not, or another try has put other input in place since.
         return None
     if spec.keeps_position and spec.on_repeat is not OnRepeat.APPLY:
@@ -48,11 +54,19 @@ def recognised(spec: LoadSpec, applied_state: AppliedState, listed: Listing, run
     )
     if done is not None:
         return _repeat(spec, done)
-    if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
+    # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
+    if earlier is not None and (reads_itself or (spec.keeps_position and spec.on_repeat is OnRepeat.APPLY)):
         reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
+        warning = _OWN_HEAD if reads_itself else _CHANGED_INPUT
         commit = applied_state.commit_of(earlier)
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT, earlier, commit))
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, reason, warning, earlier, commit))
     return None
+
+
+def _reads_own_head(spec: LoadSpec) -> bool:
+    """Tell whether a commit of the load is new input to it, so that only the run tells a repeat."""
+    tables = spec.source.lake_tables.values()
+    return any(each.moment is None and each.table.lower() == spec.table.lower() for each in tables)
 
 
 def without_new_input(spec: LoadSpec, decision: InputDecision) -> Unchanged:
@@ -71,15 +85,6 @@ def _repeat(spec: LoadSpec, why: Unchanged) -> Unchanged:
     if spec.on_repeat is OnRepeat.FAIL:
         raise BadInputError(f"{spec.table}: {why.reason}, and on_repeat='fail' was asked for")
     return why
-
-
-def _key_of_earlier_try(spec: LoadSpec, applied_state: AppliedState) -> str | None:
-    """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
-    # Input that has changed since replaces what that try has put in place.
-    # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
-    if not spec.keeps_position or spec.on_repeat is not OnRepeat.APPLY:
-        return None
-    return applied_state.run_keys.of_identity(spec.run.who)
 
 
 def recognised_run(

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesSource
 from airflow_lake_provider.spark_jobs.sources.lake_table import LakeTableSource
-from tests.spark.upsert_flow import Flow
+from tests.spark.overwrite_flow import overwrite
+from tests.spark.upsert_flow import Flow, row
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 V3 = "USING iceberg TBLPROPERTIES ('format-version' = '3')"
@@ -69,3 +72,25 @@ def test_a_table_that_is_named_before_changes_has_what_goes_with_them(
     for run in ("run 1", "run 2"):
         flow.apply(run, source=Query(query, over=over, name="q"), **PLAIN)
     assert flow.rows() == {1: ("Ana",), 3: ("Bea",)}
+
+
+COUNTING = """
+def one_more(spark, inputs, params):
+    return inputs["t"].selectExpr("id", "name", "n + 1 AS n")
+"""
+
+
+def test_a_retry_of_a_load_that_reads_its_own_table_applies_nothing_twice(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    flow.apply("run 0")
+    own = LakeTable(flow.table)
+    function = PySparkFunction("own:one_more", function_code=COUNTING, over={"t": own}, name="own")
+    query = Query("SELECT id, name, n + 1 AS n FROM source", over=own, name="own")
+    outcomes: list[Outcome] = []
+    for number, source in enumerate((function, query), 1):
+        outcomes += [flow.apply(f"run {number}", source=source, **PLAIN).outcome for _ in range(2)]
+        assert flow.rows() == {1: ("a", 10 + number)}
+    runs = ("run 3", "run 3", "run 4")
+    outcomes += [overwrite(flow, run, "none", source=query, where="true").outcome for run in runs]
+    assert outcomes == [*[Outcome.APPLIED, Outcome.ALREADY_APPLIED] * 3, Outcome.APPLIED]
+    assert flow.rows() == {1: ("a", 14)}
