@@ -267,11 +267,26 @@ class InputsSource(PlainSource):
         return {**of_inputs, **self.made_by}
 
     def list(self) -> Listing:
-        """Look at the inputs."""
+        """Look at the inputs.
+
+        :raises BadInputError: files of one are not there, and rows that the result lacks for it would be deleted.
+        """
         single = self.inputs.get("")
         if single is not None:
             return replace(single.list(), shape=self.shape)
-        return list_inputs(self.inputs, self.name, self.shape)
+        listing = list_inputs(self.inputs, self.name, self.shape)
+        if self.spec.is_complete or not (self.spec.keeps_position or listing.is_empty):
+            self._refuse_missing_files(listing)
+        return listing
+
+    def _refuse_missing_files(self, listing: InputsListing) -> None:
+        missing = [name for name, each in listing.whole.items() if isinstance(each, FilesListing) and each.is_empty]
+        if missing:
+            load = "a load with complete=True" if self.spec.is_complete else "an overwrite"
+            raise BadInputError(
+                f"{self.spec.table}: no file is there for the inputs {', '.join(missing)}, and {load} would replace "
+                "rows by what the others give alone. Run it once their files are there, or leave these inputs out"
+            )
 
     @contextmanager
     def refusing_unreadable(self, listing: Any) -> Iterator[None]:

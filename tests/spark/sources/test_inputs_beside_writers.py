@@ -9,6 +9,8 @@ import pytest
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesSource
 from airflow_lake_provider.spark_jobs.sources.lake_table import LakeTableSource
@@ -94,3 +96,23 @@ def test_a_retry_of_a_load_that_reads_its_own_table_applies_nothing_twice(flow: 
     outcomes += [overwrite(flow, run, "none", source=query, where="true").outcome for run in runs]
     assert outcomes == [*[Outcome.APPLIED, Outcome.ALREADY_APPLIED] * 3, Outcome.APPLIED]
     assert flow.rows() == {1: ("a", 14)}
+
+
+def test_a_whole_load_and_an_overwrite_refuse_an_input_whose_files_are_late(flow: Flow) -> None:
+    for folder in ("names", "prices"):
+        (flow.inbox / folder).mkdir(parents=True)
+    flow.arrive("names/1.jsonl", {"id": 1, "name": "a"}, at=1_700_000_000)
+    flow.arrive("prices/1.jsonl", {"id": 1, "n": 10})
+    over = {
+        "names": Files(f"{flow.inbox}/names/*.jsonl", format="json", schema="id BIGINT, name STRING"),
+        "prices": Files(f"{flow.inbox}/prices/*.jsonl", format="json", schema="id BIGINT, n INT"),
+    }
+    source = Query("SELECT id, name, n FROM names LEFT JOIN prices USING (id)", over=over, name="priced")
+    flow.apply("run 1", source=source, is_complete=True, **PLAIN)
+    (flow.inbox / "prices/1.jsonl").unlink()
+    flow.arrive("names/1.jsonl", {"id": 1, "name": "b"})
+    with pytest.raises(BadInputError, match="no file is there for the inputs prices, and a load with complete=True"):
+        flow.apply("run 2", source=source, is_complete=True, **PLAIN)
+    with pytest.raises(BadInputError, match="inputs prices, and an overwrite"):
+        overwrite(flow, "run 3", "none", source=source, where="true")
+    assert flow.rows() == {1: ("a", 10)}
