@@ -65,7 +65,7 @@ def _run_function(spark: SparkSession, spec: IncrementalSpec, changes: DataFrame
     arguments = (changes, source)[: _argument_count(transform, spec)]
     with errors_of(name):
         result = transform(*arguments)
-    return frame_of(name, result)
+    return frame_of(spark, name, result)
 
 
 def _argument_count(transform: Callable[..., object], spec: IncrementalSpec) -> int:

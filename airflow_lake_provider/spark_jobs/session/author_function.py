@@ -16,6 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
 _MOST_LINES = 10
 # Their lines tell an author nothing.
@@ -45,14 +46,16 @@ def load_function(spark: SparkSession, function: str, code: str | None) -> Calla
     return loaded
 
 
-def frame_of(function: str, result: object) -> DataFrame:
-    """Return what a function has returned.
+def frame_of(spark: SparkSession, function: str, result: object) -> DataFrame:
+    """Return what a function has returned; the session has the settings of a job again, whatever the function set.
 
     :raises InvalidSpecError: it is no DataFrame of a batch.
     """
     if not isinstance(result, DataFrame) or result.isStreaming:
         kind = "a stream" if isinstance(result, DataFrame) else type(result).__name__
         raise InvalidSpecError(f"{function} must return a DataFrame, got {kind}")
+    # Predicates and partition transforms of ours are judged by the session as it is when the rows are read.
+    pin_settings(spark)
     return result
 
 

@@ -95,7 +95,7 @@ class PySparkFunctionSource(InputsSource):
             raise InvalidSpecError(f"{name} must take (spark, inputs, params): {error}") from error
         with errors_of(name):
             result = function(*arguments)
-        rows = frame_of(name, result)
+        rows = frame_of(self.spark, name, result)
         refuse_unfit_columns(rows.columns, f"the result of {name}")
         # What else it reads, nobody knows.
         return RawBatch(rows=rows, reads_more=True, has_change_type=tells_deletes(rows, batches))

@@ -45,6 +45,11 @@ def listed(spark, inputs, params):
 def streamed(spark, inputs, params):
     return spark.readStream.format("rate").load()
 
+def in_new_york(spark, inputs, params):
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    return spark.sql("SELECT id, timestamp_seconds(1793505600 - 7200 * id) AS at FROM range(2)")
+
 def two(spark, inputs):
     return None
 """
@@ -122,3 +127,14 @@ def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
         assert "UNRESOLVED_COLUMN" in told
         assert "py4j" not in told
         assert "pyspark/" not in told
+
+
+def test_settings_that_a_function_makes_end_with_it(flow: Flow) -> None:
+    session = flow.spark.newSession()
+    own = replace(flow, spark=session)
+    # The first row is of 2026-11-01 04:00 UTC, the second two hours before.
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, at TIMESTAMP) USING iceberg")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (0, NULL), (1, NULL)")
+    deletes = {"delete_when": "AT >= '2026-11-01 04:00:00'", "exclude_columns": ()}
+    own.apply("run 1", source=function("in_new_york"), batch_id="b1", **deletes)
+    assert sorted(flow.rows()) == [1]
