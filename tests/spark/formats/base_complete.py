@@ -100,6 +100,13 @@ class CompleteSuite(WholeTableSuite):
         load(flow, "run 1", **of_day(1), on_repeat="apply", max_deleted_share=1)
         assert flow.rows().keys() == {1, 7}
 
+    @needs("upsert", "kept-values")
+    def test_as_many_deletes_as_the_share_says_are_made(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", *(row(number, "a") for number in range(100)), at=1_700_000_000)
+        load(flow, "run 1")
+        flow.arrive("1.jsonl", *(row(number, "a") for number in range(71)), at=1_700_000_001)
+        assert counts(load(flow, "run 2", max_deleted_share=0.29)) == (0, 0, 29, 71)
+
     @needs("upsert", "kept-values", "soft-deletes")
     def test_more_deletes_than_are_allowed_leave_everything_as_it_was(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(10)), at=1_700_000_000)
