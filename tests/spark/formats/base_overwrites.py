@@ -199,6 +199,20 @@ class OverwriteSuite(BackfillSuite):
             *(("delete", id_, "a") for id_ in (4, 5)),
         }
 
+    @needs("overwrite-partitions")
+    def test_partitions_of_bytes_are_replaced_beside_files_of_an_earlier_spec(self, flow: Flow) -> None:
+        flow.changes["create"] = self.layout(partition_by=["day"])
+        columns = "id BIGINT, name STRING, day DATE, mark BINARY"
+        source = Files(path=f"{flow.inbox}/in/*.jsonl", format="json", schema=columns)
+        put(flow, "in", (0, "old", ONE))
+        overwrite(flow, "run 1", "in", source=source)
+        flow.spark.sql(f"ALTER TABLE {flow.table} REPLACE PARTITION FIELD day WITH mark")
+        marks = [{"id": id_, "name": "new", "day": TWO, "mark": mark} for id_, mark in ((1, "AQE="), (2, "AgI="))]
+        flow.arrive("in/rows.jsonl", *marks)
+        with pytest.raises(UnsupportedError, match="1 data files are partitioned by an earlier spec"):
+            overwrite(flow, "run 2", "in", source=source)
+        assert rows_of(flow) == [(0, "old", ONE)]
+
     @needs("overwrite-partitions", "audits", "branches")
     def test_audits_branches_and_queries_go_with_it(self, flow: Flow) -> None:
         flow.changes["create"] = self.layout(partition_by=["day"])

@@ -83,7 +83,8 @@ def _ranges(table: IcebergTable, files: Sequence[Any]) -> Iterator[str]:
         name = str(table.java.schema().findColumnName(field.sourceId()))
         values = [file.partition().get(place, classes[place]) for file in files]
         kind = columns.get(name)
-        if kind is None or any(value is None for value in values):
+        # Of other types, such as bytes, Python has no order.
+        if kind is None or not all(isinstance(value, int | str) for value in values):
             continue
         low = range_of(str(field.transform()), kind, min(values))
         high = range_of(str(field.transform()), kind, max(values))
