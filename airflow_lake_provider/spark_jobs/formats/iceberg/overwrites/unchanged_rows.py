@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 
 _NUMBER, _NEW, _OLD = "_lake_number", "_lake_new", "_lake_old"
 
@@ -70,9 +71,9 @@ def _numbered(rows: DataFrame, keys: Sequence[str], order: str | None) -> DataFr
 
 
 def _is_unchanged(field: StructField) -> Column:
-    kind = field.dataType.simpleString()
     # Spark compares neither.
-    return sf.lit(False) if "map<" in kind or "variant" in kind else _same(field.name)
+    is_compared = not {each.typeName() for each in types_inside(field.dataType)} & {"map", "variant"}
+    return _same(field.name) if is_compared else sf.lit(False)
 
 
 def _same(name: str) -> Column:
