@@ -135,6 +135,6 @@ def test_settings_that_a_function_makes_end_with_it(flow: Flow) -> None:
     # The first row is of 2026-11-01 04:00 UTC, the second two hours before.
     flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, at TIMESTAMP) USING iceberg")
     flow.spark.sql(f"INSERT INTO {flow.table} VALUES (0, NULL), (1, NULL)")
-    deletes = {"delete_when": "AT >= '2026-11-01 04:00:00'", "exclude_columns": ()}
+    deletes: dict[str, Any] = {"delete_when": "AT >= '2026-11-01 04:00:00'", "exclude_columns": ()}
     own.apply("run 1", source=function("in_new_york"), batch_id="b1", **deletes)
     assert sorted(flow.rows()) == [1]
