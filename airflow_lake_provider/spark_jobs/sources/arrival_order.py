@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -27,11 +28,21 @@ _NUMBER = "_lake_file"
 _PATH = "org.apache.hadoop.fs.Path"
 # Each row is compared with each path, so no more than what costs less than a join.
 _MAX_COMPARED = 8
+_DIGITS = 16
 
 
 def literal_paths(files: Sequence[InputFile]) -> list[str]:
     """Return the paths so that Spark's readers take each as it is, though they glob what they are given."""
     return ["".join(f"\\{char}" if char in GLOB_CHARACTERS else char for char in file.path) for file in files]
+
+
+def digest_of(files: Sequence[InputFile]) -> str:
+    """Return a text that differs for other files, and for other versions of the same ones.
+
+    Spark takes cached rows of files for those of any plan of the same paths, whatever the files hold by now. With the
+    digest in it, a plan is that of these versions alone.
+    """
+    return hashlib.sha256(b"".join(file.digest for file in files)).hexdigest()[:_DIGITS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +81,19 @@ def with_arrival(
     :param scans: of these files; the first has all columns, and one that another lacks is NULL in its rows.
     :param texts: by the name of a column, its value for each file.
     """
-    texts = texts or {}
-    uris = _uris(spark, files)
+    texts, uris, listing = texts or {}, _uris(spark, files), digest_of(files)
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
     placed = reduce(union, (scan.placed() for scan in scans))
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
         cases = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
-        arrived = placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {cases} END")).drop(_FILE, _BLOCK, _ROW)
+        arrived = placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {cases} END", listing)).drop(_FILE, _BLOCK, _ROW)
         return arrived.selectExpr("*", *(_text_of_file(*column) for column in texts.items())) if texts else arrived
     # As an Arrow table: rows of Python objects would start a Python worker.
     numbers = {_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())}
     order = pa.table({**numbers, **{name: pa.array(values, pa.string()) for name, values in texts.items()}})
     numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
-    return numbered.withColumn(ARRIVAL, _arrival(_NUMBER)).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+    return numbered.withColumn(ARRIVAL, _arrival(_NUMBER, listing)).drop(_FILE, _BLOCK, _ROW, _NUMBER)
 
 
 def _text_of_file(name: str, values: Sequence[str | None]) -> str:
@@ -93,9 +103,9 @@ def _text_of_file(name: str, values: Sequence[str | None]) -> str:
     return f"CAST(CASE {ARRIVAL}.file {cases} END AS STRING) AS {quoted_name(name)}"
 
 
-def _arrival(number: str) -> Column:
+def _arrival(number: str, listing: str) -> Column:
     # Never NULL, which would order as the oldest file.
-    unknown = f"raise_error(concat('Spark read a file that was not listed: ', {_FILE}))"
+    unknown = f"raise_error(concat('Spark read a file that is not in listing {listing}: ', {_FILE}))"
     file = f"coalesce({number}, CAST({unknown} AS INT))"
     return sf.expr(f"struct({file} AS file, {_BLOCK} AS block, {_ROW} AS row)")
 

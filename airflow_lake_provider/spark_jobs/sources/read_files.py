@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, digest_of, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.avro_columns import merged_columns
 from airflow_lake_provider.spark_jobs.sources.batch_columns import (
     refuse_absent_columns,
@@ -256,7 +256,8 @@ def _avro_package() -> str:
 
 def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> DataFrame:
     try:
-        return reader.load(literal_paths(files))
+        # An option that nobody reads: see digest_of.
+        return reader.option("lake.listing", digest_of(files)).load(literal_paths(files))
     except SPARK_ERRORS as error:
         if source.format == "avro" and "Failed to find data source" in str(error):
             raise UnsupportedError(
