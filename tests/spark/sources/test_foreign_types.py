@@ -159,7 +159,7 @@ def test_times_of_orc_are_refused_where_the_machine_has_another_zone_than_the_se
         apply(spark, tmp_path / "b.orc", "no_times", format="orc")
         # Of the same rules under another name.
         zones.setDefault(zones.getTimeZone("Etc/UTC"))
-        apply(spark, tmp_path / "a.orc", "times", format="orc")
+        apply(spark, tmp_path / "a.orc", "orc_times", format="orc")
     finally:
         zones.setDefault(before)
-    assert flow(spark, tmp_path, "times").rows()[1][0] == DAY
+    assert flow(spark, tmp_path, "orc_times").rows()[1][0] == DAY

@@ -87,6 +87,7 @@ class Cluster:
         topics = jvm.java.util.ArrayList()
         topics.add(made)
         self.admin.createTopics(topics).all().get()
+        self._wait_for(topic)
 
     def remove(self, topic: str) -> None:
         jvm: Any = self.spark._jvm
@@ -102,6 +103,11 @@ class Cluster:
         more = jvm.java.util.HashMap()
         more.put(topic, jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(partitions))
         self.admin.createPartitions(more).all().get()
+        self._wait_for(topic)
+
+    def _wait_for(self, topic: str) -> None:
+        """Wait until each partition answers: a record that came before was kept for two minutes and then given up."""
+        topic_offsets(self.spark, KafkaAccess({"bootstrap.servers": self.broker.plain}), topic, None)
 
     def cut(self, topic: str, partition: int, before: int) -> None:
         """Remove the records before an offset, as retention does."""
