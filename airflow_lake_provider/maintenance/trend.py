@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+# Key of XCom with the trends of the tables that a run has worked on.
+TRENDS = "trends"
 VERSION = 1
 MOST_POINTS = 30
 MOST_BYTES = 1024

@@ -28,6 +28,7 @@ from airflow_lake_provider.maintenance.outcomes import (
     outcome_of,
     outcomes_of_run,
 )
+from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.operators.table_task import TableTask
 
-# Key of XCom with the trends of the tables that a run has worked on, as ``maintenance/trend.py`` writes them.
-TRENDS = "trends"
 _MOST_TRENDS = 200
 _MOST_NAMED = 10
 # Arguments of the group that are the plan's; those of both are named where they are passed.

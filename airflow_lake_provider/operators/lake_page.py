@@ -24,7 +24,7 @@ def push_entries(context: Context, entries: Iterable[tuple[str, Any]]) -> None:
     try:
         for key, entry in entries:
             context["ti"].xcom_push(key=key, value=entry)
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # a page is not worth a night
         _log.warning("The lake page will not show this run: its entry could not be put into XCom", exc_info=True)
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from airflow_lake_provider.maintenance.fleet_entries import CHANGED, DETAILS, FLEET, ROWS, VERSION
 from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES
+from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.plugins.lake_page.entries import (
     Fields,
     Header,
@@ -30,8 +31,6 @@ from airflow_lake_provider.plugins.lake_page.entries import (
 )
 
 T = TypeVar("T")
-# Key of XCom with the trends of tables; operators/lake_maintenance.py pushes it.
-TRENDS = "trends"
 # Older entries are not looked for.
 REMEMBERED = timedelta(days=60)
 _MOST_HEADERS, _MOST_CHANGED, _MOST_NIGHTS, _MOST_TRENDS = 300, 60, 60, 20
@@ -102,7 +101,7 @@ class StoredEntries:
         for look in looks:
             parts = [texts.get(look.place, {}).get(key) for key in wanted[look.place]]
             for part in parts:
-                read = self._read(look.place, lambda part=part: entry_of(part, VERSION))  # type: ignore[misc]
+                read = self._read(look.place, lambda part=part: entry_of(part, VERSION))  # type: ignore[misc]  # called at once
                 rows = map(Row.of, read.each("rows")) if read is not None else ()
                 yield from ((look, row) for row in rows if row is not None)
 
@@ -119,7 +118,7 @@ class StoredEntries:
         """Return what the newest verdicts have left, newest first."""
         places = self._newest(OUTCOMES, _MOST_NIGHTS)[:most]
         texts = self._values({place: [OUTCOMES] for place in places})
-        read = ((place, self._read(place, lambda: Night.of(text))) for place, _, text, _ in texts)  # noqa: B023
+        read = ((place, self._read(place, lambda: Night.of(text))) for place, _, text, _ in texts)  # noqa: B023  # read in its turn
         nights = [(place, night) for place, night in read if night is not None]
         return sorted(nights, key=lambda each: each[1].at, reverse=True)
 
@@ -133,7 +132,7 @@ class StoredEntries:
         values = sorted(self._values({place: [TRENDS] for place in conn_ids}), key=lambda each: each[3], reverse=True)
         for place, _, text, _ in values:
             # It has no version of its own: each of its elements has.
-            listed = self._read(place, lambda: entry_of(f'{{"version": 0, "trends": {text}}}', 0))  # noqa: B023
+            listed = self._read(place, lambda: entry_of(f'{{"version": 0, "trends": {text}}}', 0))  # noqa: B023  # called at once
             for each in map(Trend.of, listed.each("trends") if listed is not None else ()):
                 if each is not None:
                     trends.setdefault((conn_ids[place], each.table), each)
@@ -165,7 +164,7 @@ class StoredEntries:
 
     def _headers(self, key: str, most: int) -> list[Look]:
         values = self._select(XComModel.key == key, most)
-        read = ((place, self._read(place, lambda: Header.of(text))) for place, _, text, _ in values)  # noqa: B023
+        read = ((place, self._read(place, lambda: Header.of(text))) for place, _, text, _ in values)  # noqa: B023  # read in its turn
         looks = [Look(place=place, header=each, of_changed=key == CHANGED) for place, each in read if each is not None]
         return sorted(looks, key=lambda look: look.header.at, reverse=True)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.applied.positions import WholePosition
 from airflow_lake_provider.contracts.applied.source_position import positions_in_summary
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
@@ -21,7 +20,7 @@ from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, RecentRows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
-from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, position_behind
 
 _New = NewInput[AppendSpec, AppendReport]
 
@@ -71,8 +70,8 @@ def _without_changed(new: _New) -> _New:
 
 def _leaving_out(new: _New, decision: InputDecision) -> InputDecision:
     """Return the decision without what has changed, of which the position keeps what was added: it is changed still."""
-    kept, start = new.listed.without_changed(decision.start), decision.start
-    position = kept.position_after(start, new.spec.keep_consumed_for).without(WholePosition)
+    start = decision.start
+    position = position_behind(new.listed.without_changed(start), start, new.spec.keep_consumed_for)
     return replace(decision, wanted=decision.wanted.without_changed(start), position=position)
 
 

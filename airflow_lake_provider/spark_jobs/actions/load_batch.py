@@ -73,6 +73,11 @@ class NewInput(Generic[SpecT, ReportT]):
         """Positions that move with the commit, by the names of their sources."""
         return {self.decision.wanted.source_name: self.decision.position} if self.spec.keeps_position else {}
 
+    @property
+    def is_compared(self) -> bool:
+        """True where the source is the whole table, and there are rows that it is compared with."""
+        return self.spec.is_complete and self.applied_state.base is not None
+
     def with_rows(self, apply: Callable[[RowBatch], ReportT], deduplicate_by: Sequence[str]) -> ReportT:
         """Apply the rows as they are, twice where the first time cannot tell what is no text."""
 
@@ -228,7 +233,7 @@ def _without_input(new: NewInput[SpecT, ReportT]) -> Unchanged | None:
     if decision.skip_reason:
         return without_new_input(spec, decision)
     # Where the source is the whole table, nothing means something.
-    if new.listed.is_empty and not (spec.is_complete and new.applied_state.base is not None):
+    if new.listed.is_empty and not new.is_compared:
         return Unchanged(Outcome.EMPTY_BATCH, "the source has no input")
     if decision.wanted.is_empty and not spec.is_complete:
         return without_new_input(spec, decision)

@@ -52,7 +52,7 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
         changes = _unmended(changes, _schema_changes(new, stored))
     refusals = [f"{each.kind.value} of {each.column} ({each.action})" for each in changes if each.is_refused]
     plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
-    if new.spec.is_complete and new.applied_state.base is not None and (refusals or any(c.is_made for c in changes)):
+    if new.is_compared and (refusals or any(change.is_made for change in changes)):
         # Rows are compared in all columns.
         return _reported(new, plan)
     try:
@@ -113,7 +113,7 @@ def _schema_changes(new: NewInput[Any, Any], columns: StructType) -> tuple[Schem
 def _read(new: NewInput[Any, ReportT], plan: BatchPlan) -> ReportT:
     if not isinstance(new.spec, UpsertSpec):
         return new.with_rows(lambda batch: _counted(new, plan, batch), new.spec.deduplicate_by)
-    if new.spec.is_complete and new.applied_state.base is not None:
+    if new.is_compared:
         return _compared(new, plan)
     batch = new.source.read(new.wanted)
     try:

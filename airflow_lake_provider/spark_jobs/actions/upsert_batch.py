@@ -49,7 +49,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
 def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
     if new.spec.is_dry_run:
         return planned_batch(new)
-    if new.spec.is_complete and new.applied_state.base is not None:
+    if new.is_compared:
         return _apply_whole(new)
     spec, source, target, applied_state = new.spec, new.source, new.target, new.applied_state
     with new.progress.phase("read") as facts:

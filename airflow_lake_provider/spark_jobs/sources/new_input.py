@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, WholePosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
@@ -81,14 +81,22 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
-        # What comes now is no whole that a later one could be compared with.
-        position=listed.position_after(start, kept_for).without(WholePosition),
+        position=position_behind(listed, start, kept_for),
         other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
         warnings=_consumed_under_other_names(
             spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows
         ),
     )
+
+
+def position_behind(listed: Listing, start: SourcePosition, kept_for: timedelta | None) -> SourcePosition:
+    """Return the position once a listing is consumed that is not the whole table.
+
+    :param kept_for: how long an input is remembered that no listing shows any more; None for ever.
+    """
+    # It is no whole that a later one could be compared with.
+    return listed.position_after(start, kept_for).without(WholePosition)
 
 
 def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing) -> InputDecision:

@@ -30,6 +30,14 @@ def context() -> Context:
 
 
 @pytest.fixture
+def pushed(context: Context) -> dict[str, Any]:
+    """XCom that the task pushes, in the order in which it comes; not what it returns."""
+    xcom: dict[str, Any] = {}
+    context["ti"].xcom_push = lambda key, value: xcom.update({key: value})  # type: ignore[method-assign]  # of a stand-in
+    return xcom
+
+
+@pytest.fixture
 def spark_connection(monkeypatch: pytest.MonkeyPatch) -> str:
     """Connection ``spark_default``: one machine; its id."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))

@@ -37,14 +37,6 @@ Append = Callable[..., int]
 
 
 @pytest.fixture
-def pushed(context: Context) -> dict[str, Any]:
-    """XCom of the task, in the order in which it came."""
-    xcom: dict[str, Any] = {}
-    context["ti"].xcom_push = lambda key, value: xcom.update({key: value})  # type: ignore[method-assign]  # of a stand-in
-    return xcom
-
-
-@pytest.fixture
 def three(orders: Table, lake_catalog: SqlCatalog, append: Append, tmp_path: Path) -> Table:
     """Make tables that are due, well and broken; return the first."""
     for number in range(8):

@@ -21,8 +21,8 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
+from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_maintenance import (
-    TRENDS,
     LakeMaintenanceOperator,
     LakeMaintenanceVerdictOperator,
     lake_maintenance,

@@ -37,14 +37,6 @@ Append = Callable[..., int]
 
 
 @pytest.fixture
-def pushed(context: Context) -> dict[str, Any]:
-    """XCom of the task but for what it returns."""
-    xcom: dict[str, Any] = {}
-    context["ti"].xcom_push = lambda key, value: xcom.update({key: value})  # type: ignore[method-assign]  # of a stand-in
-    return xcom
-
-
-@pytest.fixture
 def five(orders: Table, lake_catalog: SqlCatalog, append: Append, tmp_path: Path) -> None:
     """Make tables that are due, well, empty, without garbage collection, and broken."""
     for number in range(8):
