@@ -52,10 +52,10 @@ class Twins:
         for name in self.names:
             self.spark.sql(statement.replace("{}", name))
 
-    def append(self, rows: Any) -> None:
-        """Append a DataFrame to both, as one file."""
+    def append(self, rows: Any, *, files: int = 1) -> None:
+        """Append a DataFrame to both by one commit; only files of one commit are read in a sure order."""
         for name in self.names:
-            rows.coalesce(1).writeTo(name).append()
+            rows.coalesce(files).writeTo(name).append()
 
     def compact(self, **arguments: Any) -> CompactionReport:
         """Rewrite the first by Arrow; the second by Spark, which is the oracle."""
