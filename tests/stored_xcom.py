@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,17 +13,17 @@ from airflow.models.base import Base
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
-from sqlalchemy import Engine, create_engine, insert, select, text
+from sqlalchemy import URL, Engine, create_engine, insert, select, text
 from sqlalchemy.orm import Session
 
 
-def metadata_database(path: Path) -> Engine:
-    """Make a database with the tables of Airflow's models.
+def metadata_database(url: URL | str) -> Engine:
+    """Make the tables of Airflow's models.
 
-    :param path: of a file that is not there yet.
+    :param url: of an empty database.
     """
     import_all_models()  # type: ignore[no-untyped-call]
-    engine = create_engine(f"sqlite:///{path}")
+    engine = create_engine(url)
     Base.metadata.create_all(engine)
     return engine
 

@@ -43,6 +43,19 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def storable(plain: Any) -> Any:
+    """Return plain JSON data with texts that any database of Airflow's can store.
+
+    The ``jsonb`` of PostgreSQL refuses NUL and halves of surrogate pairs, which rows and paths in a message may have.
+    They are written as Python escapes them.
+    """
+    if isinstance(plain, str):
+        return plain.replace("\0", r"\x00").encode(errors="backslashreplace").decode()
+    if isinstance(plain, dict):
+        return {storable(key): storable(item) for key, item in plain.items()}
+    return [storable(item) for item in plain] if isinstance(plain, (list, tuple)) else plain
+
+
 def to_json(value: Any) -> str:
     """Return canonical JSON: sorted keys, no spaces, so that equal values have equal text and equal digests."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.json_codec import storable, to_plain
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -228,9 +228,8 @@ def _value(value: Any) -> Any:
 
 
 def _cut(text: str) -> str:
-    """Return a text as UTF-8 can write it, not longer than an entry has it."""
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
-    return cut.encode(errors="backslashreplace").decode()
+    """Return a text as any database can store it, not longer than an entry has it."""
+    return str(storable(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."))
 
 
 def _moment(moment: datetime | None) -> str | None:

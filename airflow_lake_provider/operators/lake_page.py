@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
+from airflow_lake_provider.contracts.json_codec import storable
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def push_entries(context: Context, entries: Iterable[tuple[str, Any]]) -> None:
     """Put entries into XCom in their order; what is only shown fails no task."""
     try:
         for key, entry in entries:
-            context["ti"].xcom_push(key=key, value=entry)
+            context["ti"].xcom_push(key=key, value=storable(entry))
     except Exception:  # noqa: BLE001  # a page is not worth a night
         _log.warning("The lake page will not show this run: its entry could not be put into XCom", exc_info=True)
 

@@ -12,6 +12,7 @@ from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.json_codec import storable
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -147,8 +148,9 @@ class LakeMaintenancePlanOperator(RetryDelays):
         if is_dry_run:
             # So the verdict judges nothing, and nothing is remembered.
             return []
-        context["ti"].xcom_push(key=NOT_RUN, value=run.not_run)
-        return run.as_kwargs
+        context["ti"].xcom_push(key=NOT_RUN, value=storable(run.not_run))
+        jobs: list[dict[str, Any]] = storable(run.as_kwargs)
+        return jobs
 
     def _plan(self, context: Context, now: datetime, *, is_dry_run: bool) -> tuple[PlannedTables, FleetRun]:
         hook = LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
-from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.json_codec import from_plain, storable, to_json, to_plain
 from airflow_lake_provider.contracts.reports.job import (
     AppendReport,
     CompactionReport,
@@ -89,10 +89,10 @@ def reports_from_plain(plain: dict[str, Any]) -> dict[str, JobReport | JobFailur
 
 
 def report_to_plain(report: JobReport | JobFailure) -> dict[str, Any]:
-    """Return a report or a failure as JSON has it."""
+    """Return a report or a failure as JSON has it, and as XCom can store it."""
     if isinstance(report, JobFailure):
-        return {"failure": to_plain(report)}
-    return {"action": report.action, "report": to_plain(report)}
+        return {"failure": storable(to_plain(report))}
+    return {"action": report.action, "report": storable(to_plain(report))}
 
 
 def report_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:

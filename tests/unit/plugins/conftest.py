@@ -14,7 +14,7 @@ from tests.stored_xcom import metadata_database
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
     """A session of an empty database."""
-    engine = metadata_database(tmp_path / "metadata.db")
+    engine = metadata_database(f"sqlite:///{tmp_path}/metadata.db")
     with Session(engine) as opened:
         yield opened
     engine.dispose()

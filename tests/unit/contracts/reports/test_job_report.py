@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.json_codec import from_plain, storable, to_json, to_plain
 from airflow_lake_provider.contracts.reports.commit_counts import of_both
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
@@ -72,7 +72,21 @@ ANSWERS = st.one_of(
 @settings(deadline=None)
 @given(ANSWERS)
 def test_an_answer_is_the_same_after_the_border(answer: JobReport | JobFailure) -> None:
-    assert report_from_plain(json.loads(to_json(report_to_plain(answer)))) == answer
+    shown = from_plain(type(answer), storable(to_plain(answer)))
+    assert report_from_plain(json.loads(to_json(report_to_plain(answer)))) == shown
+
+
+@settings(deadline=None)
+@given(ANSWERS)
+def test_an_answer_has_no_text_that_postgresql_refuses(answer: JobReport | JobFailure) -> None:
+    written = json.dumps(report_to_plain(answer), ensure_ascii=False)
+    assert r"\u0000" not in written.replace(r"\\", "")
+    assert written.encode()
+
+
+def test_signs_that_no_database_stores_are_shown_as_python_escapes_them() -> None:
+    failure = JobFailure(error="InvalidInputError", message="key 'a\x00b' of in/\udcff.csv, é😀", traceback="")
+    assert report_to_plain(failure)["failure"]["message"] == r"key 'a\x00b' of in/\udcff.csv, é😀"
 
 
 @pytest.mark.parametrize("cls", REPORTS.values())
