@@ -149,20 +149,28 @@ class JavaFunctions:
         :param column: field id of the one column of the filter.
         """
         scan = "org.apache.iceberg.ContentScanTask"
-        owner = "org.apache.iceberg.expressions.StrictMetricsEvaluator"
-        within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
         file = self._make.method(scan, "file", _FILE)
         counts = self._make.then(file, self._make.method(_FILE, "nullValueCounts", "java.util.Map"))
         contains = self._make.given(self._make.method("java.util.Map", "containsKey", "boolean", _OBJECT), 1, column)
         predicates = guava(self._spark).base.Predicates
-        by_bounds = self._equal(True, self._make.function(self._make.then(file, within)))
         # Of a file without rows there may be no counts at all.
         has_count = self._make.where_instance("java.util.Map", self._make.typed(contains, "boolean", _OBJECT))
         of_counts = self._make.typed(counts, _OBJECT, scan)
         counted = self._equal(True, self._make.function(self._make.then(of_counts, has_count)))
         return getattr(predicates, "or")(
-            self.is_partition_of_task_within, getattr(predicates, "and")(by_bounds, counted)
+            self.is_partition_of_task_within,
+            getattr(predicates, "and")(self.are_bounds_of_task_within(strict), counted),
         )
+
+    def are_bounds_of_task_within(self, strict: Any) -> Any:
+        """Tell whether the bounds of the file of a ``FileScanTask`` prove that of values; a Guava predicate.
+
+        :param strict: ``org.apache.iceberg.expressions.StrictMetricsEvaluator`` of the filter.
+        """
+        owner = "org.apache.iceberg.expressions.StrictMetricsEvaluator"
+        within = self._make.method(owner, "eval", "boolean", _FILE).bindTo(strict)
+        file = self._make.method("org.apache.iceberg.ContentScanTask", "file", _FILE)
+        return self._equal(True, self._make.function(self._make.then(file, within)))
 
     @cached_property
     def is_partition_of_task_within(self) -> Any:

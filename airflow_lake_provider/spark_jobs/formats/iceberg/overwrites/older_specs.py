@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import date, timedelta
 from typing import Any
-
-from pyspark.sql.types import DataType, DateType, StringType, TimestampType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.partition_ranges import range_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_by_newest_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import (
     always_true,
@@ -28,9 +26,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list, guava
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
-
-_EPOCH = date(1970, 1, 1)
-_HOUR, _DAY = 3_600_000_000, 86_400_000_000
 
 
 def refuse_older_specs(table: IcebergTable, base: str | None, files: Sequence[Any]) -> None:
@@ -93,41 +88,3 @@ def _ranges(table: IcebergTable, files: Sequence[Any]) -> Iterator[str]:
         least, greatest = least_literal(low[0], kind), greatest_literal(high[1], kind)
         if least is not None and greatest is not None:
             yield f"{quoted_name(name)} >= {least} AND {quoted_name(name)} <= {greatest}"
-
-
-def range_of(transform: str, kind: DataType, value: Any) -> tuple[str, str] | None:
-    """Return the least and the greatest value of a column in a partition, as literals are made of; None for none.
-
-    :param transform: as Iceberg writes it.
-    :param value: of the partition: days, months or years since 1970, hours of a timestamp, or the column's own.
-    """
-    if transform == "identity":
-        return (str(value), str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
-    if isinstance(kind, StringType) or not isinstance(value, int):
-        return None
-    if transform == "hour":
-        return (str(value * _HOUR), str((value + 1) * _HOUR - 1))
-    days = _days_of(transform, value)
-    if days is None:
-        return None
-    first, after = days
-    if isinstance(kind, DateType):
-        return str(first), str(after - 1)
-    return (str(first * _DAY), str(after * _DAY - 1)) if isinstance(kind, TimestampType) else None
-
-
-def _days_of(transform: str, value: int) -> tuple[int, int] | None:
-    """Return the first day of a partition and the day after it, as days since 1970; None for other transforms."""
-    if transform == "day":
-        return value, value + 1
-    months = {"month": 1, "year": 12}.get(transform)
-    if months is None:
-        return None
-    try:
-        return _first_day(value * months), _first_day((value + 1) * months)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _first_day(months: int) -> int:
-    return (date(1970 + months // 12, months % 12 + 1, 1) - _EPOCH) // timedelta(days=1)

@@ -62,10 +62,15 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
     return unpruned(rows) if _holds_orc(table, snapshot) else rows
 
 
-def bounds_are_sure(table: IcebergTable, where: str) -> bool:
-    """Tell whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
+def bounds_are_sure(table: IcebergTable, where: str, *, with_wrapped: bool = False) -> bool:
+    """Tell whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format.
+
+    :param with_wrapped: take columns that a partition spec truncates, too; the caller looks for what overflowed.
+    """
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
-    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - wrapped_columns(table).keys()
+    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - (
+        frozenset() if with_wrapped else wrapped_columns(table).keys()
+    )
     return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
 
 
@@ -141,6 +146,13 @@ def converted(table: IcebergTable, predicate: str) -> Any:
     converter = jvm_of(table.spark).org.apache.spark.sql.execution.datasources.SparkExpressionConverter
     resolved = converter.collectResolvedSparkExpression(java_session(table.spark), table.sql_name, predicate)
     return converter.convertToIcebergExpression(resolved)
+
+
+def column_ids(table: IcebergTable, expression: Any) -> Any:
+    """Return the field ids of the columns of an expression, as a Java set."""
+    listed = guava(table.spark).collect.Lists.newArrayList()
+    listed.add(expression)
+    return table.iceberg.expressions.Binder.boundReferences(table.java.schema().asStruct(), listed, False)
 
 
 def always_true(table: IcebergTable) -> Any:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, MonthTransform, YearTransform
-from pyiceberg.types import DateType, LongType, TimestamptzType
+from pyiceberg.types import DateType, LongType, TimestampType, TimestamptzType
 from pyspark.sql import types
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.older_specs import range_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.partition_ranges import range_of
 
 # From the year 2 to 9998.
 DAYS = st.integers(-718_000, 2_930_000)
@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, Any, Any, types.DataType, st.SearchStrategy[int]]] =
         for kind, source, spark, values in (
             ("date", DateType(), types.DateType(), DAYS),
             ("time", TimestamptzType(), types.TimestampType(), MICROSECONDS),
+            ("time without a zone", TimestampType(), types.TimestampNTZType(), MICROSECONDS),
         )
     },
     "hour": ("hour", HourTransform(), TimestamptzType(), types.TimestampType(), MICROSECONDS),
@@ -52,7 +53,6 @@ def test_the_range_of_a_partition_is_what_the_transform_maps_to_it(case: str, da
     [
         ("bucket[4]", types.LongType(), 3),
         ("truncate[2]", types.StringType(), "ab"),
-        ("day", types.TimestampNTZType(), 3),
         ("year", types.DateType(), 10_000),
         ("identity", types.BooleanType(), True),
         ("identity", types.DoubleType(), 1.5),
