@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+from pyspark.sql.types import TimestampNTZType
+
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.partition_ranges import range_of
@@ -22,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     least_literal,
+    literal_without_zone,
 )
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list, guava
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
@@ -85,6 +88,9 @@ def _ranges(table: IcebergTable, files: Sequence[Any]) -> Iterator[str]:
         high = range_of(str(field.transform()), kind, max(values))
         if low is None or high is None:
             continue
-        least, greatest = least_literal(low[0], kind), greatest_literal(high[1], kind)
+        if isinstance(kind, TimestampNTZType):
+            least, greatest = literal_without_zone(int(low[0])), literal_without_zone(int(high[1]))
+        else:
+            least, greatest = least_literal(low[0], kind), greatest_literal(high[1], kind)
         if least is not None and greatest is not None:
             yield f"{quoted_name(name)} >= {least} AND {quoted_name(name)} <= {greatest}"

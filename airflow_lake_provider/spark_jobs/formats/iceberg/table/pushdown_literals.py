@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -67,6 +68,18 @@ def greatest_literal(text: str, kind: DataType | None) -> str | None:
     if literal is None and kind == StringType() and start:
         return text_literal(start[:-1] + chr(ord(start[-1]) + 1))
     return literal
+
+
+def literal_without_zone(microsecond: int) -> str | None:
+    """Return a sure literal of a time without a zone; None where there is none.
+
+    :param microsecond: since 1970.
+    """
+    try:
+        at = datetime(1970, 1, 1) + timedelta(microseconds=microsecond)  # noqa: DTZ001  # it has no zone
+    except OverflowError:
+        return None
+    return f"TIMESTAMP_NTZ '{at.isoformat(' ')}'" if microsecond >= _FIRST_SURE_MICROSECOND else None
 
 
 def _sure_start(text: str) -> str:
