@@ -14,16 +14,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 _NUMBER, _NEW, _OLD = "_lake_number", "_lake_new", "_lake_old"
+_DIGEST = ("_lake_digest1", "_lake_digest2")
 
 
 @contextmanager
@@ -44,10 +45,10 @@ def with_row_ids(
         names = [name for name in columns if name.lower() in {key.lower() for key in keys}]
         replaced = scan.dataframe.select(*map(quoted, columns), ROW_ID, LAST_UPDATED)
         replaced = replaced if where is None else replaced.filter(sf.expr(where))
-        old = _numbered(replaced, names, ROW_ID).alias(_OLD)
-        new = _numbered(rows, names, None).alias(_NEW)
+        rest = [field for field in rows.schema if field.name not in names]
+        old, new = _numbered(replaced, names, rest).alias(_OLD), _numbered(rows, names, rest).alias(_NEW)
         pairs = new.join(old, _all(_same(name) for name in (*names, _NUMBER)), "left")
-        unchanged = _all(_is_unchanged(field) for field in rows.schema if field.name not in names)
+        unchanged = _all(_same(name) for name in _DIGEST)
         yield pairs.select(
             *(_of(_NEW, name).alias(name) for name in columns),
             _of(_OLD, ROW_ID).alias(ROW_ID),
@@ -65,15 +66,11 @@ def identities(table: IcebergTable, tasks: Any) -> frozenset[tuple[str, str]]:
     return frozenset(zip(*parts, strict=True))
 
 
-def _numbered(rows: DataFrame, keys: Sequence[str], order: str | None) -> DataFrame:
-    by = Window.partitionBy(*map(quoted, keys)).orderBy(sf.lit(1) if order is None else sf.col(order))
-    return rows.withColumn(_NUMBER, sf.row_number().over(by))
-
-
-def _is_unchanged(field: StructField) -> Column:
-    # Spark compares neither.
-    is_compared = not {each.typeName() for each in types_inside(field.dataType)} & {"map", "variant"}
-    return _same(field.name) if is_compared else sf.lit(False)
+def _numbered(rows: DataFrame, keys: Sequence[str], rest: Sequence[StructField]) -> DataFrame:
+    """Number the rows of each key by what else they have, so that equal ones pair in whatever order they come."""
+    digest = content_digest([(quoted_name(field.name), field.dataType) for field in rest])
+    rows = rows.withColumns(dict(zip(_DIGEST, digest, strict=True)))
+    return rows.withColumn(_NUMBER, sf.row_number().over(Window.partitionBy(*map(quoted, keys)).orderBy(*_DIGEST)))
 
 
 def _same(name: str) -> Column:

@@ -1,0 +1,45 @@
+"""Rows that an overwrite brings as they were keep their ids, and readers of changes do not see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from tests.spark.overwrite_flow import COLUMNS, overwrite, put
+from tests.spark.upsert_flow import Flow
+
+DAY = "2026-11-01"
+
+
+def updated(flow: Flow) -> dict[str, int]:
+    """Return the sequence number of the last change by the name of each row."""
+    rows = flow.spark.sql(f"SELECT name, _last_updated_sequence_number AS number FROM {flow.table}").collect()
+    return {row["name"]: row["number"] for row in rows}
+
+
+def test_rows_of_one_key_in_another_order_are_unchanged(flow: Flow) -> None:
+    flow.changes["create"] = TableLayout(partition_by=["day"], properties={"format-version": "3"})
+    rows = [(7, name, DAY) for name in "abcdef"]
+    part: dict[str, Any] = {"where": f"day = '{DAY}'", "keys": ("id",)}
+    put(flow, "in", *rows)
+    overwrite(flow, "run 1", "in", **part)
+    put(flow, "in", *reversed(rows))
+    overwrite(flow, "run 2", "in", **part)
+    assert updated(flow) == dict.fromkeys("abcdef", 1)
+
+
+@pytest.mark.parametrize("value", ["map(id, timestamp_micros(1))", "parse_json('{\"b\": [1, 2.5]}')"])
+def test_a_map_and_a_variant_are_compared(flow: Flow, value: str) -> None:
+    flow.changes["create"] = TableLayout(partition_by=["day"], properties={"format-version": "3"})
+    files = Files(path=f"{flow.inbox}/in/*.jsonl", format="json", schema=COLUMNS)
+    source = Query(f"SELECT *, CASE WHEN name <> 'none' THEN {value} END AS value FROM source", over=files)
+    part: dict[str, Any] = {"where": f"day = '{DAY}'", "keys": ("id",), "source": source}
+    put(flow, "in", (1, "same", DAY), (2, "none", DAY))
+    overwrite(flow, "run 1", "in", **part)
+    put(flow, "in", (1, "same", DAY), (2, "given", DAY))
+    overwrite(flow, "run 2", "in", **part)
+    assert updated(flow) == {"same": 1, "given": 2}
