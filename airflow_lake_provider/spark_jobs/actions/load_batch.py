@@ -71,7 +71,10 @@ class NewInput(Generic[SpecT, ReportT]):
     @property
     def positions(self) -> dict[str, SourcePosition]:
         """Positions that move with the commit, by the names of their sources."""
-        return {self.decision.wanted.source_name: self.decision.position} if self.spec.keeps_position else {}
+        decision = self.decision
+        # A batch that no position knows has none to move.
+        is_moved = self.spec.keeps_position and decision.position != decision.start
+        return {decision.wanted.source_name: decision.position} if is_moved else {}
 
     @property
     def is_compared(self) -> bool:

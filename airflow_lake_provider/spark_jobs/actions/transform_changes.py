@@ -63,7 +63,7 @@ def _run_function(spark: SparkSession, spec: IncrementalSpec, changes: DataFrame
     name = str(spec.transform)
     transform = load_function(spark, name, spec.transform_code)
     arguments = (changes, source)[: _argument_count(transform, spec)]
-    with errors_of(name):
+    with errors_of(spark, name):
         result = transform(*arguments)
     return frame_of(spark, name, result)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 import sys
 import tempfile
 import traceback
@@ -16,11 +17,15 @@ from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
 _MOST_LINES = 10
 # Their lines tell an author nothing.
-_LIBRARIES = ("pyspark", "py4j")
+_LIBRARIES = ("pyspark", "py4j", "airflow_lake_provider")
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r' {2}File "([^"]*)", line \d+')
 
 
 def load_function(spark: SparkSession, function: str, code: str | None) -> Callable[..., object]:
@@ -34,7 +39,7 @@ def load_function(spark: SparkSession, function: str, code: str | None) -> Calla
     if code is not None:
         module_name = _ship(spark, code, module_name)
     try:
-        with errors_of(function):
+        with errors_of(spark, function):
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InvalidSpecError(
@@ -49,41 +54,101 @@ def load_function(spark: SparkSession, function: str, code: str | None) -> Calla
 def frame_of(spark: SparkSession, function: str, result: object) -> DataFrame:
     """Return what a function has returned; the session has the settings of a job again, whatever the function set.
 
-    :raises InvalidSpecError: it is no DataFrame of a batch.
+    :raises InvalidSpecError: it is no DataFrame of a batch, or of another session.
     """
-    if not isinstance(result, DataFrame) or result.isStreaming:
-        kind = "a stream" if isinstance(result, DataFrame) else type(result).__name__
-        raise InvalidSpecError(f"{function} must return a DataFrame, got {kind}")
+    if not isinstance(result, DataFrame):
+        kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
+        raise InvalidSpecError(
+            f"{function} must return a DataFrame of Spark, got {kind}; spark.createDataFrame(...) makes one of lists "
+            "and of DataFrames of pandas"
+        )
+    if result.isStreaming:
+        raise InvalidSpecError(f"{function} must return a DataFrame of a batch, got a stream; use spark.read")
+    if not java_session(result.sparkSession).equals(java_session(spark)):
+        raise InvalidSpecError(
+            f"{function} returned a DataFrame of another session, whose settings may be others; make it by the session "
+            "that the function is given, and by none of SparkSession.builder or newSession()"
+        )
     # Predicates and partition transforms of ours are judged by the session as it is when the rows are read.
     pin_settings(spark)
     return result
 
 
 @contextmanager
-def errors_of(function: str) -> Iterator[None]:
+def errors_of(spark: SparkSession, function: str) -> Iterator[None]:
     """Show an error of an author's code with its own lines.
 
-    :raises JobFailedError: any error but one of this package, and of a module that is not there.
+    :raises InvalidSpecError: it ended Python, or stopped the session.
+    :raises JobFailedError: any other error but one of this package, and of a module that is not there.
     """
     try:
         yield
+        _refuse_stopped(spark, function)
     except (LakeProviderError, ModuleNotFoundError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        _refuse_stopped(spark, function)
         lines = "".join(_own_lines(error.__traceback__))
         what = "".join(traceback.format_exception_only(error)).strip()
+        if isinstance(error, SystemExit):
+            raise InvalidSpecError(
+                f"{function} must not end Python, which runs the whole job: raise an error, or return no rows:\n"
+                f"{lines}{what}"
+            ) from error
         raise JobFailedError(f"{function} raised an error:\n{lines}{what}") from error
+
+
+def _refuse_stopped(spark: SparkSession, function: str) -> None:
+    try:
+        spark.sparkContext.defaultParallelism  # noqa: B018  # it asks the context, which refuses once it was stopped
+    except Exception as error:
+        raise InvalidSpecError(
+            f"{function} has stopped the Spark session, or its application has ended: leave spark.stop() out, the job "
+            "ends the session that it began"
+        ) from error
+
+
+@contextmanager
+def errors_in_rows_of(function: str) -> Iterator[None]:
+    """Show an error of Python code that runs with the rows of a function, such as a UDF, with the author's own lines.
+
+    :raises JobFailedError: any error of such code.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        texts = (str(error), *(message for _, message in java_causes(error)))
+        text = next((each for each in texts if _TRACEBACK in each), None)
+        if text is None:
+            raise
+        lines = "\n".join(_own_lines_in(text.rpartition(_TRACEBACK)[2]))
+        raise JobFailedError(
+            f"{function}: Python code that its rows go through, such as a UDF, raised an error:\n{lines}"
+        ) from error
 
 
 def _own_lines(trace: TracebackType | None) -> list[str]:
     """Return the last lines of a traceback in an author's files, as Python shows them."""
-    frames = [each for each in traceback.extract_tb(trace) if each.filename != __file__ and not _is_foreign(each)]
+    frames = [each for each in traceback.extract_tb(trace) if not _is_foreign(each.filename)]
     return traceback.format_list(frames[-_MOST_LINES:])
 
 
-def _is_foreign(frame: traceback.FrameSummary) -> bool:
-    parts = Path(frame.filename).parts
-    return frame.filename.startswith("<frozen ") or any(name in parts for name in _LIBRARIES)
+def _own_lines_in(trace: str) -> list[str]:
+    """Return those of a traceback that a worker has sent as text, and its last line."""
+    kept, is_own = [], True
+    for line in trace.strip("\n").partition("\n\n")[0].splitlines():
+        if frame := _FRAME.match(line):
+            is_own = not _is_foreign(frame[1])
+        elif not line.startswith(" "):
+            is_own = True
+        if is_own:
+            kept.append(line)
+    return kept[-3 * _MOST_LINES :]
+
+
+def _is_foreign(file: str) -> bool:
+    parts = Path(file).parts
+    return file.startswith("<frozen ") or any(name in parts for name in _LIBRARIES)
 
 
 def _ship(spark: SparkSession, code: str, module_name: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
@@ -14,7 +15,12 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.spark_jobs.session.author_function import errors_of, frame_of, load_function
+from airflow_lake_provider.spark_jobs.session.author_function import (
+    errors_in_rows_of,
+    errors_of,
+    frame_of,
+    load_function,
+)
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
@@ -26,6 +32,7 @@ from airflow_lake_provider.spark_jobs.sources.named_inputs import (
     tells_deletes,
 )
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sql.query import sources_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +95,23 @@ class PySparkFunctionSource(InputsSource):
         name = self.source.function
         function = load_function(self.spark, name, self.source.function_code)
         batches = read_inputs(self.inputs, listing) if isinstance(listing, InputsListing) else {}
-        arguments: tuple[Any, ...] = (self.spark, readable_rows(batches), dict(self.source.params))
+        inputs = readable_rows(batches)
+        arguments: tuple[Any, ...] = (self.spark, inputs, dict(self.source.params))
         try:
             inspect.signature(function).bind(*arguments)
         except (TypeError, ValueError) as error:
             raise InvalidSpecError(f"{name} must take (spark, inputs, params): {error}") from error
-        with errors_of(name):
+        with errors_of(self.spark, name):
             result = function(*arguments)
         rows = frame_of(self.spark, name, result)
         refuse_unfit_columns(rows.columns, f"the result of {name}")
-        # What else it reads, nobody knows.
-        return RawBatch(rows=rows, reads_more=True, has_change_type=tells_deletes(rows, batches))
+        # What a function reads that declares nothing, nobody knows.
+        declared = {relation for each in inputs.values() for relation in sources_of(each)[1]}
+        reads_more = not inputs or not sources_of(rows)[1] <= declared
+        return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches))
+
+    @contextmanager
+    def refusing_unreadable(self, listing: Any) -> Iterator[None]:
+        """Name the function in an error of a UDF, and an input in one over it."""
+        with errors_in_rows_of(self.source.function), super().refusing_unreadable(listing):
+            yield

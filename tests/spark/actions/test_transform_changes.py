@@ -161,7 +161,7 @@ def test_what_cannot_be_applied_is_refused_with_counts(
         ("m:absent", "x = 1", "no function 'absent'"),
         ("m:f", "def f(): ...", "must take \\(changes\\) or \\(changes, source\\)"),
         ("m:f", "def f(a, b, c): ...", "must take"),
-        ("m:f", "def f(changes): return changes.count()", "must return a DataFrame, got int"),
+        ("m:f", "def f(changes): return changes.count()", "must return a DataFrame of Spark, got int"),
     ],
 )
 def test_a_transform_that_cannot_be_called_is_refused(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +18,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.upsert_flow import SCHEMA, Flow, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
 CODE = """
 from pyspark.sql import functions as sf
@@ -52,6 +54,26 @@ def in_new_york(spark, inputs, params):
 
 def two(spark, inputs):
     return None
+
+def in_pandas(spark, inputs, params):
+    import pandas
+    return pandas.DataFrame({"id": [1]})
+
+def elsewhere(spark, inputs, params):
+    return spark.newSession().range(1)
+
+def leaving(spark, inputs, params):
+    import sys
+    sys.exit()
+
+def in_workers(spark, inputs, params):
+    return spark.range(1).select("id", sf.udf(lambda id: deep({"price": id}))("id").alias("name"), sf.lit(1).alias("n"))
+
+def plain(spark, inputs, params):
+    return inputs["t"].join(spark.range(9), "id").selectExpr("id", "name", "n")
+
+def beside_target(spark, inputs, params):
+    return inputs["t"].join(spark.table(params["target"]).select("id"), "id", "left_anti").selectExpr("id", "name", "n")
 """
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 
@@ -105,8 +127,16 @@ def test_rows_that_come_from_nowhere_known_are_added_once_for_each_batch_id(flow
     [
         ("failing", JobFailedError, "loads:failing raised an error:\n"),
         ("wrong_sql", JobFailedError, "loads:wrong_sql raised an error:\n"),
-        ("listed", InvalidSpecError, "loads:listed must return a DataFrame, got list"),
-        ("streamed", InvalidSpecError, "loads:streamed must return a DataFrame, got a stream"),
+        ("listed", InvalidSpecError, r"loads:listed must return a DataFrame of Spark, got list; spark\.createData"),
+        (
+            "in_pandas",
+            InvalidSpecError,
+            r"must return a DataFrame of Spark, got pandas\..*DataFrame; spark\.createData",
+        ),
+        ("streamed", InvalidSpecError, "loads:streamed must return a DataFrame of a batch, got a stream"),
+        ("elsewhere", InvalidSpecError, "loads:elsewhere returned a DataFrame of another session"),
+        ("leaving", InvalidSpecError, "loads:leaving must not end Python"),
+        ("in_workers", JobFailedError, "loads:in_workers: Python code that its rows go through, such as a UDF"),
         ("two", InvalidSpecError, r"loads:two must take \(spark, inputs, params\)"),
         ("absent", InvalidSpecError, "loads:absent: the module has no function 'absent'"),
     ],
@@ -117,9 +147,11 @@ def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
     with pytest.raises(error, match=said) as raised:
         flow.apply("run 1", source=function(name), batch_id="mon", **PLAIN)
     told = str(raised.value)
-    if name == "failing":
+    if name == "leaving":
+        assert "    sys.exit()\nSystemExit" in told
+    if name in ("failing", "in_workers"):
         assert told.endswith("ZeroDivisionError: division by zero")
-        assert 'return deep({"price": 1})' in told
+        assert 'deep({"price": ' in told
         assert 'return rows["price"] / 0' in told
         assert "author_function" not in told
     if name == "wrong_sql":
@@ -127,6 +159,68 @@ def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
         assert "UNRESOLVED_COLUMN" in told
         assert "py4j" not in told
         assert "pyspark/" not in told
+
+
+def foreign_commit(flow: Flow) -> InterruptedProgress:
+    insert = f"INSERT INTO {flow.table} (id, name, n) VALUES (77, 'foreign', 7)"
+    return InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
+
+
+def test_a_commit_of_another_writer_is_in_the_way_of_what_reads_the_table_alone(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 0")
+    flow.spark.sql(f"CREATE TABLE {flow.table}_in (id BIGINT, name STRING, n INT) USING iceberg")
+    attempts = []
+    for number, name in enumerate(("plain", "beside_target"), 2):
+        flow.spark.sql(f"INSERT INTO {flow.table}_in VALUES ({number}, '{name}', {number})")
+        over, params = {"t": LakeTable(f"{flow.table}_in")}, {"target": flow.table}
+        spec = AppendSpec(
+            catalog="lake_default",
+            table=flow.table,
+            run=RunIdentity.of("dag", name, "task"),
+            source=replace(function(name, over=over, params=params), name=name),
+        )
+        attempts.append(append_batch(flow.spark, spec, foreign_commit(flow)).attempts)
+    assert attempts == [1, 2]
+
+
+def test_a_conflict_of_a_function_without_inputs_names_no_other_batch(
+    flow: Flow, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 0")
+    source = function("counted", params={"rows": 3})
+    run = RunIdentity.of("batch", "mon", "loads")
+    spec = AppendSpec(catalog="lake_default", table=flow.table, run=run, source=source, batch_id="mon")
+    assert append_batch(flow.spark, spec, foreign_commit(flow)).attempts == 2
+    said = capfd.readouterr()
+    assert "another batch of source" not in said.out + said.err
+    assert "may be, made of rows that have changed since" in said.out + said.err
+
+
+STOPPED = """
+import sys
+from pyspark.sql import SparkSession
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.spark_jobs.session.author_function import errors_of
+
+def stopping(spark):
+    spark.stop()
+    return spark.range(1)
+
+for function in (stopping, lambda spark: spark.stop()):
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        with errors_of(spark, "loads:stopping"):
+            function(spark)
+    except InvalidSpecError as error:
+        print(error)
+"""
+
+
+def test_a_function_that_stops_the_session_is_named() -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.count("loads:stopping has stopped the Spark session") == 2
 
 
 def test_settings_that_a_function_makes_end_with_it(flow: Flow) -> None:

@@ -42,7 +42,9 @@ def on_new_head(table: IcebergTable, commit: C, schema_id: int) -> tuple[C, list
 
 def _refuse_read_anew(table: IcebergTable, commit: LoadCommit, schema_id: int) -> None:
     if commit.reads_table:
-        raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
+        raise CommitConflictError(
+            f"{table.name}: the batch's rows are, or may be, made of rows that have changed since"
+        )
     if schema_id != table.schema_id:
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
 
