@@ -1,6 +1,7 @@
-"""Moments of a lake table: a snapshot id, the name of a tag or branch, or a time. The text alone says which it is.
+"""Moments of a lake table: a snapshot id, the name of a tag or branch, or a time.
 
-Digits are a snapshot id. A date with a time of day is a time, and needs a zone. All else names a tag or a branch.
+Digits are the id of a snapshot that the table has, as to Spark, or else a name. A date with a time of day is a time,
+and needs a zone. All else names a tag or a branch.
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ def snapshot_as_of(facts: TableFacts, moment: str) -> str:
     """
     if _TIME.fullmatch(moment):
         return _existing(facts, head_at(facts, datetime.fromisoformat(moment)), moment)
-    if moment.isascii() and moment.isdigit():
+    if moment in facts.snapshots:
+        return moment
+    head = facts.head(moment)
+    if head is None and moment.isascii() and moment.isdigit():
         return _existing(facts, moment, moment)
-    if (head := facts.head(moment)) is None:
+    if head is None:
         names = ", ".join(sorted(facts.references)) or "none"
         raise BadInputError(f"{facts.name}: as_of={moment!r} is no tag or branch of the table; it has {names}")
     return _existing(facts, head, moment)

@@ -20,7 +20,14 @@ FACTS = replace(
     main_log=[(10 * SECOND, "1"), (20 * SECOND, "2"), (30 * SECOND, "3"), (40 * SECOND, "1"), (50 * SECOND, "4")],
     references={
         name: Reference(name=name, snapshot=snapshot, is_branch=name != "eod")
-        for name, snapshot in {"main": "4", "audit": "2", "eod": "1", "2": "4", "2026-11-27": "2"}.items()
+        for name, snapshot in {
+            "main": "4",
+            "audit": "2",
+            "eod": "1",
+            "2": "4",
+            "20261127": "1",
+            "2026-11-27": "2",
+        }.items()
     },
 )
 
@@ -35,6 +42,8 @@ def at(second: float) -> str:
         ("1", "1"),
         # Digits are an id, though a tag has that name.
         ("2", "2"),
+        # A snapshot that the table has not is a name.
+        ("20261127", "1"),
         ("eod", "1"),
         ("audit", "2"),
         ("main", "4"),
@@ -60,7 +69,7 @@ def test_a_moment_is_the_snapshot_that_it_names(given: Any, snapshot: str) -> No
     [
         ("3", FACTS, "snapshot 3 is not in the table's metadata: it was expired"),
         ("3821550127947089009", FACTS, "A tag keeps a snapshot from expiry"),
-        ("eom", FACTS, "is no tag or branch of the table; it has 2, 2026-11-27, audit, eod, main"),
+        ("eom", FACTS, "is no tag or branch of the table; it has 2, 2026-11-27, 20261127, audit, eod, main"),
         (at(30), FACTS, "snapshot 3 is not in"),
         (
             at(9),
