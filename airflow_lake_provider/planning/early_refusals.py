@@ -228,8 +228,7 @@ def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
             f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "
             "with ALTER TABLE ... SET IDENTIFIER FIELDS"
         )
-    unknown = sorted(set(spec.source_keys) - source.names_ever)
-    if unknown:
+    if unknown := unknown_names(spec.source_keys, source.names_ever):
         raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {source.names}")
 
 

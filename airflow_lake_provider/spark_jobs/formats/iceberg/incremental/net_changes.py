@@ -7,8 +7,8 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -33,11 +33,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
 UPSERT = "upsert"
 DELETE = "delete"
+_SINCE = "since the last commit, and changes up to there have the names of then. Run this again after the next commit"
 
 
 @dataclass
@@ -82,9 +84,15 @@ def net_changes(
         _check_where(table, rows, wanted)
         columns = _Columns.of(table, rows.columns, wanted)
         return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
-    if wanted.is_head:
-        _refuse_other_names(table, after)
-    _check_where(table, table.rows_at(end), wanted)
+    names = _names_now(table, after) if wanted.is_head else {}
+    if any(then != now for then, now in names.items()):
+        return _by_names_now(table, before=from_snapshot, after=after, names=names, wanted=wanted)
+    return _changes_since(table, from_snapshot, after, wanted)
+
+
+def _changes_since(table: IcebergTable, from_snapshot: int, after: Any, wanted: ChangeFilter) -> NetChanges:
+    """Return the changes by the names that columns had at the end of the range."""
+    _check_where(table, table.rows_at(int(after.snapshotId())), wanted)
     columns = _Columns.of(table, [str(item.name()) for item in snapshot_schema(table, after).columns()], wanted)
     before = snapshot_with_lineage(table, from_snapshot, after)
     refuse_other_types(table, before, after)
@@ -100,19 +108,29 @@ class _Columns:
     def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter) -> _Columns:
         if (why := with_change_type(names)) is not None:
             raise UnsupportedError(f"{table.name}: {why}")
-        identifiers = sorted(str(name) for name in table.java.schema().identifierFieldNames())
-        keys = wanted.keys or tuple(identifiers)
+        spelled = {**{name.lower(): name for name in names}, **{name: name for name in names}}
+
+        def in_table(given: Sequence[str]) -> tuple[str, ...]:
+            return tuple(spelled.get(name, spelled.get(name.lower(), name)) for name in given)
+
+        asked_keys = in_table(wanted.keys)
+        chosen = None if wanted.columns is None else in_table(wanted.columns)
+        keys = asked_keys or tuple(identifiers_of(table))
         if wanted.deletes and not keys:
             raise InvalidSpecError(
                 f"{table.name}: deletes need keys, and the table has no identifier fields; give keys, or set them with "
                 "ALTER TABLE ... SET IDENTIFIER FIELDS, or take mode 'upserts'"
             )
-        asked = {*wanted.keys, *(wanted.columns or ()), *(keys if wanted.deletes else ())}
+        asked = {*asked_keys, *(chosen or ()), *(keys if wanted.deletes else ())}
         unknown = sorted(asked - set(names))
         if unknown:
             raise InvalidSpecError(f"{table.name}: has no top-level column {unknown}; it has {names}")
-        chosen = tuple(n for n in names if wanted.columns is None or n in wanted.columns or n in keys)
-        return cls(keys, chosen)
+        return cls(keys, tuple(name for name in names if chosen is None or name in chosen or name in keys))
+
+
+def identifiers_of(table: IcebergTable) -> list[str]:
+    """Return the identifier fields that a table has now."""
+    return sorted(str(name) for name in table.java.schema().identifierFieldNames())
 
 
 def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wanted: ChangeFilter) -> NetChanges:
@@ -216,20 +234,49 @@ def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:
     return False
 
 
-def _refuse_other_names(table: IcebergTable, after: Any) -> None:
-    """Refuse changes up to a head whose columns were renamed or dropped since: they come by the names of its time.
+def _names_now(table: IcebergTable, after: Any) -> dict[str, str | None]:
+    """Return the names of a head's columns by those that they had at its commit; None of a column that was dropped.
 
-    :raises UnsupportedError: they were.
+    :raises UnsupportedError: fields inside of a column were renamed or dropped.
     """
-    if not table.branches_at(int(after.snapshotId())):
-        return
+    end = int(after.snapshotId())
+    if not table.branches_at(end) or not table.has_new_schema(end):
+        return {}
     then, now = snapshot_schema(table, after), table.java.schema()
-    others = [str(field.name()) for field in then.columns() if now.findColumnName(field.fieldId()) != field.name()]
+    names = {str(field.name()): now.findColumnName(field.fieldId()) for field in then.columns()}
+    others = []
+    for entry in JavaItems(table.spark, table.iceberg.types.TypeUtil.indexByName(then.asStruct()).entrySet()):
+        name, present = str(entry.getKey()), now.findColumnName(entry.getValue())
+        column = next((each for each in names if name.startswith(f"{each}.")), None)
+        if column is not None and names[column] is not None and name != present:
+            others += [name] if present is None or name.rpartition(".")[2] != present.rpartition(".")[2] else []
     if others:
-        raise UnsupportedError(
-            f"{table.name}: columns {others} were renamed or dropped since its last commit, {after.snapshotId()}, and "
-            "changes up to there have the names of then. Run this again after the next commit to the table"
-        )
+        raise UnsupportedError(f"{table.name}: fields {sorted(others)} were renamed or dropped {_SINCE}")
+    return names
+
+
+def _by_names_now(
+    table: IcebergTable, before: int, after: Any, names: Mapping[str, str | None], wanted: ChangeFilter
+) -> NetChanges:
+    """Return the changes up to a head by the names that its columns have now, without those that were dropped.
+
+    :param names: of :func:`_names_now`.
+    :raises UnsupportedError: a predicate would be asked of the names of then.
+    """
+    if wanted.where is not None:
+        others = sorted(then for then, now in names.items() if then != now)
+        raise UnsupportedError(f"{table.name}: columns {others} were renamed or dropped {_SINCE}, or leave where out")
+    then = {now: name for name, now in names.items() if now is not None}
+    columns = _Columns.of(table, list(then), wanted)
+    changes = _changes_since(
+        table,
+        before,
+        after,
+        replace(wanted, keys=tuple(then[key] for key in columns.keys), columns=tuple(then[c] for c in columns.chosen)),
+    )
+    kept = [quoted(then[name]).alias(name) for name in columns.chosen]
+    changes.dataframe = changes.dataframe.select(*kept, CHANGE_TYPE)
+    return changes
 
 
 def _matching_live(table: IcebergTable, rows: DataFrame, snapshot: int, wanted: ChangeFilter) -> DataFrame:
