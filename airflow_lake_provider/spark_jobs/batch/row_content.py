@@ -57,4 +57,5 @@ def hashable(value: str, kind: DataType, depth: int = 0) -> str:
             entry = f"struct({hashed[0]}, {inside} IS NULL, {hashed[1]})"
             entries = f"transform(map_entries({value}), {item} -> {entry})"
             return f"struct(size({value}), array_sort({entries}))"
-    return f"to_json({value})" if kind.typeName() == "variant" else value
+    # A date and a text of it are one in JSON.
+    return f"struct(to_json({value}), schema_of_variant({value}))" if kind.typeName() == "variant" else value

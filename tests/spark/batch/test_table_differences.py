@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -115,3 +116,18 @@ def test_a_field_that_a_struct_would_keep_is_refused(spark: SparkSession) -> Non
     with pytest.raises(UnsupportedError, match="column 's' of the batch lacks fields"):
         differences(spark, table, "SELECT 1 AS id, named_struct('a', 1) AS s", keeps_missing=True)
     assert differences(spark, table, "SELECT 1 AS id, named_struct('b', 2L, 'a', 1) AS s")[0] == []
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no VARIANT")
+def test_variants_differ_in_type_and_to_the_microsecond(spark: SparkSession) -> None:
+    values = ["'2026-01-01'", "DATE '2026-01-01'", "TIMESTAMP '2026-01-01 00:00:00.000001'", "1L", "true", "'true'"]
+
+    def variants(texts: list[str]) -> str:
+        selected = (f"SELECT {number} AS id, CAST({text} AS VARIANT) AS v" for number, text in enumerate(texts))
+        return f"SELECT id, v, array(v) AS listed FROM ({' UNION ALL '.join(selected)})"
+
+    everything = list(range(len(values)))
+    assert differences(spark, variants(values), variants(values))[0] == []
+    assert differences(spark, variants(values), variants([*values[1:], values[0]]))[0] == everything
+    of_micros = [value.replace("000001", "000002") for value in values]
+    assert differences(spark, variants(values), variants(of_micros))[0] == [2]
