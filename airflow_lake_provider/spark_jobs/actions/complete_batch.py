@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -78,6 +78,8 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         keys = resolve_columns(raw.rows, spec.keys, "keys")
         order_by = resolve_columns(raw.rows, spec.order_by, "order_by")
         refuse_unordered_columns(raw.rows.schema, keys, order_by)
+        in_any_order = None if raw.in_any_order is None else target.as_stored(raw.in_any_order, keys)
+        raw = replace(raw, rows=target.as_stored(raw.rows, keys), in_any_order=in_any_order)
         stored = _stored_columns(spec, raw.rows)
         rows = stored_with_history(new, _with_flag(spec, raw.rows.select(*map(quoted, stored))))
         schema_changes = fit_target(spec, target, rows, source.missing_columns, engine.identity_in_table(spec.keys))

@@ -86,7 +86,8 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
             rows = _rows_of_keys(new, batch, schema)
             cached.append(rows.persist())
             count = _checked(spec, engine, rows)
-        changes = versions.changes(batch.changes, rows if count else None, batch.keys + 2 * count)
+        stored = target.as_stored(batch.changes, spec.keys)
+        changes = versions.changes(stored, rows if count else None, batch.keys + 2 * count)
         cached.append(changes.persist())
         identity = engine.identity_in_table(spec.keys)
         fields = changes.select(*map(quoted, identity)).schema

@@ -11,7 +11,7 @@ format can do it declares in ``contracts/capabilities.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol
@@ -148,6 +148,10 @@ class FormatTable(ABC):
     @abstractmethod
     def current_rows(self, base: str | None) -> DataFrame | None:
         """Live rows at a branch's head, in columns named as they are now; None where there are none."""
+
+    def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:  # formats ask it
+        """Rows with values as the table gives them back, so that they can be compared; all but the keys."""
+        return rows
 
     def rows_of_keys(self, base: str | None, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame | None:
         """Live rows at a branch's head with one of some keys; with others too, where a format reads them anyway.

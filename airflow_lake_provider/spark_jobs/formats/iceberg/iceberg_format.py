@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,6 +56,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expir
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.overwrite_partitions import overwrite_partitions
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import as_stored
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -117,6 +118,9 @@ class IcebergFormatTable(FormatTable):
 
     def current_rows(self, base: str | None) -> DataFrame | None:
         return None if base is None else self.table.rows_by_newest_schema(int(base))
+
+    def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        return as_stored(self.table, rows, keys)
 
     def rows_of_keys(self, base: str | None, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame | None:
         return None if base is None else rows_of_keys(self.table, base, keys, ranges)

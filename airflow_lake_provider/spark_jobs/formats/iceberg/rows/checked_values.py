@@ -37,10 +37,24 @@ def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]
         fits = None if name is None else _fits(quoted(name), str(field.type()), name.lower() in strict)
         if name is not None and fits is not None:
             refused = sf.raise_error(sf.lit(f"{_MISFIT}{place}")).cast(rows.schema[name].dataType)
-            checked[name] = sf.when(quoted(name).isNull() | fits, quoted(name)).otherwise(refused)
+            stored = _as_stored(quoted(name), str(field.type()), name.lower() in strict)
+            checked[name] = sf.when(quoted(name).isNull() | fits, stored).otherwise(refused)
     if not checked:
         return rows
     return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
+
+
+def as_stored(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Return rows with their UUIDs as the table has them, so that equal ones are equal texts.
+
+    :param compared: columns that stay as they are.
+    """
+    strict = {name.lower() for name in compared}
+    kinds = {str(field.name()).lower(): str(field.type()) for field in _columns(table)}
+    uuids = [each for each in rows.columns if kinds.get(each.lower()) == "uuid" and each.lower() not in strict]
+    if not uuids:
+        return rows
+    return rows.withColumns({name: _as_stored(quoted(name), "uuid", is_compared=False) for name in uuids})
 
 
 @contextmanager
@@ -73,6 +87,10 @@ def _fits(value: Column, kind: str, is_compared: bool) -> Column | None:
         return (text if is_compared else sf.lower(text)).rlike(CANONICAL_UUID)
     fixed = _FIXED.fullmatch(kind)
     return None if fixed is None else sf.octet_length(value) == int(fixed[1])
+
+
+def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
+    return sf.lower(value.cast("string")) if kind == "uuid" and not is_compared else value
 
 
 def _remedy(kind: str) -> str:
