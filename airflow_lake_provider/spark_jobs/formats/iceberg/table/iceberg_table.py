@@ -262,7 +262,11 @@ class IcebergTable:
         if not branches or not self.has_new_schema(snapshot_id):
             return self.rows_at(snapshot_id)
         # A snapshot that is named is read by the schema of its time, whose names may mean other columns now.
-        return self.spark.table(f"{self.sql_name}.{quoted_name(f'branch_{branches[0]}')}")
+        rows = self.spark.table(f"{self.sql_name}.{quoted_name(f'branch_{branches[0]}')}")
+        # No file has one. Iceberg's scan would end with a NullPointerException, see ``new_variants``.
+        absent = set(self.new_variants(snapshot_id))
+        nulls = {each.name: sf.lit(None).cast(each.dataType) for each in rows.schema if each.name in absent}
+        return rows.withColumns(nulls) if nulls else rows
 
     def branches_at(self, snapshot_id: int) -> list[str]:
         """Return the branches whose head is a snapshot."""
