@@ -69,11 +69,11 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
         # Other catalogs make it of the session's settings alone.
         return
     io = java.io()
-    kind, properties = _described(spark, io)
+    kind, properties = described_io(spark, io)
     trusted = {own["io-impl"]} if "io-impl" in own else FILE_IOS
     unsafe = set() if kind in trusted else {f"io-impl (it is {kind})"}
     own = {**own, **{name: properties[name] for name in _OF_SPARK if name in properties}}
-    for each in (properties, *({**properties, **vended} for vended in _vended(spark, io, kind))):
+    for each in (properties, *({**properties, **vended} for _, vended in vended_properties(spark, io, kind))):
         unsafe.update(objections_of_spark(each, own, own.get("uri", "")))
     if unsafe:
         raise UnsupportedError(
@@ -83,8 +83,8 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
         )
 
 
-def _described(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
-    """Return class and properties, by one command."""
+def described_io(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
+    """Return class and properties of a ``FileIO``, by one command."""
     try:
         parsed = json.loads(jvm_of(spark).org.apache.iceberg.io.FileIOParser.toJson(io))
     except GatewayError:
@@ -93,8 +93,11 @@ def _described(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
     return parsed["io-impl"], parsed["properties"]
 
 
-def _vended(spark: SparkSession, io: Any, kind: str) -> Iterator[dict[str, str]]:
-    """Yield the properties that a server has sent for single prefixes of the storage."""
+def vended_properties(spark: SparkSession, io: Any, kind: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield prefixes of the storage, and the properties that a server has sent for each.
+
+    :param kind: class of the ``FileIO``.
+    """
     if kind not in FILE_IOS:
         return
     mapper = jvm_of(spark).org.apache.iceberg.util.JsonUtil.mapper()
@@ -103,7 +106,8 @@ def _vended(spark: SparkSession, io: Any, kind: str) -> Iterator[dict[str, str]]
     except GatewayError:
         return
     for place in range(credentials.size()):
-        yield json.loads(mapper.writeValueAsString(credentials.get(place).config()))
+        vended = credentials.get(place)
+        yield str(vended.prefix()), json.loads(mapper.writeValueAsString(vended.config()))
 
 
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"

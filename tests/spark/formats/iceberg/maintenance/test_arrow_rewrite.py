@@ -229,7 +229,7 @@ def test_a_python_worker_that_dies_leaves_its_groups_to_spark_and_no_file(
     table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
     lineage = table.lineage()
 
-    def dying(splits: Any) -> Any:
+    def dying(splits: Any, _: Any) -> Any:
         for split in splits:
             Path(f"{split.stem.removeprefix('file:')}-0-00000.parquet").write_bytes(b"PAR1")
             os._exit(1)
@@ -292,9 +292,9 @@ def test_rows_of_the_metadata_that_no_file_has_leave_the_group_to_spark(
 ) -> None:
     table = with_six_files_and_deletes(MaintainedTable(spark))
 
-    def losing(splits: Any) -> Any:
+    def losing(splits: Any, files: Any) -> Any:
         for split in splits:
-            yield rewrite_split(replace(split, parts=split.parts[1:]))
+            yield rewrite_split(replace(split, parts=split.parts[1:]), files)
 
     monkeypatch.setattr(rewrite_groups, "rewrite_splits", losing)
     report = by_arrow(table)

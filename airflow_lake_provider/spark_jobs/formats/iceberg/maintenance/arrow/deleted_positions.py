@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 
 Positions = NDArray[np.int64]
 # 80 MB, and twice as much while they are sorted.
@@ -51,6 +51,7 @@ class DeletedPositions:
     :param paths: locations of the data files, as delete files name them.
     """
 
+    files: TableFiles
     paths: Collection[str]
     _by_file: dict[str, dict[str, list[Positions]]] = field(default_factory=dict)
     _count: int = 0
@@ -68,7 +69,7 @@ class DeletedPositions:
 
     def _parts(self, path: str, delete: PositionDelete) -> list[Positions]:
         if delete.offset is not None:
-            return [vector_positions(delete)]
+            return [vector_positions(self.files, delete)]
         if delete.location not in self._by_file:
             self._by_file[delete.location] = self._read(delete.location)
         return self._by_file[delete.location].get(path, [])
@@ -76,7 +77,8 @@ class DeletedPositions:
     def _read(self, location: str) -> dict[str, list[Positions]]:
         """Read a file of position deletes, batch by batch, and return those of the data files."""
         by_path: dict[str, list[Positions]] = {}
-        with pq.ParquetFile(path_of(location), read_dictionary=["file_path"]) as deletes:
+        system, place = self.files.place_of(location)
+        with pq.ParquetFile(place, filesystem=system, read_dictionary=["file_path"]) as deletes:
             for batch in deletes.iter_batches(columns=["file_path", "pos"], use_threads=False):
                 paths, positions = batch.column("file_path"), batch.column("pos").to_numpy()
                 for code, path in enumerate(paths.dictionary.to_pylist()):
@@ -93,14 +95,14 @@ def _refuse_many(count: int) -> None:
         raise UnsupportedError(f"more than {MOST_POSITIONS:,} rows of its files are deleted")
 
 
-def vector_positions(vector: PositionDelete) -> Positions:
+def vector_positions(files: TableFiles, vector: PositionDelete) -> Positions:
     """Read a deletion vector.
 
     :raises BrokenMetadataError: its bytes are not a vector, or not one of so many rows.
     """
-    with path_of(vector.location).open("rb") as file:
-        file.seek(vector.offset or 0)
-        blob = file.read(vector.size)
+    system, place = files.place_of(vector.location)
+    with system.open_input_file(place) as file:
+        blob = file.read_at(vector.size, vector.offset or 0)
     bitmap, checksum = blob[_BEFORE:-_AFTER], int.from_bytes(blob[-_AFTER:], "big")
     length = int.from_bytes(blob[:4], "big")
     is_whole = length == vector.size - _BEFORE and blob[4:_BEFORE] == _MAGIC

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import PositionDelete
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import is_local
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import FilePart
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list, guava, texts_of
@@ -44,11 +44,11 @@ class GroupFiles:
     def _functions(self) -> Any:
         return java_functions(self.table.spark)
 
-    def obstacle(self) -> str | None:
+    def obstacle(self, files: TableFiles) -> str | None:
         """Return why Arrow does not rewrite the group; None where it may."""
-        return next(self._obstacles(), None)
+        return next(self._obstacles(files), None)
 
-    def _obstacles(self) -> Iterator[str]:
+    def _obstacles(self, files: TableFiles) -> Iterator[str]:
         tasks, functions = self.group.fileScanTasks(), self._functions
         if sum(map(int, self._texts(tasks, functions.delete_count_of_task))) > _MOST_DELETES:
             # Of a partition, each delete file lies on each data file.
@@ -70,7 +70,7 @@ class GroupFiles:
         ):
             yield "files have no row ids yet"
         locations = [*self._texts(tasks, functions.location_of_task), *self._texts(deletes, functions.location)]
-        if not all(map(is_local, locations)):
+        if not all(map(files.opens, locations)):
             yield "files are in a store that Python workers do not open"
 
     def parts(self, tasks: Any) -> tuple[FilePart, ...]:

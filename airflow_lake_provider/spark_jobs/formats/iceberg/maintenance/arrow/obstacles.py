@@ -9,7 +9,6 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import ARROW_REWRITE, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import is_local
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
@@ -45,6 +44,3 @@ def _obstacles(table: IcebergTable, spec: CompactionSpec) -> Iterator[str]:
         arrow_schema(schema, has_row_lineage=table.format_version >= 3)
     except UnsupportedError as error:
         yield str(error)
-    location = str(table.java.locationProvider().newDataLocation("a"))
-    if not is_local(location):
-        yield f"files of {location.partition(':')[0]}: are not opened by Python workers"

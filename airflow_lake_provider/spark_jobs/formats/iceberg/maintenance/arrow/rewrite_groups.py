@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles, local_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
     NewFile,
@@ -26,6 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_
     SplitResult,
     rewrite_splits,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
@@ -68,7 +71,7 @@ class ArrowRewrite:
             raise
         finally:
             # Tasks of a job that has failed may have written a little longer.
-            _discard(self._left)
+            self._discard()
 
     def rewrite(self, groups: Sequence[Any]) -> dict[int, Any]:
         """Rewrite groups where it surely comes to what Spark's own rewrite does.
@@ -77,10 +80,12 @@ class ArrowRewrite:
         :return: new files by place of the group, each a ``DataFileSet``.
         """
         files = [GroupFiles(self.table, group) for group in groups]
-        obstacles = {place: self.obstacle or of_group.obstacle() for place, of_group in enumerate(files)}
+        # Asked anew for each wave: credentials may last no longer.
+        opened, obstacle = self._opened()
+        obstacles = {place: obstacle or of_group.obstacle(opened) for place, of_group in enumerate(files)}
         fit = [place for place, obstacle in obstacles.items() if obstacle is None]
         splits = [split for place in fit for split in self._splits(place, files[place])]
-        results, failure = self._run(splits)
+        results, failure = self._run(splits, opened)
         rewritten: dict[int, Any] = {}
         for place, obstacle in obstacles.items():
             ours = [result for result in results if result.group == place]
@@ -93,10 +98,17 @@ class ArrowRewrite:
             if reason is not None:
                 self.reasons[reason] += 1
         self._left = [split for split in splits if split.group not in rewritten]
-        _discard(self._left)
+        self._discard()
         self._files = [file for result in results if result.group in rewritten for file in result.files]
         self.indexes = frozenset(int(groups[place].info().globalIndex()) for place in rewritten)
         return rewritten
+
+    def _opened(self) -> tuple[TableFiles, str | None]:
+        """Return how workers open files, or why they do not."""
+        try:
+            return table_files(self.table), self.obstacle
+        except UnsupportedError as error:
+            return TableFiles(), self.obstacle or str(error)
 
     def _splits(self, place: int, files: GroupFiles) -> list[Split]:
         """Cut a group where Spark's own rewrite would."""
@@ -128,20 +140,37 @@ class ArrowRewrite:
         of_partition = (spec, partition, name) if spec.isPartitioned() else (name,)
         return str(locations.newDataLocation(*of_partition))
 
-    def _run(self, splits: Sequence[Split]) -> tuple[list[SplitResult], str | None]:
-        """Run splits side by side, and return their results, or why the job failed."""
+    def _run(self, splits: Sequence[Split], opened: TableFiles) -> tuple[list[SplitResult], str | None]:
+        """Run splits side by side, and return their results, or why the job failed.
+
+        Credentials are in a broadcast, as Iceberg's own rewrite has them: neither in a closure nor in the event log.
+        """
         if not splits:
             return [], None
         context = self.table.spark.sparkContext
         before = context.getLocalProperty("spark.job.description")
         context.setJobDescription(f"rewrite {len(splits)} splits of {self.table.name} by Arrow")
+        shared, rewrite = context.broadcast(opened), rewrite_splits
         try:
             tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
-            return context.parallelize(splits, tasks).mapPartitions(rewrite_splits).collect(), None
+            work = context.parallelize(splits, tasks).mapPartitions(lambda part: rewrite(part, shared.value))
+            return work.collect(), None
         except SPARK_ERRORS as error:
             return [], f"the job failed: {root_message(error)}"
         finally:
+            shared.destroy()
             context.setJobDescription(before or "")
+
+    def _discard(self) -> None:
+        """Delete all that any attempt has written for splits that are left to Spark."""
+        for stem in (f"{split.stem}-" for split in self._left):
+            if (path := local_path(stem)) is None:
+                with suppress(*SPARK_ERRORS):
+                    self.table.java.io().deletePrefix(stem)
+                continue
+            for written in Path(path).parent.glob(f"{Path(path).name}*.parquet"):
+                with suppress(OSError):
+                    written.unlink()
 
     def _data_files(self, group: Any, results: Sequence[SplitResult]) -> Any:
         files = self.table.iceberg.util.DataFileSet.create()
@@ -208,12 +237,3 @@ def _lost(results: Sequence[SplitResult], rows: int) -> str | None:
     if reason is None and sum(result.rows_read for result in results) != rows:
         reason = "its files have not the rows that the metadata says"
     return reason
-
-
-def _discard(splits: Iterable[Split]) -> None:
-    """Delete all that any attempt has written for splits."""
-    for split in splits:
-        stem = path_of(split.stem)
-        for path in stem.parent.glob(f"{stem.name}-*.parquet"):
-            with suppress(OSError):
-                path.unlink()

@@ -6,17 +6,19 @@ one that is read.
 
 from __future__ import annotations
 
-import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
@@ -28,10 +30,18 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_col
     ROW_ID,
     FileColumns,
     arrow_schema,
-    id_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import path_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import (
+    begin_of,
+    bytes_of,
+    column_ids,
+    footer_of,
+    plain_columns,
+    row_groups_of,
+    unbounded_columns,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 
 MOST_DECODED_BYTES = 256 << 20
@@ -39,6 +49,7 @@ _BATCH_ROWS, _BATCH_BYTES = 16_384, 16 << 20
 # Files whose footers say how wide a row is, and which columns are worth a dictionary.
 _SAMPLED = 8
 _LONGEST_REASON = 300
+_NAMES = re.compile(r"'[^']*'|\(Request ID[^)]*\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,43 +119,51 @@ class SplitResult:
     reason: str | None = None
 
 
-def rewrite_splits(splits: Iterable[Split]) -> Iterator[SplitResult]:
+def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[SplitResult]:
     """Rewrite splits in a task of Spark; what goes wrong is a result, since a failed task would fail all groups."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else 0
     for split in splits:
-        yield rewrite_split(split, attempt)
+        yield rewrite_split(split, files, attempt)
 
 
-def rewrite_split(split: Split, attempt: int = 0) -> SplitResult:
+def rewrite_split(split: Split, files: TableFiles, attempt: int = 0) -> SplitResult:
     """Rewrite a split, whose new files no other attempt of the same task touches."""
-    writer = _SplitWriter(split, attempt)
+    writer = _SplitWriter(split, files, attempt)
     try:
         writer.write_all()
     # Whatever it is, the group is left to Spark.
     except Exception as error:  # noqa: BLE001
-        writer.discard()
-        text = str(error) if isinstance(error, LakeProviderError) else f"{type(error).__name__}: {error}"
-        return SplitResult(group=split.group, reason=text.partition("\n")[0][:_LONGEST_REASON])
+        writer.abandon()
+        return SplitResult(group=split.group, reason=_reason(error))
     return SplitResult(group=split.group, rows_read=writer.rows_read, files=tuple(writer.done))
+
+
+def _reason(error: Exception) -> str:
+    """Return one line, which is the same for all splits that fail alike: without names of files and requests."""
+    if isinstance(error, LakeProviderError):
+        return str(error)[:_LONGEST_REASON]
+    text = _NAMES.sub("...", str(error).partition("\n")[0])
+    return f"{type(error).__name__}: {text}"[:_LONGEST_REASON]
 
 
 @dataclass
 class _SplitWriter:
     split: Split
+    files: TableFiles
     attempt: int
     done: list[NewFile] = field(default_factory=list)
     rows_read: int = 0
-    _locations: list[str] = field(default_factory=list)
+    _begun: int = 0
     _file: _FileWriter | None = None
 
     def write_all(self) -> None:
         split = self.split
         schema = arrow_schema(json.loads(split.schema), has_row_lineage=split.has_row_lineage)
-        shape = _Shape.of(split, schema)
-        deleted = DeletedPositions({part.path for part in split.parts})
+        shape = _Shape.of(split, self.files, schema)
+        deleted = DeletedPositions(self.files, {part.path for part in split.parts})
         pending, rows, size = [], 0, 0
         for part in split.parts:
             for batch, rows_read in _rows_left(part, split, shape, deleted):
@@ -160,9 +179,9 @@ class _SplitWriter:
 
     def _write(self, batches: list[pa.RecordBatch], shape: _Shape) -> None:
         if self._file is None:
-            location = f"{self.split.stem}-{self.attempt}-{len(self._locations):05d}.parquet"
-            self._locations.append(location)
-            self._file = _FileWriter(location, self.split, shape)
+            location = f"{self.split.stem}-{self.attempt}-{self._begun:05d}.parquet"
+            self._begun += 1
+            self._file = _FileWriter(location, self.files, self.split, shape)
         if self._file.write(batches) >= self.split.most_bytes:
             self._close()
 
@@ -171,14 +190,14 @@ class _SplitWriter:
             self.done.append(self._file.close())
             self._file = None
 
-    def discard(self) -> None:
-        """Delete what was written; a file that stays is one that no metadata names."""
+    def abandon(self) -> None:
+        """Close the file that is not finished. The driver deletes all files of a split that is left to Spark.
+
+        A worker does not: to delete the last object of a folder, Arrow's client of S3 makes one of the folder's name.
+        """
         if self._file is not None:
             with suppress(Exception):
                 self._file.abandon()
-        for location in self._locations:
-            with suppress(OSError):
-                path_of(location).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -191,17 +210,17 @@ class _Shape:
     with_dictionary: list[str]
 
     @classmethod
-    def of(cls, split: Split, schema: pa.Schema) -> _Shape:
+    def of(cls, split: Split, files: TableFiles, schema: pa.Schema) -> _Shape:
         plain, rows, size, encoded = None, 0, 0, 0
         for part in split.parts[:_SAMPLED]:
-            footer = pq.read_metadata(path_of(part.path))
-            plain = _plain_columns(footer) if plain is None else plain & _plain_columns(footer)
+            footer = footer_of(files, part.path)
+            plain = plain_columns(footer) if plain is None else plain & plain_columns(footer)
             rows += footer.num_rows
-            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-            size += sum(map(_bytes_of, groups))
+            groups = row_groups_of(footer)
+            size += sum(map(bytes_of, groups))
             encoded += sum(group.total_byte_size for group in groups)
         most = min(split.layout.row_group_bytes, split.most_bytes)
-        columns = _column_ids(schema)
+        columns = column_ids(schema)
         chosen = [path for path, id_ in columns.items() if id_ not in (plain or set()) and id_ != ROW_ID]
         group_rows = max(1, most * rows // max(1, size))
         return cls(
@@ -209,61 +228,23 @@ class _Shape:
         )
 
 
-def _bytes_of(group: Any) -> int:
-    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
-
-
-def _column_ids(schema: pa.Schema) -> dict[str, int]:
-    """Return the field ids of the columns of a file by their paths."""
-    sink = io.BytesIO()
-    with pq.ParquetWriter(sink, schema, store_schema=False):
-        pass
-    return _ids_by_path(pq.read_metadata(io.BytesIO(sink.getvalue())).schema)
-
-
-def _ids_by_path(parquet: Any) -> dict[str, int]:
-    fields = parquet.to_arrow_schema()
-    ids: dict[str, int] = {}
-    paths = iter(parquet.column(number).path for number in range(len(parquet)))
-    for each in fields:
-        for id_ in _leaf_ids(each):
-            ids[next(paths)] = id_
-    return ids
-
-
-def _leaf_ids(column: pa.Field) -> Iterator[int]:
-    kind = column.type
-    if not kind.num_fields:
-        yield id_of(column) or 0
-    elif pa.types.is_map(kind):
-        yield from _leaf_ids(kind.key_field)
-        yield from _leaf_ids(kind.item_field)
-    else:
-        for place in range(kind.num_fields):
-            yield from _leaf_ids(kind.field(place))
-
-
-def _plain_columns(footer: Any) -> set[int]:
-    """Return the field ids of columns that their writer found not worth a dictionary."""
-    ids = list(_ids_by_path(footer.schema).values())
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    return {
-        id_ for place, id_ in enumerate(ids) if not any(group.column(place).has_dictionary_page for group in groups)
-    }
-
-
 def _rows_left(
     part: FilePart, split: Split, shape: _Shape, deleted: DeletedPositions
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Yield the rows of a part that are not deleted, with the table's columns, and how many were read for them."""
     positions = deleted.of(part.path, part.deletes)
-    with pq.ParquetFile(path_of(part.path), pre_buffer=False) as file:
+    system, place = deleted.files.place_of(part.path)
+    in_store = not isinstance(system, LocalFileSystem)
+    with pq.ParquetFile(place, filesystem=system, pre_buffer=in_store) as file:
         columns = FileColumns(in_file=file.schema_arrow, table=shape.schema, partition_sources=split.partition_sources)
         chosen, first = _row_groups(file.metadata, part)
         if not chosen:
             return
-        batches = file.iter_batches(shape.batch_rows, row_groups=chosen, columns=columns.names, use_threads=False)
-        for batch in batches:
+        # Of a store, all columns of a row group come by a few requests, side by side, and are kept until it is done.
+        for batch in chain.from_iterable(
+            file.iter_batches(shape.batch_rows, row_groups=groups, columns=columns.names, use_threads=False)
+            for groups in ([[number] for number in chosen] if in_store else [chosen])
+        ):
             arrays = columns.arrays(batch)
             if split.has_row_lineage:
                 arrays[-2:] = _lineage(arrays[-2:], part, first)
@@ -276,22 +257,13 @@ def _row_groups(footer: Any, part: FilePart) -> tuple[list[int], int]:
     """Return the row groups of a part, which stand together, and the position of its first row."""
     chosen: list[int] = []
     position, first = 0, 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        middle = _begin(group) + _bytes_of(group) // 2
+    for number, group in enumerate(row_groups_of(footer)):
+        middle = begin_of(group) + bytes_of(group) // 2
         if part.start <= middle < part.start + part.length:
             first = first if chosen else position
             chosen.append(number)
         position += group.num_rows
     return chosen, first
-
-
-def _begin(group: Any) -> int:
-    column = group.column(0)
-    begins = [column.data_page_offset]
-    if column.has_dictionary_page:
-        begins.append(column.dictionary_page_offset)
-    return int(min(begins))
 
 
 def _lineage(stored: list[pa.Array], part: FilePart, first: int) -> list[pa.Array]:
@@ -323,13 +295,14 @@ def _without(rows: pa.RecordBatch, positions: Positions, first: int) -> pa.Recor
 class _FileWriter:
     """One new file."""
 
-    def __init__(self, location: str, split: Split, shape: _Shape) -> None:
-        self._location, self._shape = location, shape
+    def __init__(self, location: str, files: TableFiles, split: Split, shape: _Shape) -> None:
+        self._location, self._files = location, files
         self._floats = FileFloats(shape.schema)
-        path = path_of(location)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # No file that is there is written over.
-        self._sink = path.open("xb")
+        system, place = files.place_of(location)
+        if isinstance(system, LocalFileSystem):
+            system.create_dir(place.rpartition("/")[0])
+        # No other file has this name: it has an identifier of the group's, and the number of the task's attempt.
+        self._sink = system.open_output_stream(place)
         self._writer = pq.ParquetWriter(
             self._sink, shape.schema, use_dictionary=shape.with_dictionary or False, **split.layout.options()
         )
@@ -344,7 +317,7 @@ class _FileWriter:
         return self._sink.tell()
 
     def abandon(self) -> None:
-        """Close the file without an end."""
+        """Close the file without a footer; in S3 this makes an object of it, which can be deleted."""
         self._sink.close()
 
     def close(self) -> NewFile:
@@ -352,26 +325,12 @@ class _FileWriter:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        footer = pq.read_metadata(path_of(self._location))
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        footer = footer_of(self._files, self._location)
         return NewFile(
             location=self._location,
             size=size,
             rows=footer.num_rows,
-            offsets=tuple(_begin(group) for group in groups),
+            offsets=tuple(map(begin_of, row_groups_of(footer))),
             floats=self._floats.by_id(),
-            unbounded=frozenset(_unbounded(footer, groups)),
+            unbounded=frozenset(unbounded_columns(footer)),
         )
-
-
-def _unbounded(footer: Any, groups: list[Any]) -> Iterator[int]:
-    """Yield field ids of columns whose row groups do not all tell their least and greatest value.
-
-    Of these, Iceberg would take the bounds of the other row groups for those of the file.
-    """
-    for place, id_ in enumerate(_ids_by_path(footer.schema).values()):
-        for group in groups:
-            statistics = group.column(place).statistics
-            if statistics is None or (statistics.num_values and not statistics.has_min_max):
-                yield id_
-                break

@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_
     PositionDelete,
     vector_positions,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 
 MAGIC = bytes([0xD1, 0xD3, 0x39, 0x64])
 # Containers of all three kinds, and rows beyond the lower 32 bits of a position.
@@ -47,7 +48,7 @@ def test_a_vector_is_read_as_the_bitmap_library_wrote_it(
 ) -> None:
     positions = {position for each in ranges for position in each}
     written = vector(tmp_path_factory.mktemp("vectors"), positions, is_optimised=is_optimised)
-    assert vector_positions(written).tolist() == sorted(positions)
+    assert vector_positions(TableFiles(), written).tolist() == sorted(positions)
 
 
 @pytest.mark.parametrize("damage", [3, 8, 20, -1], ids=["length", "magic", "bitmap", "checksum"])
@@ -58,14 +59,14 @@ def test_a_damaged_vector_is_refused(tmp_path: Path, damage: int) -> None:
     content[damage if damage >= 0 else written.size - 1] ^= 1
     path.write_bytes(bytes(content))
     with pytest.raises(BrokenMetadataError, match="no deletion vector at byte 0"):
-        vector_positions(written)
+        vector_positions(TableFiles(), written)
 
 
 def test_a_vector_of_other_rows_than_the_metadata_says_is_refused(tmp_path: Path) -> None:
     written = vector(tmp_path, {1, 5, 9})
     other = PositionDelete(location=written.location, rows=4, offset=written.offset, size=written.size)
     with pytest.raises(BrokenMetadataError, match="has 3 positions, the metadata says 4"):
-        vector_positions(other)
+        vector_positions(TableFiles(), other)
 
 
 def test_a_file_of_position_deletes_gives_each_data_file_its_own(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_file_of_position_deletes_gives_each_data_file_its_own(tmp_path: Path)
     pq.write_table(pa.table({"file_path": paths, "pos": [7, 1, 3, 2, 7]}), tmp_path / "deletes.parquet")
     delete = PositionDelete(location=f"file://{tmp_path}/deletes.parquet", rows=5)
 
-    deleted = DeletedPositions({"file:/a.parquet", "file:/d.parquet"})
+    deleted = DeletedPositions(TableFiles(), {"file:/a.parquet", "file:/d.parquet"})
 
     assert deleted.of("file:/a.parquet", [delete, delete]).tolist() == [3, 7]
     assert deleted.of("file:/d.parquet", [delete]).dtype == np.int64
@@ -86,7 +87,7 @@ def test_more_positions_than_a_worker_may_hold_are_refused(tmp_path: Path, monke
     pq.write_table(pa.table({"file_path": paths, "pos": [1, 2, 3, 4]}), tmp_path / "deletes.parquet")
     of_partition = PositionDelete(location=f"file://{tmp_path}/deletes.parquet", rows=1)
     with pytest.raises(UnsupportedError, match="more than 2 rows"):
-        DeletedPositions(set(paths)).of(paths[0], [of_partition])
+        DeletedPositions(TableFiles(), set(paths)).of(paths[0], [of_partition])
     with pytest.raises(UnsupportedError, match="more than 2 rows"):
-        DeletedPositions(set(paths)).of(paths[0], [vector(tmp_path, {1, 2, 3})])
-    assert DeletedPositions(set(paths[:2])).of(paths[0], [of_partition]).tolist() == [1]
+        DeletedPositions(TableFiles(), set(paths)).of(paths[0], [vector(tmp_path, {1, 2, 3})])
+    assert DeletedPositions(TableFiles(), set(paths[:2])).of(paths[0], [of_partition]).tolist() == [1]
