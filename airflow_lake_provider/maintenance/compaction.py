@@ -271,6 +271,7 @@ def _planned(
         "table": health.table,
         "level": level.value,
         "strategy": strategy.value,
+        "runner": policy.compaction.runner.value,
         "min_input_files": policy.compaction.min_input_files,
         # A level takes files past this share for their deletes; a minor one leaves all but those without a row.
         "delete_ratio_threshold": 1.0 if level is _MINOR else policy.compaction.deleted_share,

@@ -94,6 +94,7 @@ class OrphanMode(str, Enum):
 _NO_CRUMBS = Bound("at least 1 MiB", lambda _, given: given is None or given >= 1024**2)
 _NO_MORE_WORK = before_in(CompactionLevel.MINOR, CompactionLevel.AUTO, CompactionLevel.MAJOR, CompactionLevel.FULL)
 _NO_MORE_DELETED = before_in(*OrphanMode)
+_NO_MORE_MEMORY = before_in(*CompactionRunner)
 
 
 def _group(cls: type[AuthorObject]) -> Mapping[str, Any]:
@@ -135,6 +136,7 @@ class CompactionPolicy(AuthorObject):
     :param after_delete_files: delete files and deletion vectors that are there, and that no compaction has paid.
     :param verify: rows or keys before and after it are compared, by a scan of both: ``rows``, ``keys``. Of a table
         without identifier fields rows are.
+    :param runner: ``spark``, or ``arrow`` for Python workers, which need memory outside of the JVM's heap.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
@@ -158,6 +160,9 @@ class CompactionPolicy(AuthorObject):
     after_delete_files: int | None = field(default=None, metadata=setting(whole(1).or_none("not counted")))
     verify: Verification | None = field(
         default=None, metadata=setting(one_of(Verification).or_none("nothing is compared"), NEVER)
+    )
+    runner: CompactionRunner = field(
+        default=CompactionRunner.SPARK, metadata=setting(one_of(CompactionRunner), _NO_MORE_MEMORY)
     )
 
     @property

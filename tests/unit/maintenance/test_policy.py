@@ -104,6 +104,7 @@ LOOSER = {
     "row-expiry.enabled": ("true", "false"),
     "compaction.enabled": ("true", "false"),
     "compaction.level": ("full", "minor"),
+    "compaction.runner": ("arrow", "spark"),
     "expiry.enabled": ("true", "false"),
     "manifests.enabled": ("true", "false"),
     "major-hours": ("12-14", "23-5"),
@@ -112,6 +113,14 @@ LOOSER = {
     "owner": ("mallory", None),
     "paused": ("false", "true"),
 }
+
+
+def test_a_table_leaves_a_runner_that_the_file_asks_for() -> None:
+    by_arrow = file_layer({"compaction": {"runner": "arrow"}})
+    runner = merge(TABLE, [by_arrow]).value_of("compaction.runner")
+    assert (runner.value, runner.layer, runner.origin) == ("arrow", Layer.FILE, "policy.yaml:3")
+    runner = merge(TABLE, [by_arrow, table_layer(**{"compaction.runner": "spark"})]).value_of("compaction.runner")
+    assert (runner.value, runner.layer) == ("spark", Layer.TABLE)
 
 
 @pytest.mark.parametrize("layer", [table_layer, namespace_layer])

@@ -28,7 +28,7 @@ from tests.unit.maintenance.plans_of_numbers import (
 
 def test_tasks_have_the_arguments_that_the_policy_names() -> None:
     given = {
-        "compaction": {"target_file_size": "64MB", "deleted_share": 0.2, "min_input_files": 7},
+        "compaction": {"target_file_size": "64MB", "deleted_share": 0.2, "min_input_files": 7, "runner": "arrow"},
         "expiry": {"older_than": "P3D", "retain_last": 4},
         "manifests": {"enabled": False},
         "tags": {"daily": 9},
@@ -41,6 +41,7 @@ def test_tasks_have_the_arguments_that_the_policy_names() -> None:
         "table": "shop.orders",
         "level": "major",
         "strategy": "binpack",
+        "runner": "arrow",
         "min_input_files": 7,
         "delete_ratio_threshold": 0.2,
         "rewrite_manifests": False,
