@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, FirstRow, PartialUpdate
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionStrategy
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.fault_tables import (
     Appends,
@@ -73,6 +73,7 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "row expiry of format version 2": partial(RowExpiries, version=2, partition=BUCKETS),
     "full compaction of format version 2": partial(Compactions, version=2, level=CompactionLevel.FULL),
     "compaction in waves": partial(Compactions, partition="PARTITIONED BY (bucket(12, id))"),
+    "compaction by Arrow": partial(Compactions, partition=BUCKETS, runner=CompactionRunner.ARROW),
     "z-order": partial(Compactions, level=CompactionLevel.FULL, curve=CompactionStrategy.ZORDER),
     "tags": Tags,
     "whole tables": Wholes,

@@ -56,7 +56,7 @@ _BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
 # A table that changes all the time has hot files only. A look for orphans lists a table, so that few have one.
 POLICIES = {
     "*": {
-        "compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3},
+        "compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3, "runner": "arrow"},
         "manifests": {"mergeable": 3},
     },
     f"{NAMESPACE}.evolved": {"tags": {"daily": 2}, "statistics": {"every": "PT1S"}},
@@ -82,12 +82,18 @@ class FleetSoak:
 
     :param partitions: of the table of many.
     :param outcomes: by table, action and outcome.
+    :param groups: file groups that compactions have rewritten, by table.
+    :param by_arrow: those of them that Arrow has rewritten.
+    :param left_to_spark: the others, by table and reason.
     """
 
     lake: Lake
     seed: int
     partitions: int
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    groups: Counter[str] = field(default_factory=Counter)
+    by_arrow: Counter[str] = field(default_factory=Counter)
+    left_to_spark: Counter[tuple[str, str]] = field(default_factory=Counter)
     runs: int = 0
     failed: list[str] = field(default_factory=list)
     orders: Model = field(default_factory=dict)
@@ -121,8 +127,17 @@ class FleetSoak:
             "upserts": writers[0].committed,
             "checkpoints": writers[1].committed,
             "outcomes": {" ".join(key): count for key, count in sorted(self.outcomes.items())},
+            "groups": dict(self.groups),
+            "by_arrow": dict(self.by_arrow),
+            "left_to_spark": {": ".join(key): count for key, count in sorted(self.left_to_spark.items())},
+            "arrow_share": self.arrow_share,
             "failed": self.failed,
         }
+
+    @property
+    def arrow_share(self) -> float:
+        """Share of the tables that took Arrow, of those whose files were rewritten."""
+        return round(len(+self.by_arrow) / max(1, len(+self.groups)), 3)
 
     def _wait_for_first(self, writers: list[OtherWriter]) -> None:
         while not all(each.committed for each in writers) and not any(each.errors for each in writers):
@@ -231,6 +246,9 @@ class FleetSoak:
         for each in outcomes:
             name = each.table.rpartition(".")[2]
             self.outcomes[name, each.action, each.outcome] += 1
+            self.groups[name] += each.report.get("groups_rewritten", 0)
+            self.by_arrow[name] += each.report.get("groups_by_arrow", 0)
+            self.left_to_spark.update({(name, why): n for why, n in each.report.get("left_to_spark", {}).items()})
             if each.outcome == FAILED and name != "broken":
                 self.failed.append(f"{each}: {each.reason}")
         say(self.runs, outcomes)

@@ -15,7 +15,12 @@ from pyiceberg.manifest import ManifestContent
 
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER
 from airflow_lake_provider.contracts.row_age import Clock
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import (
+    CompactionLevel,
+    CompactionRunner,
+    CompactionSpec,
+    CompactionStrategy,
+)
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
@@ -40,6 +45,7 @@ class Compactions(FaultTable):
     level: CompactionLevel = CompactionLevel.MAJOR
     partition: str = ""
     curve: CompactionStrategy | None = None
+    runner: CompactionRunner = CompactionRunner.SPARK
 
     def _next(self, frame: Mapping[str, Any]) -> Step:
         if self.steps == 1:
@@ -49,7 +55,7 @@ class Compactions(FaultTable):
         self._insert(self._free_ids(15), files=5)
         self._delete(self.random.sample(sorted(self.model), 4))
         order: dict[str, Any] = {"strategy": self.curve, "sort_by": ("id", "n")} if self.curve else {}
-        spec = CompactionSpec(**frame, level=self.level, min_input_files=2, **order)
+        spec = CompactionSpec(**frame, level=self.level, min_input_files=2, runner=self.runner, **order)
         return Step(spec, dict(self.model))
 
     def verify(self, *, is_done: bool = False) -> None:

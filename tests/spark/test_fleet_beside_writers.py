@@ -18,3 +18,4 @@ def test_no_batch_fails_and_no_row_is_lost_while_tables_are_maintained(
     seen = soak(tmp_path, seed=20, seconds=SECONDS / 20, partitions=250)
     assert seen["failed"] == []
     assert seen["runs"] >= 2
+    assert seen["arrow_share"] >= 0.7
