@@ -48,7 +48,7 @@ def table_health(
     def judged(listed: ListedTable, loaded: LoadedTable) -> TableHealth:
         declared = limits(str(listed)) if callable(limits) else limits
         if declared is None and policies is not None:
-            declared = policies.policy_of(listed, loaded).limits
+            declared = policies.policy_of(listed, loaded, moment).limits
         if fresh_within is not None:
             declared = replace(declared or HealthLimits(), fresh_within=fresh_within)
         health = health_of(loaded, moment, declared, remembered.orphans.get(str(listed)))

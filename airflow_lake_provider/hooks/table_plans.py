@@ -19,6 +19,7 @@ from airflow_lake_provider.maintenance.leases import without_leased
 from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
+from airflow_lake_provider.maintenance.tuning import explained
 
 if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.plan import TablePlan
@@ -94,14 +95,14 @@ def plan_tables(
     remembered = history.remembered()
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, TableLook]:
-        merged = policies.policy_of(listed, table)
+        merged = policies.policy_of(listed, table, now)
         if merged.policy is None:
             plan, look = broken(str(listed), merged.error or "its policy cannot be read")
             return plan, replace(look, folders=table.locations())
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
         look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), folders=table.locations())
-        return plan_of(health, merged.policy, now, past), look
+        return explained(plan_of(health, merged.policy, now, past), merged), look
 
     def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
         health = broken_table(name, now, error)

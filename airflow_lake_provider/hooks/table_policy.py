@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from airflow_lake_provider.maintenance.policy import (
     merge,
     property_layer,
 )
+from airflow_lake_provider.maintenance.tuning import tuned_policy
 
 if TYPE_CHECKING:
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
@@ -45,15 +47,17 @@ class PolicyReader:
         self._namespaces: dict[tuple[str, ...], dict[str, str] | LakeProviderError] = {}
         self._one_reader: dict[tuple[str, ...], Lock] = {}
 
-    def policy_of(self, listed: ListedTable, table: LoadedTable) -> TablePolicy:
+    def policy_of(self, listed: ListedTable, table: LoadedTable, now: datetime | None = None) -> TablePolicy:
         """Return the policy of a table; one that cannot be read is an entry with its error, and stops no other.
 
         :param listed: as the catalog lists it.
         :param table: loaded now.
+        :param now: up to which writes are measured, where defaults are tuned; the present moment by default.
         """
         name = str(listed)
         try:
-            return merge(name, self._layers(listed, table))
+            layers = self._layers(listed, table)
+            return tuned_policy(merge(name, layers), layers, table, now or datetime.now(UTC))
         except LakeProviderError as error:
             return TablePolicy(table=name, error=f"{type(error).__name__}: {error}")
 

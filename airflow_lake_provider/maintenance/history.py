@@ -163,16 +163,16 @@ def growth(history: Sequence[Snapshot], target: int) -> Growth:
     :param history: of main, newest first.
     :param target: bytes that a data file should have.
     """
-    since = _changes_since(history, "deleted-data-files")
+    since = changes_since(history, "deleted-data-files")
     return Growth(
         commits=len(since),
-        commits_of_deletes=len(_changes_since(history, "removed-delete-files")),
-        small_files=sum(_small_files(summary, target) for summary in since),
+        commits_of_deletes=len(changes_since(history, "removed-delete-files")),
+        small_files=sum(small_files(summary, target) for summary in since),
         delete_files=count_of(history[0].summary, "total-delete-files") if history else 0,
     )
 
 
-def _changes_since(history: Sequence[Snapshot], rewritten: str) -> list[Mapping[str, str]]:
+def changes_since(history: Sequence[Snapshot], rewritten: str) -> list[Mapping[str, str]]:
     """Return the summaries of changes of rows since a compaction; a rewrite of manifests leaves all that was added.
 
     :param rewritten: count of the summary that such a compaction has.
@@ -184,7 +184,8 @@ def _changes_since(history: Sequence[Snapshot], rewritten: str) -> list[Mapping[
     return [each.summary for each in takewhile(is_before, history) if each.changes_rows]
 
 
-def _small_files(summary: Mapping[str, str], target: int) -> int:
+def small_files(summary: Mapping[str, str], target: int) -> int:
+    """Return the data files that a commit added; none where they are not small on average."""
     files = count_of(summary, "added-data-files")
     return files if files and is_small(count_of(summary, "added-files-size") / files, target) else 0
 

@@ -30,6 +30,7 @@ class Layer(str, Enum):
     """Layers of a policy, from the lowest: a later one goes before an earlier one."""
 
     DEFAULTS = "defaults"
+    TUNED = "tuned"
     FILE = "file"
     CATALOG = "catalog"
     NAMESPACE = "namespace"

@@ -35,7 +35,7 @@ OTHERS = (
     *(f"contracts.author.maintenance_policy.{name}Policy" for name in ("Maintenance", "Compaction", "Expiry")),
     *(
         f"contracts.author.maintenance_policy.{name}Policy"
-        for name in ("Manifest", "Orphan", "RowExpiry", "Statistics", "Tag")
+        for name in ("Manifest", "Orphan", "RowExpiry", "Statistics", "Tag", "Tuning")
     ),
     "contracts.author.maintenance_policy.OrphanMode",
     "contracts.author.maintenance_policy.Verification",

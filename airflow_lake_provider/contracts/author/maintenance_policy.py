@@ -278,6 +278,35 @@ class TagPolicy(AuthorObject):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuningPolicy(AuthorObject):
+    """Defaults that follow what is measured of a table; what any layer names stays as it is.
+
+    :param enabled: True tunes them.
+    :param smallest_target_file_size: lower bound of ``compaction.target_file_size``; the upper one is the table's own.
+    :param lowest_small_file_share: lower bound of ``compaction.small_file_share``; the upper one is its default.
+    :param fewest_snapshots: lower bound of ``expiry.min_snapshots``.
+    :param most_snapshots: upper bound of it.
+    :param shortest_orphan_wait: lower bound of ``orphans.every``.
+    :param longest_orphan_wait: upper bound of it.
+    """
+
+    enabled: bool = field(default=False, metadata=setting(FLAG, ONLY_FALSE))
+    smallest_target_file_size: int = field(default=256 * 1024**2, metadata=setting(SIZE, _NO_CRUMBS))
+    lowest_small_file_share: float = field(default=0.01, metadata=setting(SHARE))
+    fewest_snapshots: int = field(default=5, metadata=setting(whole(1)))
+    most_snapshots: int = field(default=500, metadata=setting(whole(1)))
+    shortest_orphan_wait: timedelta = field(default=timedelta(days=1), metadata=setting(span(_SAFE_AGE), LONGER))
+    longest_orphan_wait: timedelta = field(default=timedelta(days=28), metadata=setting(span(_SAFE_AGE), LONGER))
+
+    def complete(self) -> None:
+        """Refuse bounds that leave nothing between them."""
+        for least, most in (("fewest_snapshots", "most_snapshots"), ("shortest_orphan_wait", "longest_orphan_wait")):
+            low, high = getattr(self, least), getattr(self, most)
+            if low > high:
+                raise InvalidSpecError(f"tuning.{least} must not exceed tuning.{most}, got {low} and {high}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class MaintenancePolicy(AuthorObject):
     """Policy of one table, all layers merged.
 
@@ -289,6 +318,7 @@ class MaintenancePolicy(AuthorObject):
     :param row_expiry: rows that go by their age.
     :param statistics: of columns and partitions.
     :param tags: by the calendar.
+    :param tuning: of defaults, by what is measured.
     :param fresh_within: age of the last commit of rows above which the table is stale.
     :param consumed_within: how far a consumer may be behind.
     :param major_hours: UTC hours in which major and full work may begin, ``"22-6"``.
@@ -305,6 +335,7 @@ class MaintenancePolicy(AuthorObject):
     row_expiry: RowExpiryPolicy = field(default_factory=RowExpiryPolicy, metadata=_group(RowExpiryPolicy))
     statistics: StatisticsPolicy = field(default_factory=StatisticsPolicy, metadata=_group(StatisticsPolicy))
     tags: TagPolicy = field(default_factory=TagPolicy, metadata=_group(TagPolicy))
+    tuning: TuningPolicy = field(default_factory=TuningPolicy, metadata=_group(TuningPolicy))
     fresh_within: timedelta | None = field(default=None, metadata=setting(span().or_none("no limit")))
     consumed_within: timedelta = field(default=timedelta(days=3), metadata=setting(span()))
     major_hours: Hours | None = field(default=None, metadata=setting(HOURS.or_none("all hours"), FEWER_HOURS))

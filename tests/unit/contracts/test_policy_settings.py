@@ -162,7 +162,7 @@ def test_properties_of_others_are_none_of_ours() -> None:
 
 
 def test_every_setting_says_what_it_is_and_has_a_property_and_a_default_that_it_takes() -> None:
-    assert len(SETTINGS) == len(BY_PROPERTY) == 45
+    assert len(SETTINGS) == len(BY_PROPERTY) == 52
     for key, each in SETTINGS.items():
         assert each.sentence.endswith("."), key
         plain = each.default.value if hasattr(each.default, "value") else each.default

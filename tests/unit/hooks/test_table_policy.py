@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -23,10 +24,12 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
+from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.hooks.table_policy import PolicyReader, table_policies
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
-from tests.made_tables import register
+from tests.made_tables import MIB, MadeFile, MadeTable, register
 
+NOW = datetime.now(UTC)
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
@@ -197,3 +200,32 @@ def test_health_is_judged_by_the_limits_of_each_tables_policy(
     (found,) = table_health("shop.*", policies=PolicyReader(LakeCatalogHook()))
     assert found.findings == ()
     assert table_policies("shop.*")[0].limits.fresh_within == timedelta(days=9)
+
+
+def test_a_default_that_is_tuned_has_its_origin_in_the_policy_and_in_the_reason_of_the_plan(
+    lake_catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    # Twenty files of 20 MiB each night for a week, beside 300 that are full.
+    nightly = {place: {"added-data-files": "20", "added-files-size": str(20 * 20 * MIB)} for place in range(1, 8)}
+    files = [MadeFile(500 * MIB, day=day) for day in range(300)]
+    table = MadeTable(
+        files=[*files, *(MadeFile(20 * MIB, day=1_000) for _ in range(20))],
+        ages=tuple(timedelta(days=7 - place, hours=25) for place in range(8)),
+        summaries=nightly,
+    )
+    lake_catalog.create_namespace_if_not_exists("shop")
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"nightly": table.write(tmp_path / "nightly", NOW)})
+    on = {"tuning": {"enabled": True}}
+    (policy,) = table_policies("shop.nightly", policy=on)
+    value = policy.value_of("compaction.small_file_share")
+    # About half of the 19.2 files that the merge of a day spares; where days begin depends on the hour of this test.
+    assert value.layer is Layer.TUNED
+    assert value.value == pytest.approx(9.6 / 320, rel=0.2)
+    assert re.match(
+        r"from 0\.2, since (8|9|10|11) files of 20 MiB are worth a merge, and 320 are there; ", value.origin
+    )
+    assert table_policies("shop.nightly")[0].value_of("compaction.small_file_share").layer is Layer.DEFAULTS
+    (plan,) = table_plans("shop.nightly", policy=on, now=NOW)
+    (reason,) = [each for action in plan.actions for each in action.reasons if each.name == "small-files"]
+    assert re.search(r"the threshold is [23]%\. It is tuned from 0\.2, since ", reason.sentence)
+    assert [each.action for each in table_plans("shop.nightly", now=NOW)[0].actions] == []
