@@ -9,6 +9,7 @@ from __future__ import annotations
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
+from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
@@ -33,6 +34,7 @@ __all__ = [
     "Changes",
     "DeadLetter",
     "Debezium",
+    "DebeziumTopic",
     "Deduplicate",
     "Files",
     "FirstRow",

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
-from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.topic import Topic
 
 _log = logging.getLogger(__name__)
 # Of each of the two requests, with the search for a broker. Spark starts in less time than a second try would take.
@@ -19,7 +19,7 @@ _SECONDS = 10.0
 _NO_ID = "A" * 22
 
 
-def end_of_topic(source: KafkaTopic) -> OffsetsPosition | None:
+def end_of_topic(source: Topic) -> OffsetsPosition | None:
     """Return the offsets behind the last committed records of a topic; None where the worker cannot tell.
 
     :param source: whose connection is valid.

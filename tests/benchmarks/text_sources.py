@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import read_events
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import LinesOfFiles
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.benchmarks.bench_session import open_session
@@ -36,7 +37,7 @@ def our_rows(spark: SparkSession, kind: TextKind) -> DataFrame:
     """Return what an upsert makes of the files before it reduces the rows."""
     files = list_input_files(spark, str(kind.source.path))
     if isinstance(kind.source, Debezium):
-        return read_events(spark, kind.source, files, ["id"]).persist()
+        return read_events(LinesOfFiles(spark, kind.source, files), kind.source, ["id"]).persist()
     return read_files(spark, kind.source, files, None).rows
 
 

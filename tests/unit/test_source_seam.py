@@ -16,6 +16,7 @@ DRIVER = PACKAGE / "spark_jobs"
 HOMES = (
     PACKAGE / "contracts" / "author" / "sources.py",
     PACKAGE / "contracts" / "author" / "custom_source.py",
+    PACKAGE / "contracts" / "author" / "debezium_topic.py",
     PACKAGE / "contracts" / "author" / "jdbc_table.py",
     PACKAGE / "contracts" / "author" / "kafka_topic.py",
     PACKAGE / "contracts" / "author" / "lake_tables.py",
@@ -38,7 +39,16 @@ NEUTRAL = {
 OF_AUTHORS = tuple(
     f"author.{name}"
     for name in (
-        *("jdbc_table", "kafka_topic", "lake_tables", "pyspark_function", "query", "repaired_letters", "sources"),
+        *(
+            "debezium_topic",
+            "jdbc_table",
+            "kafka_topic",
+            "lake_tables",
+            "pyspark_function",
+            "query",
+            "repaired_letters",
+            "sources",
+        ),
     )
 )
 

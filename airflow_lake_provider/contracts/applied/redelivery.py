@@ -139,6 +139,18 @@ class EventPositions:
     above_mark_ts_ms: int | None = None
     below_key_floor: int = 0
 
+    def with_offsets(self, read: Mapping[str, tuple[int, int]]) -> EventPositions:
+        """Return the same where more offsets were read than those of the events.
+
+        :param read: first and last one by partition.
+        """
+        parts = {
+            label: replace(part, mark=replace(part.mark, consumed=(offsets,)))
+            for label, part in self.partitions.items()
+            if part.mark is not None and (offsets := read.get(label or "")) is not None
+        }
+        return replace(self, partitions={**self.partitions, **parts})
+
 
 def choose_ordering(
     asked: EventOrdering | None, marks: EventMarks | None, positions: EventPositions, table: str

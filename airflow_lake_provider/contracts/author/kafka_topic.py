@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import (
     choice,
     choice_of,
-    flag,
     names,
     nearest,
-    number,
     optional,
     text,
 )
-from airflow_lake_provider.contracts.as_of import as_of
 from airflow_lake_provider.contracts.author.file_arguments import column_list
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import column_names
-from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, OnSourceChange, Source
+from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE
+from airflow_lake_provider.contracts.author.topic import Topic
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 
-EARLIEST = "earliest"
 METADATA_PREFIX = "kafka_"
 _METADATA = ("headers", "key", "offset", "partition", "timestamp")
 
@@ -46,13 +43,6 @@ class KeyFormat(str, Enum):
     JSON = "json"
 
 
-class OnGap(str, Enum):
-    """Action to take when the broker has removed records that no run has applied: refuse the run, or go on behind."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-
-
 class Tombstones(str, Enum):
     """Action to take with records without a value: delete the row of their key, or leave them out."""
 
@@ -66,8 +56,8 @@ def _form_of_values(value: Any, name: str) -> ValueFormat:
             f"{name}='protobuf' is not supported yet; take 'binary', and from_protobuf in a PySparkFunction over it"
         )
     if value == "debezium":
-        raise UnsupportedError(
-            f"{name}='debezium' is not supported yet; Debezium(...) applies the files that a sink writes of a topic"
+        raise InvalidSpecError(
+            f"{name}='debezium' has changes of rows, and no rows; DebeziumTopic(...) applies them in an upsert"
         )
     form: ValueFormat = choice(ValueFormat, value, name)
     return form
@@ -83,26 +73,8 @@ def _metadata(value: object, name: str) -> tuple[str, ...]:
     return chosen
 
 
-def _starting(value: object, name: str) -> str:
-    if value == EARLIEST:
-        return EARLIEST
-    moment = as_of(value, name)
-    if "T" not in moment or "+" not in moment:
-        raise InvalidSpecError(
-            f"{name} must be 'earliest' or a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}. "
-            "'latest' would be another place for each try of a run"
-        )
-    return moment
-
-
-def _positive(value: object, name: str) -> int:
-    if (count := number(value, name)) < 1:
-        raise InvalidSpecError(f"{name} must be at least 1, got {value!r}")
-    return count
-
-
 @dataclass(frozen=True)
-class KafkaTopic(Source):
+class KafkaTopic(Topic):
     """The records of a Kafka topic that no run has applied yet, up to those that are there when the run looks.
 
     Offsets are kept by the table, in the commit of the rows. No consumer group is used. Only committed transactions are
@@ -132,26 +104,17 @@ class KafkaTopic(Source):
 
     kind: ClassVar[str] = "kafka-topic"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.kafka.source:KafkaSource"
-    end: ClassVar[str] = "airflow_lake_provider.hooks.topic_end:end_of_topic"
     is_queryable: ClassVar[bool] = True
-    connection: str = field(metadata=reads(text, "kafka"))
-    topic: str = field(metadata=reads(text, "topic"))
     value_format: ValueFormat | str = field(default=ValueFormat.JSON, kw_only=True, metadata=reads(_form_of_values))
     schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), "id BIGINT"))
-    registry: str | None = field(default=None, kw_only=True, metadata=reads(optional(text)))
     key_schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(column_list)))
     key_format: KeyFormat | str = field(default=KeyFormat.TEXT, kw_only=True, metadata=reads(choice_of(KeyFormat)))
     metadata_columns: Sequence[str] = field(default=(), kw_only=True, metadata=reads(_metadata))
     tombstones: Tombstones | str = field(default=Tombstones.DELETE, kw_only=True, metadata=reads(choice_of(Tombstones)))
-    starting: str = field(default=EARLIEST, kw_only=True, metadata=reads(_starting))
-    on_gap: OnGap | str = field(default=OnGap.FAIL, kw_only=True, metadata=reads(choice_of(OnGap)))
-    max_records: int | None = field(default=None, kw_only=True, metadata=reads(optional(_positive)))
-    catch_up: bool = field(default=False, kw_only=True, metadata=reads(flag))
 
     def complete(self) -> None:
         """Refuse formats without what says their columns, or with what says nothing of them."""
-        if self.catch_up and self.max_records is None:
-            raise InvalidSpecError("KafkaTopic.catch_up goes on after each max_records; give that, too")
+        super().complete()
         match self.value_format:
             case ValueFormat.JSON:
                 if self.schema is None or self.registry is not None:
@@ -171,12 +134,6 @@ class KafkaTopic(Source):
             case ValueFormat.BINARY:
                 if self.schema is not None or self.registry is not None:
                     raise InvalidSpecError("KafkaTopic of bytes has one column, value; it takes no schema and registry")
-
-    @property
-    def connections(self) -> Mapping[str, str]:
-        """The cluster, and the registry."""
-        registry = {self.registry: "registry"} if self.registry is not None else {}
-        return {self.connection: "kafka", **registry}
 
     @property
     def columns_of_key(self) -> frozenset[str]:
@@ -202,45 +159,6 @@ class KafkaTopic(Source):
                 "columns of key_schema and metadata_columns, such as metadata_columns=['timestamp'] with "
                 "order_by=['kafka_timestamp'], or give tombstones='skip'"
             )
-
-    def refuse_reading(self, spec: Any) -> None:
-        """Refuse what would lose records, or add them twice."""
-        what = f"{spec.table}: topic {self.topic} of connection {self.connection!r}"
-        if getattr(spec, "is_complete", False):
-            raise InvalidSpecError(f"{what} has changes of rows, and complete=True takes a source that has all of them")
-        if not getattr(spec, "keeps_position", True):
-            raise InvalidSpecError(
-                f"{what} forgets records, and an overwrite of partitions reads all of a source each time. Append the "
-                "topic to a table of its own, and overwrite from that one"
-            )
-        if getattr(spec, "branch", None) is not None:
-            raise InvalidSpecError(
-                f"{what} does not go with branch: how far it was read is kept for main, so each run would read all of "
-                "it. Leave branch out; audits keep a batch on a branch until they find nothing"
-            )
-        on_repeat = getattr(spec, "on_repeat", None)
-        if self.max_records is not None and on_repeat == "apply":
-            raise InvalidSpecError(f"{what}: on_repeat='apply' applies all records at once; leave max_records out")
-        if self.catch_up and on_repeat == "fail":
-            raise InvalidSpecError(f"{what}: catch_up goes on where a try has ended, which on_repeat='fail' refuses")
-        if self.catch_up and len(spec.source.inputs) > 1:
-            raise InvalidSpecError(f"{what}: catch_up goes with one input, and the others would be read once a commit")
-
-    def refuse_spark(self, version: str) -> None:
-        """Refuse Spark 3.5, on which nobody has run it."""
-        if version.startswith("3."):
-            raise UnsupportedError(f"topic {self.topic}: Kafka is read by Spark 4.1, and not by Spark {version} yet")
-
-    def without_policy(self) -> Self:
-        """Return what is read, without how much at a time, and what is done about gaps."""
-        return replace(
-            self,
-            on_source_change=OnSourceChange.CONTINUE,
-            on_gap=OnGap.FAIL,
-            max_records=None,
-            catch_up=False,
-            starting=EARLIEST,
-        )
 
 
 def _refuse_no_record(schema: str) -> None:

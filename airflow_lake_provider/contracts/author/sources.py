@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,6 +12,7 @@ from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, names, optional, options, text
+from airflow_lake_provider.contracts.author.debezium_connector import DebeziumConnector
 from airflow_lake_provider.contracts.author.file_arguments import column_list, file_age, file_format, partition_names
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import check_reader_options, format_of_path
@@ -25,7 +25,6 @@ from airflow_lake_provider.contracts.table_name import table_name
 
 _RENDERED_LATER = "rendered-later.parquet"
 ONE_YEAR = timedelta(days=365)
-UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 DRIVERS_SIDE = "airflow_lake_provider.spark_jobs.sources"
 
 
@@ -38,15 +37,6 @@ class OnSourceChange(str, Enum):
     CONTINUE = "continue"
     REPLAY = "replay"
     FAIL = "fail"
-
-
-class BinaryHandling(str, Enum):
-    """A connector's ``binary.handling.mode``, which says how it writes bytes; ``bytes`` is base64 in JSON."""
-
-    BYTES = "bytes"
-    BASE64 = "base64"
-    BASE64_URL_SAFE = "base64-url-safe"
-    HEX = "hex"
 
 
 def _named(value: object, name: str) -> str:
@@ -65,13 +55,6 @@ def _ordering(value: object, name: str) -> EventOrdering:
         names = ", ".join(repr(ordering.value) for ordering in asked)
         raise InvalidSpecError(f"{name} must be one of {names}, or left out, got {value!r}")
     return EventOrdering(value)
-
-
-def _placeholder(value: object, name: str) -> str:
-    placeholder = text(value, name)
-    if placeholder.startswith("hex:") and not re.fullmatch("hex:(?:[0-9A-Fa-f]{2})+", placeholder):
-        raise InvalidSpecError(f"{name} must have pairs of hexadecimal digits after 'hex:', got {value!r}")
-    return placeholder
 
 
 @dataclass(frozen=True)
@@ -283,35 +266,21 @@ class TableSource(Source):
             )
 
 
-@dataclass(frozen=True)
-class ChangeEvents(Source):
-    """Base of the envelopes: files with the change events of one table; arguments as of :class:`Debezium`."""
+class ChangeStream(Source):
+    """Base of change events of one table, wherever they are: in files, or in a topic. A subclass has the arguments."""
 
     kind: ClassVar[str] = ""
     is_change_stream: ClassVar[bool] = True
     missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
-    format: ClassVar[str] = "json"
-    path: str = field(metadata=reads(text, "events.json"))
-    table: str = field(metadata=reads(text, "table"))
-    schema: str | None = field(default=None, metadata=reads(optional(column_list)))
-    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
-    ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
-    tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
-    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(file_age))
+    table: str
+    schema: str | None
+    ordering: EventOrdering | str | None
+    tombstone_retention: timedelta | str
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Change events need a table that remembers keys."""
         return ("change-events", *super().needs)
-
-    @property
-    def files(self) -> ChangeEvents:
-        """These."""
-        return self
-
-    def complete(self) -> None:
-        """Refuse options that lose events or files."""
-        check_reader_options(self.options, self.kind, f"{type(self).__name__}.options")
 
     @property
     def is_by_key(self) -> bool:
@@ -344,13 +313,37 @@ class ChangeEvents(Source):
         if self.is_by_key and (named := [name for name, given in clashes.items() if given]):
             raise InvalidSpecError(f"{spec.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
+
+@dataclass(frozen=True)
+class ChangeEvents(ChangeStream):
+    """Base of the envelopes: files with the change events of one table; arguments as of :class:`Debezium`."""
+
+    kind: ClassVar[str] = ""
+    format: ClassVar[str] = "json"
+    path: str = field(metadata=reads(text, "events.json"))
+    table: str = field(metadata=reads(text, "table"))
+    schema: str | None = field(default=None, metadata=reads(optional(column_list)))
+    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
+    ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
+    tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(file_age))
+
+    @property
+    def files(self) -> ChangeEvents:
+        """These."""
+        return self
+
+    def complete(self) -> None:
+        """Refuse options that lose events or files."""
+        check_reader_options(self.options, self.kind, f"{type(self).__name__}.options")
+
     def without_policy(self) -> Self:
         """Return the events, without how long their files are remembered."""
         return replace(self, on_source_change=OnSourceChange.CONTINUE, max_file_age=ONE_YEAR)
 
 
 @dataclass(frozen=True)
-class Debezium(ChangeEvents):
+class Debezium(ChangeEvents, DebeziumConnector):
     """Change events of one table in JSON lines, each with or without its schema.
 
     :param path: path or glob of files.
@@ -371,17 +364,6 @@ class Debezium(ChangeEvents):
 
     kind: ClassVar[str] = "debezium"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.envelopes.debezium.source:DebeziumSource"
-    binary_handling_mode: BinaryHandling | str | None = field(
-        default=None, metadata=reads(optional(choice_of(BinaryHandling)))
-    )
-    unavailable_value_placeholder: str = field(default=UNAVAILABLE_VALUE, metadata=reads(_placeholder))
-    key_field_name: str = field(default="__dbz__physicalTableIdentifier", metadata=reads(text))
-
-    @property
-    def unavailable_value(self) -> bytes:
-        """Bytes that stand for a value the server did not send."""
-        given = self.unavailable_value_placeholder
-        return bytes.fromhex(given.removeprefix("hex:")) if given.startswith("hex:") else given.encode()
 
 
 def source(value: object, name: str = "source") -> Source:

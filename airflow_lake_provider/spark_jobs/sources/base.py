@@ -80,6 +80,11 @@ class Listing(ABC):
         """True where the same run reads what is left of a share, in commits of their own."""
         return False
 
+    @property
+    def unbounded(self) -> Self:
+        """The listing without a bound of what one commit reads."""
+        return self
+
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
         """Return one text per input, and what tells the commits of one run apart."""
         return self.identities

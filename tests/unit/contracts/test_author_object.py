@@ -16,6 +16,7 @@ from airflow_lake_provider import (
     Aggregation,
     Audits,
     Debezium,
+    DebeziumTopic,
     Deduplicate,
     Files,
     FirstRow,
@@ -52,6 +53,7 @@ OBJECTS: list[AuthorObject] = [
     Query("SELECT * FROM source", over=LakeTable("shop.raw"), name="n"),
     Debezium("in/*.json", table="public.orders", ordering="key", tombstone_retention=timedelta(days=3)),
     Debezium("a", table="t", binary_handling_mode="hex", unavailable_value_placeholder="hex:00ff", key_field_name="k"),
+    DebeziumTopic("kafka", "t", table="public.orders", ordering="key", max_records=5, catch_up=True),
     Deduplicate(ignore_stale=True, deletes="soft"),
     FirstRow(deletes="ignore"),
     PartialUpdate({"priced_at": ["price", "currency"]}),
@@ -103,7 +105,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
     [
         (
             lambda: source({"path": "in/*.csv"}),
-            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', .*'jdbc-table', 'kafka-topic', 'query'",
+            "needs a type, one of 'files', 'lake-table', 'changes', 'debezium', .*'kafka-topic', 'jdbc-table', 'query'",
         ),
         (lambda: source({"type": "kafka"}), "got 'kafka'"),
         (lambda: source({"type": "files"}), "source needs path"),
@@ -114,7 +116,7 @@ def test_a_text_is_enough_for_the_plain_case(text: Any, expected: AuthorObject |
         (
             lambda: source(5),
             (
-                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, .*JdbcTable, KafkaTopic, "
+                "a path, a mapping with type, or one of Files, LakeTable, Changes, Debezium, .*KafkaTopic, JdbcTable, "
                 "PySparkFunction, Query"
             ),
         ),

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider import (
     Changes,
     Debezium,
+    DebeziumTopic,
     Files,
     History,
     JdbcTable,
@@ -69,12 +70,14 @@ LOADS: Mapping[str, dict[str, Any]] = {
     "`PySparkFunction`": {"action": "append", "source": PySparkFunction("loads:orders"), "batch_id": "1"},
     "`RepairedLetters`": {"action": "append", "source": RepairedLetters()},
     "`Debezium`": {**BY_KEY, "source": Debezium("s3a://in/*.json", table="public.orders", schema="id BIGINT")},
+    "`DebeziumTopic`": {**BY_KEY, "source": DebeziumTopic("kafka", "shop.public.orders", table="public.orders")},
 }
 # As the drivers tell of what they have read.
 READ_FROM = {
     "`JdbcTable`": "postgres://db:5432/shop.public.orders",
     "`JdbcTable` with `watermark`": "postgres://db:5432/shop.public.orders",
     "`KafkaTopic`": "kafka://broker:9092/orders",
+    "`DebeziumTopic`": "kafka://broker:9092/shop.public.orders",
 }
 YARN = {"yarn_track_via_rm_api": True, "report_location": "/reports"}
 

@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, positions_in_summary
+from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Source
@@ -99,10 +100,12 @@ def test_spark_starts_unless_each_partition_ends_where_the_table_stands(
     ends_at(monkeypatch, offsets, topic)
     upsert = LakeUpsertOperator(task_id="t", table="shop.orders", source=TOPIC, keys=["id"], **NO_SPARK)
     query = Query("SELECT * FROM source", over=replace(TOPIC, name=None), name="orders")
-    reports = [answer(context, operator) for operator in (job(), upsert, job(query))]
-    assert [report is None for report in reports] == [starts_spark] * 3
+    stream = DebeziumTopic("shop", "orders", table="public.orders", name="orders")
+    events = LakeUpsertOperator(task_id="e", table="shop.orders", source=stream, keys=["id"], **NO_SPARK)
+    reports = [answer(context, operator) for operator in (job(), upsert, job(query), events)]
+    assert [report is None for report in reports] == [starts_spark] * 4
     if not starts_spark:
-        assert [report.action for report in reports] == ["append", "upsert", "append"]
+        assert [report.action for report in reports] == ["append", "upsert", "append", "upsert"]
         assert {report.outcome for report in reports} == {"nothing-new"}
         assert {report.after.rows for report in reports} == {1}
 

@@ -147,6 +147,7 @@ def _surveyed(
     raw = stream.events(keys, names).persist()
     cached.append(raw)
     surveyed = survey(raw, stream.log, names, target.marks)
+    surveyed = replace(surveyed, positions=surveyed.positions.with_offsets(stream.offsets))
     stream.refuse(surveyed, keys)
     facts = surveyed.without(exclude_columns)
     refuse_unfit_columns(facts.columns, f"events of {table}")

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DateType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
-from airflow_lake_provider.contracts.author.sources import ChangeEvents
+from airflow_lake_provider.contracts.author.sources import ChangeStream
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
@@ -107,15 +107,20 @@ class Envelope(ABC):
     """Lines of a batch as change events of one table.
 
     :param source: the author's arguments.
-    :param files: files of lines, see ``list_input_files``.
+    :param files: files of lines, see ``list_input_files``; none of a topic.
     """
 
     # The places of the stream's log: how many numbers, and how long. A table keeps them by their code.
     log: ClassVar[type[TuplePosition]]
     words: ClassVar[EnvelopeWords] = EnvelopeWords()
     spark: SparkSession
-    source: ChangeEvents
+    source: ChangeStream
     files: tuple[InputFile, ...]
+
+    @property
+    def offsets(self) -> Mapping[str, tuple[int, int]]:
+        """First and last offset that were read, of each partition; empty where the lines alone tell."""
+        return {}
 
     @abstractmethod
     def events(self, keys: Sequence[str], names: Names) -> DataFrame:
@@ -142,6 +147,10 @@ class Envelope(ABC):
         """Return every line's arrival and whether it is ``bad``."""
         return self.events(keys, ()).select(ARRIVAL, "bad")
 
+    def first_bad(self, keys: Sequence[str]) -> str:
+        """Return where the first bad line is, for a message."""
+        return describe_first(self.checked_lines(keys), sf.col("bad"), self.files)
+
     def refuse(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
         """Refuse what cannot be applied.
 
@@ -151,8 +160,7 @@ class Envelope(ABC):
         """
         table, words = self.source.table, self.words
         if surveyed.bad_lines:
-            place = describe_first(self.checked_lines(keys), sf.col("bad"), self.files)
-            raise BadInputError(f"{surveyed.bad_lines} lines are no {words.events}: {place}")
+            raise BadInputError(f"{surveyed.bad_lines} lines are no {words.events}: {self.first_bad(keys)}")
         if TRUNCATE in surveyed.operations:
             raise UnsupportedError(
                 f"the events of {table} hold {words.truncation}, which an upsert cannot apply. {words.no_truncations}. "

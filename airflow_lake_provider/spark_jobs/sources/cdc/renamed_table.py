@@ -6,12 +6,12 @@ applied hold for both, and what contradicts that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.applied.redelivery import EventPositions
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.files import digest
 
@@ -20,16 +20,16 @@ _MOST_TABLES = 10_000
 EVENTS_OF = "envelope_table"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EarlierTable:
     """The table that the source was read for before.
 
     :param digest: of its name.
-    :param unread: files that were not consumed for it.
+    :param unread: opens what was not consumed for it; None where all was.
     """
 
     digest: str
-    unread: tuple[InputFile, ...]
+    unread: Callable[[], AbstractContextManager[Envelope]] | None
 
 
 def earlier_table(before: Mapping[str, str], table: str) -> str | None:
@@ -65,12 +65,15 @@ def refuse_other_table(
             "one, spelled with or without its schema, spell it as before. Otherwise give the source a new name; or "
             "apply all files with on_repeat='apply'. Nothing was applied"
         )
-    tables = replace(stream, files=earlier.unread).count_tables(_MOST_TABLES) if earlier.unread else {}
+    if earlier.unread is None:
+        return
+    with earlier.unread() as unread:
+        tables = unread.count_tables(_MOST_TABLES)
     for name, count in tables.items():
         if _is_table(name, earlier.digest):
             raise BadInputError(
                 f"the source was read for {name} before, and is to be read for {table} now. "
-                f"{len(earlier.unread)} files that were not read yet hold {count} events of {name}, which would be "
-                f"lost. Run once more with table={name!r}, and change it then; or give the source of {table} a "
+                f"What was not read yet has {count} events of {name}, which would be lost. "
+                f"Run once more with table={name!r}, and change it then; or give the source of {table} a "
                 "new name, where it is another table. Nothing was applied"
             )

@@ -1,8 +1,10 @@
-"""Change events as a source: files of events of one table, and what the table remembers of its keys."""
+"""Change events as a source: in files or in a topic, and what the table remembers of their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,9 +12,9 @@ from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author.sources import ChangeEvents
+from airflow_lake_provider.contracts.author.sources import ChangeEvents, ChangeStream
 from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Wanted
+from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_change_events
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
@@ -35,27 +37,27 @@ class EventsListing(FilesListing):
         return earlier_table(position.shape, self.table)
 
 
-class ChangeEventsSource(FileBatchSource):
-    """Change events of one table. A subclass names how they are written."""
+class ChangeStreamSource(BatchSource):
+    """Change events of one table, wherever they are. A subclass names how they are written."""
 
     envelope: ClassVar[type[Envelope]]
-    source: ChangeEvents
+    source: ChangeStream
 
     @property
     def shape(self) -> Mapping[str, str]:
         """Add the envelope, and whose events they are."""
         return {**super().shape, **digests(envelope=self.source.kind), **digests(**{EVENTS_OF: self.source.table})}
 
-    def list(self) -> FilesListing:
-        """List the files of the path."""
-        return EventsListing(**vars(super().list()), table=self.source.table)
+    @abstractmethod
+    def opened(self, listing: Listing) -> AbstractContextManager[Envelope]:
+        """Return the events of a listing, while errors over them are said in words."""
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the events, with all values known that the table or the batch has."""
         spec, target = self.upsert, self._target_state(wanted)
-        with self.refusing_unreadable(wanted.listing):
+        with self.opened(wanted.listing) as stream:
             batch = read_change_events(
-                self.envelope(self.spark, self.source, wanted.listing.files),
+                stream,
                 spec.keys,
                 target,
                 exclude_columns=spec.schema_contract.exclude_columns,
@@ -71,8 +73,8 @@ class ChangeEventsSource(FileBatchSource):
     def _target_state(self, wanted: Wanted) -> TargetState:
         state, earlier = wanted.applied_state, None
         if wanted.other_stream is not None:
-            unread = state.position.files.unconsumed(wanted.listing.files)
-            earlier = EarlierTable(digest=wanted.other_stream, unread=unread)
+            unread = wanted.listing.unbounded.beyond(state.position)
+            earlier = EarlierTable(wanted.other_stream, None if unread.is_empty else lambda: self.opened(unread))
         # A branch keeps no marks: there, a table with rows is the only sign.
         has_had_events = state.base is not None if self.spec.branch else state.position.events is not None
         return TargetState(
@@ -98,3 +100,19 @@ class ChangeEventsSource(FileBatchSource):
             deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
             again=wanted.repeats,
         )
+
+
+class ChangeEventsSource(ChangeStreamSource, FileBatchSource):
+    """Files of change events of one table."""
+
+    source: ChangeEvents
+
+    def list(self) -> FilesListing:
+        """List the files of the path."""
+        return EventsListing(**vars(super().list()), table=self.source.table)
+
+    @contextmanager
+    def opened(self, listing: Listing) -> Iterator[Envelope]:
+        """Open the files, and name the one in an error over it."""
+        with self.refusing_unreadable(listing):
+            yield self.envelope(self.spark, self.source, listing.files)

@@ -138,6 +138,11 @@ class TopicListing(Listing):
         """True where they wait for this run."""
         return self.stop is not None and self.is_share
 
+    @property
+    def unbounded(self) -> Self:
+        """The listing without ``max_records``."""
+        return replace(self, max_records=None)
+
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:
         """Return the partitions, and of a run that goes on where this commit begins."""
         consumed = self._consumed(position)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.sources import UNAVAILABLE_VALUE, Debezium
+from airflow_lake_provider.contracts.author.debezium_connector import UNAVAILABLE_VALUE
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.debezium_batches import Rows, applied, as_table, read_debezium_changes

@@ -6,15 +6,12 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
@@ -31,26 +28,15 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.base import open_source
 from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
-from tests.end_to_end.kafka_broker import PASSWORD, kafka_broker
+from tests.end_to_end.kafka_broker import PASSWORD
 from tests.spark.append_flow import append
 from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
-from tests.spark.sources.kafka.topic_writer import Cluster, add_connector, jaas_of, orders
+from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
 from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 SCHEMA = "id BIGINT, name STRING"
-
-
-@pytest.fixture(scope="module")
-def cluster(spark: SparkSession) -> Iterator[Cluster]:
-    if spark.version.startswith("3."):
-        pytest.skip(f"Kafka is not read by Spark {spark.version}")
-    add_connector(spark)
-    with kafka_broker() as broker:
-        access = KafkaAccess({"bootstrap.servers": broker.plain})
-        with closing(Cluster.of(spark, broker)) as connected, given(spark, access.to_settings("kafka")):
-            yield connected
 
 
 def topic(name: str, **arguments: Any) -> KafkaTopic:
@@ -161,7 +147,10 @@ def test_records_of_a_key_in_two_partitions_have_no_order_but_that_of_a_column(
 ) -> None:
     flow = new_flow(keys=("id",), **PLAIN)
     cluster.make("moved", 2)
-    cluster.send("moved", (0, "1", {"id": 1, "name": "old"}), (1, "1", {"id": 1, "name": "new"}))
+    cluster.send("moved", (0, "1", {"id": 1, "name": "old"}))
+    # In another millisecond.
+    time.sleep(0.01)
+    cluster.send("moved", (1, "1", {"id": 1, "name": "new"}))
     with pytest.raises(BadInputError, match="order_by"):
         flow.apply(source=topic("moved"))
     with pytest.raises(BadInputError, match="leaves 1 records of topic moved to others"):

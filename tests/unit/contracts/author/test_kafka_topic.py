@@ -48,7 +48,7 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
         ({"value_format": "avro", "schema": '"long"'}, InvalidSpecError, "must be a record of Avro"),
         ({"value_format": "binary", "schema": "id INT"}, InvalidSpecError, "has one column, value"),
         ({"value_format": "protobuf"}, UnsupportedError, "not supported yet; take 'binary'"),
-        ({"value_format": "debezium"}, UnsupportedError, "applies the files that a sink writes"),
+        ({"value_format": "debezium"}, InvalidSpecError, "DebeziumTopic.* applies them in an upsert"),
         ({"value_format": "text"}, InvalidSpecError, "must be one of 'json', 'avro', 'binary'"),
         ({"schema": "id INT", "key_format": "avro"}, InvalidSpecError, "must be one of 'text', 'json'"),
         ({"schema": "id INT", "metadata_columns": ["ofset"]}, InvalidSpecError, "did you mean 'offset'"),

@@ -1,8 +1,6 @@
-"""Lines of text to change events of one source table; every accepted form becomes the same columns.
+"""Texts of events to change events of one source table; every accepted form becomes the same columns.
 
-Forms: a bare envelope; ``{"schema", "payload"}``; a Kafka record ``{"topic", "key", "value"[, "headers"]}`` whose value
-is either of them, or null, which is a tombstone. Values stay JSON text here, so that nothing is lost before the types
-are known.
+Forms are those of ``event_texts.py``. Values stay JSON text here, so that nothing is lost before the types are known.
 """
 
 from __future__ import annotations
@@ -17,92 +15,63 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition
-from airflow_lake_provider.contracts.author.sources import Debezium
-from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete, position_of
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import (
+    CORRUPT,
+    DebeziumStream,
+    EventTexts,
+    envelope_fields,
+)
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
-_CONNECT_TYPE = "type: STRING, name: STRING, parameters: MAP<STRING, STRING>"
-_SCHEMA = (
-    "STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: ARRAY<STRUCT<field: STRING, "
-    f"{_CONNECT_TYPE}, items: STRUCT<{_CONNECT_TYPE}>>>>>>"
-)
-_CORRUPT = "_lake_corrupt"
 
-
-def _line_schema(image: str) -> str:
-    envelope = (
-        f"before: {image}, after: {image}, op: STRING, "
-        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING, ts_ms: STRING, snapshot: STRING>"
-    )
-    value = f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
-    record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: MAP<STRING, STRING>"
-    fields = f"{value}, {record}, `value`: STRUCT<{value}>"
-    return f"STRUCT<{fields}, {_CORRUPT}: STRING>"
-
-
-def read_events(
-    spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], keys: Sequence[str], names: Names = ()
-) -> DataFrame:
-    """Return one row per change event of the source's table and per line that is no change event at all.
+def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], names: Names = ()) -> DataFrame:
+    """Return one row per change event of the source's table and per text that is no change event at all.
 
     Also one per tombstone whose place in Kafka is known: ``op`` is NULL in it, and it is not ``bad``. Other records of
     the connector are left out.
 
-    :param source: its options go to Spark's text reader (``lineSep``).
+    :param texts: of the batch.
     :param keys: key columns.
     :param names: what the name of each file tells.
     :return: ``events.event_columns``. The place has the two LSNs of ``source.sequence``, see ``PostgresLogPosition``.
         ``ts_ms`` is of the source's clock. ``types`` is a text per distinct connect schema.
     """
-    kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
+    kept = _events_of_table(texts, source.table, "MAP<STRING, STRING>", names)
     rows = _row_columns(source, keys)
     return kept.select(ARRIVAL, "bad", "op", *_places(names), _record_key(source.key_field_name), "after", *rows)
 
 
-def read_images(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
+def read_images(texts: EventTexts, table: str) -> DataFrame:
     """Return ``after``, or ``before`` where there is none, of the table's events as one column of JSON text."""
-    return _events_of_table(spark, source, files, "STRING").select(sf.coalesce("after", "before"))
+    return _events_of_table(texts, table, "STRING").select(sf.coalesce("after", "before"))
 
 
-def count_tables(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], limit: int) -> dict[str, int]:
-    """Return how many events of which tables the lines hold, whatever table is read; those with the most."""
-    events = _parse(spark, _lines(spark, source, files), files, "STRING").filter(
-        "op != 'm' AND source_table IS NOT NULL"
-    )
+def count_tables(texts: EventTexts, limit: int) -> dict[str, int]:
+    """Return how many events of which tables the texts hold, whatever table is read; those with the most."""
+    events = _parse(texts, "STRING").filter("op != 'm' AND source_table IS NOT NULL")
     table = sf.concat_ws(".", "source_schema", "source_table").alias("table")
     counts = events.groupBy(table).count().orderBy(sf.desc("count"), "table").limit(limit).collect()
     return {row["table"]: row["count"] for row in counts}
 
 
-def mark_bad(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
-    """Return every line's arrival and ``bad``, whether ``read_events`` counts it as no change event."""
-    lines = _lines(spark, source, files)
-    parsed = _parse(spark, lines, files, "STRING")
-    return parsed.select(ARRIVAL, (sf.col("bad") & _may_be_of(source.table)).alias("bad"))
+def mark_bad(texts: EventTexts, table: str) -> DataFrame:
+    """Return every text's arrival and ``bad``, whether ``read_events`` counts it as no change event."""
+    return _parse(texts, "STRING").select(ARRIVAL, (sf.col("bad") & _may_be_of(table)).alias("bad"))
 
 
-def _lines(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
-    lines = spark.read.options(**source.options).text(literal_paths(files))
-    return lines.filter("octet_length(trim(value)) > 0")
-
-
-def _events_of_table(
-    spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], image: str, names: Names | None = None
-) -> DataFrame:
-    table = source.table
+def _events_of_table(texts: EventTexts, table: str, image: str, names: Names | None = None) -> DataFrame:
     of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
     # A logical message ('m') may name a table and carries no row.
     wanted = sf.col("bad") | (of_table & ~is_message())
-    parsed = _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image)
+    parsed = _parse(texts, image, _may_be_of(table))
     if names is None:
         return parsed.filter(wanted)
     placed_tombstone = sf.col("tombstone") & partition_label(names).isNotNull()
@@ -118,11 +87,8 @@ def _may_be_of(table: str) -> Column:
     return sf.col("value").rlike(rf'"table"\s*:\s*"{name}"') | ~sf.col("value").rlike(r'"table"\s*:')
 
 
-def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], image: str) -> DataFrame:
-    parsed = sf.from_json("value", _line_schema(image), {"columnNameOfCorruptRecord": _CORRUPT}).alias("line")
-    # Parsed where arrival is told: elsewhere Spark would move filters below, and parse a line once per field they use.
-    scan = Scan(rows=lines, columns=("value", parsed))
-    read = with_arrival(spark, files, scan).select(ARRIVAL, "value", *_event_columns())
+def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFrame:
+    read = texts.read(envelope_fields(image), where).select(ARRIVAL, "value", *_event_columns(texts))
     # A row that some tool took out of its envelope may lack "value" or hold anything else there: that is no tombstone.
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
     tombstone = sf.col("op").isNull() & sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
@@ -133,34 +99,27 @@ def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], 
     return read.withColumns({"tombstone": tombstone, "bad": bad})
 
 
-def _event_columns() -> list[Column]:
-    """The envelope wherever the line has it, its connect schema, and what tells a tombstone from nonsense."""
-    # At most one of the forms has any of an envelope's fields.
-    forms = ("line.value.payload", "line.value", "line.payload", "line")
+def _event_columns(texts: EventTexts) -> list[Column]:
+    """The envelope wherever the text has it, its connect schema, and what tells a tombstone from nonsense."""
     fields = {"source_schema": "source.schema", "source_table": "source.table", "sequence": "source.sequence"}
     fields.update({"ts_ms": "source.ts_ms", "snapshot": "source.snapshot"})
     fields.update({name: name for name in ("before", "after", "op")})
     return [
-        *(sf.coalesce(*(f"{form}.{field}" for form in forms)).alias(name) for name, field in fields.items()),
-        sf.coalesce("line.value.schema", "line.schema").alias("schema"),
-        sf.element_at("line.headers", "__debezium.oldkey").alias("old_key"),
-        sf.element_at("line.headers", "__debezium.newkey").alias("new_key"),
-        *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
-        sf.col("line.key").alias("key_text"),
-        sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
+        # At most one of the forms has any of an envelope's fields.
+        *(sf.coalesce(*(sf.col(f"{form}.{field}") for form in texts.forms)).alias(n) for n, field in fields.items()),
+        sf.coalesce(*(sf.col(f"{form}.schema") for form in texts.with_schema)).alias("schema"),
         _is_corrupt().alias("corrupt"),
-        (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
-        sf.col("line.value").isNull().alias("no_value"),
+        *texts.record_columns(),
     ]
 
 
 def _is_corrupt() -> Column:
-    is_parsed = sf.col("line").isNotNull() & sf.col(f"line.{_CORRUPT}").isNull()
+    is_parsed = sf.col("line").isNotNull() & sf.col(f"line.{CORRUPT}").isNull()
     # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
     return ~(is_parsed & is_utf8("value")) | sf.expr(f"{fault_of_line('value')} IS NOT NULL")
 
 
-def _row_columns(source: Debezium, keys: Sequence[str]) -> list[Column]:
+def _row_columns(source: DebeziumStream, keys: Sequence[str]) -> list[Column]:
     # Without an old image, the record's key still tells whose row is gone.
     key = sf.map_filter(_key_fields("key_text"), lambda name, _: name != source.key_field_name)
     image = sf.when(is_delete(), sf.coalesce("before", key)).otherwise(sf.col("after"))
@@ -209,8 +168,7 @@ def _record_key(added: str) -> Column:
     payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
     named = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
     # A sink may write records without their keys, which tells nothing.
-    says_null = sf.array_contains(sf.json_object_keys("value"), "key")
-    keyless = sf.when(says_null, sf.array().cast("ARRAY<STRING>"))
+    keyless = sf.when(sf.col("tells_key"), sf.array().cast("ARRAY<STRING>"))
     columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(sf.array_remove(named, added)))
     return sf.when(sf.col("of_record"), columns).alias("record_key")
 

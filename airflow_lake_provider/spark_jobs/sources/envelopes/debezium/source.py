@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, DataType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition, TuplePosition
-from airflow_lake_provider.contracts.author.sources import BinaryHandling, Debezium
+from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns, element_type
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
@@ -21,6 +21,11 @@ from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeEventsSource
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium import envelope
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import read_images
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import (
+    DebeziumStream,
+    EventTexts,
+    LinesOfFiles,
+)
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
     ConnectType,
     common_type,
@@ -84,8 +89,8 @@ class DebeziumColumns(EventColumns):
 
 def find_columns(
     spark: SparkSession,
-    source: Debezium,
-    files: tuple[InputFile, ...],
+    source: DebeziumStream,
+    texts: EventTexts,
     surveyed: EventSurvey,
     table_schema: StructType | None,
 ) -> DebeziumColumns:
@@ -93,7 +98,7 @@ def find_columns(
 
     Inferring takes a second pass over the text.
 
-    :param files: the files that the events are in.
+    :param texts: that the events are in.
     :raises BadInputError: a column whose connect types have nothing in common.
     """
     declared = declared_types(source.schema, table_schema)
@@ -102,7 +107,7 @@ def find_columns(
     connect_types = {text: parse_types(text) for text in surveyed.types}
     types = {name: declared.get(name.lower()) or _connect_type(connect_types, name) for name in columns}
     if None in types.values():
-        inferred = _inferred(spark, read_images(spark, source, files))
+        inferred = _inferred(spark, read_images(texts, source.table))
         types = {name: kind or inferred[name] for name, kind in types.items()}
     return DebeziumColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
@@ -129,7 +134,7 @@ def _is_number_for_time(kind: DataType, text: str) -> bool:
 
 
 class DebeziumEnvelope(Envelope):
-    """Lines of Debezium in every form that Kafka sinks write, of the PostgreSQL connector."""
+    """Events of Debezium, of the PostgreSQL connector."""
 
     log: ClassVar[type[TuplePosition]] = PostgresLogPosition
     words: ClassVar[EnvelopeWords] = EnvelopeWords(
@@ -150,23 +155,29 @@ class DebeziumEnvelope(Envelope):
             "primary key as keys"
         ),
     )
-    source: Debezium
+    source: DebeziumStream
+
+    @property
+    def texts(self) -> EventTexts:
+        """Texts that the events are in: lines of the files."""
+        assert isinstance(self.source, Debezium)
+        return LinesOfFiles(self.spark, self.source, self.files)
 
     def events(self, keys: Sequence[str], names: Names) -> DataFrame:
-        """Return one row per change event of the source's table, per tombstone with a place, and per bad line."""
-        return envelope.read_events(self.spark, self.source, self.files, keys, names)
+        """Return one row per change event of the source's table, per tombstone with a place, and per bad text."""
+        return envelope.read_events(self.texts, self.source, keys, names)
 
     def columns(self, surveyed: EventSurvey, table_schema: StructType | None) -> EventColumns:
         """Give each column a type; one that nobody tells is inferred, in a second pass over the text."""
-        return find_columns(self.spark, self.source, self.files, surveyed, table_schema)
+        return find_columns(self.spark, self.source, self.texts, surveyed, table_schema)
 
     def count_tables(self, limit: int) -> dict[str, int]:
         """Return the tables with the most events."""
-        return envelope.count_tables(self.spark, self.source, self.files, limit)
+        return envelope.count_tables(self.texts, limit)
 
     def checked_lines(self, keys: Sequence[str]) -> DataFrame:  # noqa: ARG002  # others need them
-        """Return every line's arrival and whether it is ``bad``; no other column is parsed."""
-        return envelope.mark_bad(self.spark, self.source, self.files)
+        """Return every text's arrival and whether it is ``bad``; no other column is parsed."""
+        return envelope.mark_bad(self.texts, self.source.table)
 
     def refuse_other_keys(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
         """Add what a transform may have done to the records' keys."""
@@ -189,7 +200,7 @@ class DebeziumEnvelope(Envelope):
 
 
 class DebeziumSource(ChangeEventsSource):
-    """Change events of Debezium."""
+    """Change events of Debezium in files."""
 
     envelope: ClassVar[type[Envelope]] = DebeziumEnvelope
     source: Debezium

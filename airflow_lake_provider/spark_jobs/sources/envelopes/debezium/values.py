@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column, types
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.author.sources import BinaryHandling
+from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
