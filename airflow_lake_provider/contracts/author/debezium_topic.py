@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, ChangeS
 from airflow_lake_provider.contracts.author.topic import Topic
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 _ORDERINGS = (EventOrdering.PARTITION, EventOrdering.KEY)
 
@@ -39,7 +39,8 @@ class DebeziumTopic(Topic, ChangeStream, DebeziumConnector):
     :param connection: id of an Airflow connection of type ``kafka``, as of :class:`.KafkaTopic`.
     :param topic: name.
     :param table: source table whose events are taken, ``orders`` or ``public.orders``.
-    :param registry: refused: keys and values have to be JSON, each with or without its schema.
+    :param registry: id of an Airflow connection of type ``http`` to a schema registry with Confluent's API: keys and
+        values are Avro. Left out, they are JSON, each with or without its schema.
     :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.
     :param ordering: ``"partition"``: all events of a key are in one partition. ``"key"``: they are not, or more
         partitions may come, so each row keeps its position.
@@ -61,12 +62,6 @@ class DebeziumTopic(Topic, ChangeStream, DebeziumConnector):
     tombstone_retention: timedelta | str = field(
         default=timedelta(seconds=THIRTY_DAYS), kw_only=True, metadata=reads(duration)
     )
-
-    def complete(self) -> None:
-        """Refuse Avro."""
-        super().complete()
-        if self.registry is not None:
-            raise UnsupportedError("DebeziumTopic.registry: events of Avro are not supported yet; JSON is")
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse what would lose events, what they bring themselves, and what their ordering cannot do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,7 +66,7 @@ def record(name: str, /, **fields: Any) -> dict[str, Any]:
 
 def encoded(schema: Mapping[str, Any], row: Mapping[str, Any]) -> bytes:
     """Return a row as Avro writes it."""
-    return b"".join(_encoded(field["type"], row[field["name"]]) for field in schema["fields"])
+    return _encoded(schema, row, dict(_named(schema)))
 
 
 def framed(number: int, payload: bytes) -> bytes:
@@ -73,12 +74,34 @@ def framed(number: int, payload: bytes) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + payload
 
 
-def _encoded(kind: Any, value: Any) -> bytes:
+def _named(kind: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(kind, list):
+        for branch in kind:
+            yield from _named(branch)
+    elif isinstance(kind, dict) and kind["type"] == "record":
+        yield from ((name, kind) for name in (kind["name"], f"{kind['namespace']}.{kind['name']}"))
+        for field in kind["fields"]:
+            yield from _named(field["type"])
+
+
+def _encoded(kind: Any, value: Any, named: Mapping[str, Any]) -> bytes:
     if isinstance(kind, list):
         branch = kind.index("null") if value is None else next(n for n, each in enumerate(kind) if each != "null")
-        return _number(branch) + (b"" if value is None else _encoded(kind[branch], value))
-    if kind == "long":
-        return _number(value)
+        return _number(branch) + (b"" if value is None else _encoded(kind[branch], value, named))
+    kind = named.get(kind, kind) if isinstance(kind, str) else kind
+    match kind["type"] if isinstance(kind, dict) else kind:
+        case "record":
+            return b"".join(_encoded(field["type"], value[field["name"]], named) for field in kind["fields"])
+        case "array":
+            return _number(len(value)) + b"".join(_encoded(kind["items"], each, named) for each in value) + b"\0"
+        case "long" | "int":
+            return _number(value)
+        case "boolean":
+            return bytes([value])
+        case "double":
+            return struct.pack("<d", value)
+        case "bytes":
+            return _number(len(value)) + bytes(value)
     assert kind == "string", kind
     return _number(len(value.encode())) + value.encode()
 

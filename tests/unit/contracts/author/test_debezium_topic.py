@@ -24,6 +24,7 @@ LAKE: dict[str, Any] = {"catalog": "lake_default", "table": "shop.orders", "run"
 def test_a_mapping_gives_what_the_class_gives() -> None:
     given = {"type": "debezium-topic", "connection": "kafka", "topic": "shop.public.orders", "name": "s"}
     assert source({**given, "table": "public.orders"}) == ORDERS
+    assert replace(ORDERS, registry="r").connections == {"kafka": "kafka", "r": "registry"}
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import earlier_table
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeStreamSource
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.avro_events import AvroEvents
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import RecordsOfTopic
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.source import DebeziumEnvelope
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing
+from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
@@ -100,6 +102,8 @@ class DebeziumTopicSource(TopicSource, ChangeStreamSource):
             yield DebeziumTopicEnvelope(self.spark, self.source, (), records, ranges)
 
     def _texts(self, records: DataFrame) -> DataFrame:
+        if (access := self.registry_access) is not None:
+            return AvroEvents(self.spark, self.source.topic, SchemaRegistry(access)).texts(records)
         texts = {name: sf.col(name).cast("string") for name in ("key", "value")}
         return records.withColumns(texts)
 
