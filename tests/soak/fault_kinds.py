@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.maintenance_policy import Verification
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, FirstRow, PartialUpdate
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionStrategy
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
@@ -29,6 +30,7 @@ from tests.soak.maintained_fault_tables import (
     Expiries,
     ManifestRewrites,
     OrphanRemovals,
+    Purges,
     RowExpiries,
     Statistics,
     Tags,
@@ -59,6 +61,7 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "compaction": partial(Compactions, partition=BUCKETS),
     "expiry": Expiries,
     "orphan files": OrphanRemovals,
+    "purge of the quarantine": Purges,
     "audited upsert": _upserts(UpsertStrategy.POSITIONS, audits=_POSITIVE),
     "audited upsert by copy": _upserts(UpsertStrategy.COPY_ON_WRITE, audits=_POSITIVE),
     "upsert of format version 2": _upserts(UpsertStrategy.POSITIONS, 2, "bucket(2, id)"),
@@ -73,7 +76,11 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "row expiry of format version 2": partial(RowExpiries, version=2, partition=BUCKETS),
     "full compaction of format version 2": partial(Compactions, version=2, level=CompactionLevel.FULL),
     "compaction in waves": partial(Compactions, partition="PARTITIONED BY (bucket(12, id))"),
-    "compaction by Arrow": partial(Compactions, partition=BUCKETS, runner=CompactionRunner.ARROW),
+    "compaction by Arrow": partial(Compactions, partition=BUCKETS, arguments={"runner": CompactionRunner.ARROW}),
+    "verified compaction of a part": partial(
+        Compactions, partition=BUCKETS, arguments={"where": "id >= 0", "verify": Verification.ROWS}
+    ),
+    "hilbert": partial(Compactions, version=2, level=CompactionLevel.FULL, curve=CompactionStrategy.HILBERT),
     "z-order": partial(Compactions, level=CompactionLevel.FULL, curve=CompactionStrategy.ZORDER),
     "tags": Tags,
     "whole tables": Wholes,

@@ -15,12 +15,7 @@ from pyiceberg.manifest import ManifestContent
 
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER
 from airflow_lake_provider.contracts.row_age import Clock
-from airflow_lake_provider.contracts.specs.compaction import (
-    CompactionLevel,
-    CompactionRunner,
-    CompactionSpec,
-    CompactionStrategy,
-)
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
 from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
@@ -45,7 +40,7 @@ class Compactions(FaultTable):
     level: CompactionLevel = CompactionLevel.MAJOR
     partition: str = ""
     curve: CompactionStrategy | None = None
-    runner: CompactionRunner = CompactionRunner.SPARK
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def _next(self, frame: Mapping[str, Any]) -> Step:
         if self.steps == 1:
@@ -55,7 +50,7 @@ class Compactions(FaultTable):
         self._insert(self._free_ids(15), files=5)
         self._delete(self.random.sample(sorted(self.model), 4))
         order: dict[str, Any] = {"strategy": self.curve, "sort_by": ("id", "n")} if self.curve else {}
-        spec = CompactionSpec(**frame, level=self.level, min_input_files=2, runner=self.runner, **order)
+        spec = CompactionSpec(**frame, level=self.level, min_input_files=2, **order, **self.arguments)
         return Step(spec, dict(self.model))
 
     def verify(self, *, is_done: bool = False) -> None:
@@ -188,8 +183,11 @@ class OrphanRemovals(FaultTable):
         else:
             self._plant(self.planted if self.mode is RemovalMode.RESTORE else {})
             self.mode = self.random.choice((RemovalMode.DELETE, RemovalMode.QUARANTINE))
-        spec = OrphanFilesSpec(**frame, mode=self.mode, max_share=1.0, tables_checked=1, asked_at=datetime.now(UTC))
-        return Step(spec, dict(self.model))
+        return Step(self._spec(frame), dict(self.model))
+
+    def _spec(self, frame: Mapping[str, Any], **arguments: Any) -> OrphanFilesSpec:
+        now = datetime.now(UTC)
+        return OrphanFilesSpec(**frame, mode=self.mode, max_share=1.0, tables_checked=1, asked_at=now, **arguments)
 
     def _plant(self, restored: Mapping[Path, bytes]) -> None:
         self._insert(self._free_ids(6), files=2)
@@ -225,6 +223,32 @@ class OrphanRemovals(FaultTable):
             aside = {path.read_bytes() for path in (self.folder / QUARANTINE).rglob("*") if path.is_file()}
             lost = [path for path, content in self.planted.items() if path not in there and content not in aside]
             assert not lost, f"neither in their place nor in the quarantine: {lost}"
+
+
+@dataclass
+class Purges(OrphanRemovals):
+    """Files that go to the quarantine, beside those whose time there is over.
+
+    :param aside: files of earlier steps in the quarantine.
+    """
+
+    aside: frozenset[Path] = frozenset()
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.random.choice((2, 3)))
+        self.mode = RemovalMode.QUARANTINE
+        self.aside = frozenset(path for path in (self.folder / QUARANTINE).rglob("*") if path.is_file())
+        for path in self.aside:
+            os.utime(path, (LONG_AGO, LONG_AGO))
+        self._plant({})
+        return Step(self._spec(frame, quarantine_for=timedelta(days=1)), dict(self.model))
+
+    def verify(self, *, is_done: bool = False) -> None:
+        """Check, too, that at the end nothing of an earlier step is in the quarantine."""
+        super().verify(is_done=is_done)
+        left = sorted(path for path in self.aside if path.exists() and not path.name.startswith("."))
+        assert not is_done or not left, f"their time in the quarantine is over: {left}"
 
 
 @dataclass
