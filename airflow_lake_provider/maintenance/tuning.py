@@ -58,7 +58,7 @@ class WriteRate:
     :param rewritten_bytes: that they wrote.
     :param data_files: of the head.
     :param data_bytes: of the head.
-    :param delete_files: of the head.
+    :param delete_files: of the head, and those that commits added.
     :param bytes_at_rest: mean size of all files but the small ones since the last compaction.
     """
 
@@ -115,7 +115,7 @@ def write_rate(history: Sequence[Snapshot], target: int, now: datetime) -> Write
         rewritten_bytes=sum(map(_rewritten, rewrites)),
         data_files=files,
         data_bytes=size,
-        delete_files=count_of(head, "total-delete-files"),
+        delete_files=count_of(head, "total-delete-files") + _sum(changes, "added-delete-files"),
         bytes_at_rest=max(0, rest) / rest_files if rest_files > 0 else 0.0,
     )
 

@@ -152,10 +152,20 @@ def test_the_target_stops_at_its_bound() -> None:
     assert values(TRICKLE.table(), {"tuning": bounds})[TARGET] == 320 * MIB
 
 
-def test_deletes_keep_the_target() -> None:
-    table = TRICKLE.table()
-    table.commit(Commit(at=MIDNIGHT - HOUR, deleted={next(iter(table.files)): 5}))
-    assert TARGET not in values(table)
+@pytest.mark.parametrize("with_deletes", [False, True])
+def test_deletes_keep_the_target_also_once_a_compaction_has_applied_them(with_deletes: bool) -> None:
+    # Else the target would change with each compaction.
+    table = SimulatedTable("shop.orders")
+    initial(table, MIDNIGHT - 6 * DAY, [("", 100 * MIB)])
+    for hour in range(1, 6 * 24):
+        at = MIDNIGHT - 6 * DAY + hour * HOUR
+        table.commit(Commit(at=at, added={"": [2 * MIB]}))
+        if hour % 24 == 22 and with_deletes:
+            table.commit(Commit(at=at, deleted={next(iter(table.files)): 5}))
+        if hour % 24 == 23:
+            table.carry_out({"action": "compaction", "table": "shop.orders", "level": "major"}, at)
+    assert not table.deletes
+    assert (TARGET in values(table)) is not with_deletes
 
 
 def test_a_table_that_rests_between_its_writes_keeps_its_target() -> None:
