@@ -299,8 +299,7 @@ class SimulatedTable(LoadedTable):
                     del self.deletes[id_]
         if not live:
             return []
-        count = files_of(live, rules.target_bytes)
-        sizes = [live // count] * count
+        sizes = sizes_of(live, rules.target_bytes)
         self._add({group[0].partition: sizes}, snapshot)
         return sizes
 
@@ -336,12 +335,15 @@ class SimulatedTable(LoadedTable):
         self._facts = None
 
 
-def files_of(size: int, target: int) -> int:
-    """Return how many files of a target size Iceberg writes for some bytes: a small rest is spread over the others."""
+def sizes_of(size: int, target: int) -> list[int]:
+    """Return the files that Iceberg writes for some bytes: full ones and a rest, or larger ones that share the rest.
+
+    SizeBasedFileRewritePlanner does so: a rest is spread where files are less than a tenth larger for it.
+    """
     full, rest = divmod(size, target)
-    if not full or rest > 0.75 * target:
-        return full + 1
-    return full if size / full < 1.1 * target else full + 1
+    if full and rest <= 0.75 * target and size / full < 1.1 * target:
+        return [size // full] * full
+    return [target] * full + ([rest] if rest else [])
 
 
 _COLUMN = {"id": 1, "name": "day", "type": "string", "required": False}
