@@ -65,6 +65,7 @@ _CONTENT_WORDS = (
     "bad block header",
     "crc error",
     "incorrect header check",
+    "unknown compression method",
     "incorrect data check",
     "invalid block type",
     "invalid distance",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import random
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def test_rows_behind_the_first_stream_are_not_lost_without_a_word(
         (tmp_path / f"a.json.{kind}").write_bytes(pack(FIRST) + rest)
         with pytest.raises(BadInputError, match=rf"a\.json\.{kind} "):
             apply(spark, tmp_path / f"a.json.{kind}", schema=TYPES)
+
+
+def test_a_deflated_file_that_ends_in_zeros_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json.deflate").write_bytes(zlib.compress(FIRST) + bytes(512))
+    with pytest.raises(BadInputError, match=r"a\.json\.deflate cannot be read as json"):
+        apply(spark, tmp_path / "a.json.deflate", schema=TYPES)
 
 
 @pytest.mark.parametrize("kind", PACKERS)
