@@ -39,6 +39,7 @@ from airflow_lake_provider.spark_jobs.sources.input_files import list_input_file
 from airflow_lake_provider.spark_jobs.sources.lake_table import pinned_snapshot, read_table
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
+from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
@@ -67,6 +68,7 @@ def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target:
     table = next(iter(source.lake_tables.values()), None)
     head = pinned_snapshot(spark, spec, table, "the table of keys") if table is not None else None
     files = list_input_files(spark, source.files.path) if source.files else ()
+    refuse_table_folders(spark, source.files.format if source.files else None, files)
     identity = "\x1f".join(file.identity for file in files)
     if table is not None:
         chosen = f" where {table.where}" if table.where else ""

@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.sources.input_files import list_input_file
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
+from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 
@@ -110,11 +111,13 @@ class FileBatchSource(BatchSource):
     def list(self) -> FilesListing:
         """List the files of the path.
 
-        :raises BadInputError: a path without a pattern that does not exist.
+        :raises BadInputError: a path without a pattern that does not exist, or files of a lake table.
         """
         # Its moment is before that of the files.
         listing = FilesListing(source_name=self.name, shape=self.shape)
-        return replace(listing, files=list_input_files(self.spark, self.source.path))
+        files = list_input_files(self.spark, self.source.path)
+        refuse_table_folders(self.spark, self.source.format, files)
+        return replace(listing, files=files)
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
         """Name the file in an error over one."""
