@@ -6,6 +6,7 @@ is something to do when an input of the first kind has something new; without an
 
 from __future__ import annotations
 
+import builtins
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from airflow_lake_provider.contracts.author.named_inputs import MadeOfInputs
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE, release_frames
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
@@ -301,7 +302,18 @@ class InputsSource(PlainSource):
         for name, each in self.inputs.items():
             each.after_commit(listing.wanted[name] if name else listing)
 
+    def kept(self, batches: Mapping[str, RawBatch]) -> Mapping[str, RawBatch]:
+        """Return batches of the inputs, whose cached rows go when the source is closed."""
+        self._cached.extend(batch.rows for batch in batches.values() if batch.may_be_unparsable)
+        return batches
+
+    @cached_property
+    def _cached(self) -> builtins.list[DataFrame]:
+        return []
+
     def close(self) -> None:
-        """Close each input."""
+        """Close each input, and give back what was cached of them."""
+        release_frames(*self._cached)
+        self._cached.clear()
         for each in self.inputs.values():
             each.close()

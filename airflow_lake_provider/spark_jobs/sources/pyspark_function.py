@@ -94,7 +94,7 @@ class PySparkFunctionSource(InputsSource):
         """
         name = self.source.function
         function = load_function(self.spark, name, self.source.function_code)
-        batches = read_inputs(self.inputs, listing) if isinstance(listing, InputsListing) else {}
+        batches = self.kept(read_inputs(self.inputs, listing) if isinstance(listing, InputsListing) else {})
         inputs = readable_rows(batches)
         arguments: tuple[Any, ...] = (self.spark, inputs, dict(self.source.params))
         try:

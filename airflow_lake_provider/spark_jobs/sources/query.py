@@ -41,8 +41,10 @@ class QuerySource(InputsSource):
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
         """Run the query over the rows of the inputs."""
         if isinstance(listing, InputsListing):
-            return run_query(self.spark, self.source.sql, read_inputs(self.inputs, listing))
-        return run_query(self.spark, self.source.sql, {_SOURCE: self.inputs[""].raw(listing, types)})
+            batches: Mapping[str, RawBatch] = read_inputs(self.inputs, listing)
+        else:
+            batches = {_SOURCE: self.inputs[""].raw(listing, types)}
+        return run_query(self.spark, self.source.sql, self.kept(batches))
 
 
 def run_query(spark: SparkSession, query: str, batches: Mapping[str, RawBatch]) -> RawBatch:

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, RangeUnavailableError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
+from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
@@ -233,3 +238,27 @@ def test_changes_alone_delete_what_was_deleted_and_store_no_type_of_change(flow:
     assert flow.rows() == {4: (3, 4)}
     flow.spark.sql(f"DELETE FROM {flow.table}_orders")
     assert flow.apply("run 4", source=source, **PLAIN).outcome in (Outcome.EMPTY_BATCH, Outcome.APPLIED)
+
+
+def test_what_is_cached_of_inputs_is_given_back(flow: Flow) -> None:
+    code = "def joined(spark, inputs, params):\n    return inputs['a'].join(inputs['b'].select('id'), 'id', 'left')"
+    files = {name: Files(f"{flow.inbox}/{name}/*.jsonl", format="json", schema=SCHEMA) for name in "ab"}
+    for name in files:
+        (flow.inbox / name).mkdir(parents=True)
+        flow.arrive(f"{name}/1.jsonl", row(1, name))
+    sources: list[Any] = [
+        Query("SELECT * FROM source", over=files["a"], name="one"),
+        Query("SELECT a.* FROM a LEFT JOIN b USING (id)", over=files, name="two"),
+        PySparkFunction("own:joined", function_code=code, over=files, name="function"),
+    ]
+    flow.catalog()
+    context: Any = flow.spark.sparkContext._jsc
+    cached = len(context.getPersistentRDDs())
+    for number in (1, 2):
+        # Nothing of the second input is new the second time.
+        flow.arrive(f"a/{number}.jsonl", row(number, "a"))
+        for source in sources:
+            run = RunIdentity.of("dag", f"run {number}", source.name)
+            spec = AppendSpec(catalog="lake_default", table=f"{flow.table}_{source.name}", run=run, source=source)
+            assert append_batch(flow.spark, spec, Progress()).outcome is Outcome.APPLIED
+            assert len(context.getPersistentRDDs()) == cached, (number, source)
