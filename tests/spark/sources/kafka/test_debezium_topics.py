@@ -141,6 +141,27 @@ def test_events_that_are_gone_or_of_a_topic_made_anew_are_refused(cluster: Clust
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
+def test_events_that_a_connector_sends_again_take_no_row_back(
+    cluster: Cluster, new_flow: NewFlow, ordering: str
+) -> None:
+    flow, table, name = new_flow(**PLAIN), SourceTable(), f"again-{ordering}"
+    cluster.make(name)
+    table.insert(1, 0, "a")
+    table.insert(2, 0, "a")
+    table.update(1, 1)
+    table.delete(2)
+    sent = records(table.take_lines())
+    cluster.send(name, *sent)
+    flow.apply("run 1", source=events(name, ordering=ordering))
+    # The newer ones come in another run.
+    cluster.send(name, *sent[:2])
+    report = flow.apply("run 2", source=events(name, ordering=ordering))
+    assert (report.events_dropped, rows(flow)) == (2, table.rows)
+    cluster.assert_a_worker_sees_the_same_end(name)
+    assert flow.apply("run 3", source=events(name, ordering=ordering)).outcome is Outcome.NOTHING_NEW
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key"])
 def test_any_life_of_a_topic_ends_as_its_source(cluster: Cluster, new_flow: NewFlow, ordering: str) -> None:
     flow, table, chance = new_flow(**PLAIN), SourceTable(), random.Random(5)
     name, partitions, sent = f"life-{ordering}", 2, list[str]()
@@ -201,14 +222,20 @@ def test_what_is_no_event_is_named_with_its_place_and_what_cannot_be_applied_is_
             new_flow(**PLAIN).apply(source=events(f"bad-{name}"))
 
 
-def test_a_snapshot_and_what_came_after_it_end_as_the_source(cluster: Cluster, new_flow: NewFlow) -> None:
+def test_events_of_a_key_in_two_partitions_go_by_the_log_and_a_snapshot_is_its_beginning(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
     flow = new_flow(**PLAIN)
     cluster.make("snapshot", 2)
     read = [envelope("r", {"id": key, "n": 0, "note": "a"}, [None, "500"]) for key in range(4)]
     changed = envelope("u", {"id": 1, "n": 7, "note": "b"}, ["500", "600"])
     cluster.send("snapshot", *((n % 2, {"id": n}, each) for n, each in enumerate(read)), (1, {"id": 1}, changed))
     flow.apply("run 1", source=events("snapshot"))
-    assert [(row["id"], row["n"]) for row in rows(flow).values()] == [(0, 0), (1, 7), (2, 0), (3, 0)]
+    newest = [(1, {"id": 2}, envelope("u", {"id": 2, "n": 1, "note": "b"}, ["600", "700"]))]
+    newest += [(0, {"id": 2}, envelope("u", {"id": 2, "n": 2, "note": "c"}, ["700", "800"]))]
+    cluster.send("snapshot", *newest)
+    flow.apply("run 2", source=events("snapshot"))
+    assert sorted((row["id"], row["n"]) for row in rows(flow).values()) == [(0, 0), (1, 7), (2, 2), (3, 0)]
 
 
 def test_a_table_goes_over_from_files_to_the_topic_under_one_name(cluster: Cluster, new_flow: NewFlow) -> None:
