@@ -27,6 +27,8 @@ from airflow_lake_provider.maintenance.score import age_text
 ACTION = "compaction"
 # A table that is always written to, and whose hot partitions no predicate leaves out, is compacted so often.
 LONGEST_WAIT = timedelta(days=1)
+# So is a partition that is changed all day. It is known only of changes of the last day how old they are.
+LONGEST_HEAT = timedelta(hours=18)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
 _LONGEST_SKIPPED = 300
@@ -137,7 +139,7 @@ def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime)
 
 
 def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
-    hot = tuple(each for each in health.hot_partitions if asked.hot_within and now - each.newest < asked.hot_within)
+    hot = tuple(each for each in health.hot_partitions if _is_hot(each, asked.hot_within, now))
     # A table without partitions has one without a name, and a task has no room for names of strangers without an end.
     if not all(each.outside or 0 < len(each.partition) <= _LONGEST_SKIPPED for each in hot):
         return _Heat(partitions=hot)
@@ -152,6 +154,12 @@ def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
             sum(max(0, each.deleted_rows or 0) for each in hot),
         ),
     )
+
+
+def _is_hot(partition: HotPartition, within: timedelta, now: datetime) -> bool:
+    """Tell whether a partition is left to cool, which one that is changed all day never would."""
+    has_waited = partition.oldest is not None and now - partition.oldest >= max(LONGEST_HEAT, within)
+    return bool(within) and now - partition.newest < within and not has_waited
 
 
 def _outside(deletes: DeleteDebt | None, heat: _Heat) -> DeleteDebt | None:
@@ -191,7 +199,8 @@ def _nothing_due(health: TableHealth, files: FileSizes, asked: CompactionPolicy,
     if more or deletes:
         return _left_out(
             f"{why} {' and '.join(filter(None, (more, deletes)))} are in hot partitions: {heat.names}.",
-            f"They are merged {age_text(asked.hot_within)} after their last change.",
+            f"They are merged {age_text(asked.hot_within)} after their last change, or when their oldest is "
+            f"{age_text(max(LONGEST_HEAT, asked.hot_within))} old.",
         )
     return _left_out(why, "Nothing is due.")
 

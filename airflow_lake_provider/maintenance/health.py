@@ -256,7 +256,8 @@ def health_of(
     grown = growth(history, counts.target_bytes)
     suspected = suspicions(facts, history, counts, declared, grown.small_files)
     exact = _exact(table, recent, counts, declared) if suspected else None
-    hot = hot_partitions(recent) or (hot_by_files(exact.added, history) if exact else ())
+    rewrites = (each for each in history if each.operation == "replace")
+    hot = hot_partitions(recent, rewrites) or (hot_by_files(exact.added, history) if exact else ())
     health = TableHealth(
         table=facts.name,
         read_at=now,

@@ -76,6 +76,7 @@ class HotPartition:
     :param partition: such as ``day=2026-11-26``.
     :param commits: that changed it.
     :param newest: moment of the newest of them.
+    :param oldest: moment of the oldest of them that no compaction of the partition has followed, as far as one knows.
     :param files: that these added and are live, where manifests were read.
     :param mergeable_files: of all of its files, those that a merge would spare; where manifests were read.
     :param delete_files: that lie on its files; None where nobody has counted them.
@@ -87,6 +88,7 @@ class HotPartition:
     partition: str
     commits: int
     newest: datetime
+    oldest: datetime | None = None
     files: int | None = None
     mergeable_files: int | None = None
     delete_files: int | None = None
@@ -204,16 +206,31 @@ def _new_rows(summary: Mapping[str, str]) -> int:
     return max(0, count_of(summary, "added-records") - count_of(summary, "deleted-records"))
 
 
-def hot_partitions(recent: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
-    """Return the partitions that summaries of recent changes say were changed, by the newest change."""
-    changed: dict[str, list[datetime]] = {}
-    for snapshot in recent:
+def hot_partitions(recent: Sequence[Snapshot], rewrites: Iterable[Snapshot] = ()) -> tuple[HotPartition, ...]:
+    """Return the partitions that summaries of recent changes say were changed, by the newest change.
+
+    :param recent: changes of rows.
+    :param rewrites: of files without a change of rows, which name their partitions, too.
+    """
+    rewritten = {name: max(times) for name, times in _moments_by_partition(rewrites).items()}
+    return hottest(
+        HotPartition(
+            partition=name,
+            commits=len(times),
+            newest=max(times),
+            oldest=min((at for at in times if name not in rewritten or at > rewritten[name]), default=None),
+        )
+        for name, times in _moments_by_partition(recent).items()
+    )
+
+
+def _moments_by_partition(snapshots: Iterable[Snapshot]) -> dict[str, list[datetime]]:
+    moments: dict[str, list[datetime]] = {}
+    for snapshot in snapshots:
         for key in snapshot.summary:
             if key.startswith(_CHANGED_PARTITION):
-                changed.setdefault(key.removeprefix(_CHANGED_PARTITION), []).append(snapshot.committed_at)
-    return hottest(
-        HotPartition(partition=name, commits=len(times), newest=max(times)) for name, times in changed.items()
-    )
+                moments.setdefault(key.removeprefix(_CHANGED_PARTITION), []).append(snapshot.committed_at)
+    return moments
 
 
 def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
@@ -224,6 +241,7 @@ def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tu
             partition=each.partition,
             commits=len(each.snapshots),
             newest=max(moments[snapshot] for snapshot in each.snapshots),
+            oldest=min(moments[snapshot] for snapshot in each.snapshots),
             files=each.files,
         )
         for each in added

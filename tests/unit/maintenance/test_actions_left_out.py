@@ -225,7 +225,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         (
             "5 of 100 data files would be gone by a merge; the threshold is 20%, and at least 5. Deletes "
             "are below theirs. 25 more are in hot partitions: day=1. They are merged 1.0 hours after their "
-            "last change."
+            "last change, or when their oldest is 18.0 hours old."
         ),
     ),
     (

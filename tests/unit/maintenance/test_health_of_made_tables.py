@@ -130,6 +130,7 @@ def test_hot_partitions_come_from_summaries_where_a_table_has_them(tmp_path: Pat
     found = health(MadeTable(files=spread(20, 450 * MIB), summaries=said), tmp_path)
     assert [(each.partition, each.commits, each.files) for each in found.hot_partitions] == [("day=7", 2, None)]
     assert found.hot_partitions[0].newest == NOW - timedelta(hours=1)
+    assert found.hot_partitions[0].oldest == NOW - timedelta(hours=3)
     assert not found.manifests_read
 
 

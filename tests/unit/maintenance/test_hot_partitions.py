@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.health import (
     DeleteDebt,
     PartitionDeletes,
 )
-from airflow_lake_provider.maintenance.history import MaintenanceRun
+from airflow_lake_provider.maintenance.history import MaintenanceRun, hot_partitions
 from tests.unit.maintenance.plans_of_numbers import (
     NO_DELETES,
     NOW,
@@ -140,3 +141,35 @@ def test_a_table_that_is_always_hot_is_compacted_once_a_day() -> None:
     day_ago = {"compaction": MaintenanceRun(snapshot="1", at=NOW - timedelta(days=1))}
     always = replace(WELL, files=SMALL, hot_partitions=(hot("id_bucket=3"),), last_maintenance=day_ago)
     assert in_short(plan(always)) == ["compaction minor small-files"]
+
+
+@pytest.mark.parametrize("outside", ["(day <> 1)", None])
+def test_partitions_that_are_changed_all_day_are_compacted_once_a_day(outside: str | None) -> None:
+    """Left out whenever they are hot, tables by bucket would never be compacted."""
+    buckets = tuple(hot(f"id_bucket={each}", outside=outside, mergeable_files=25) for each in range(2))
+    for hours, due in ((17, []), (19, ["compaction minor small-files"])):
+        partitions = tuple(replace(each, oldest=NOW - timedelta(hours=hours)) for each in buckets)
+        made = plan(replace(WELL, files=SMALL, hot_partitions=partitions))
+        assert in_short(made) == due
+        assert not {"where", "skip_partitions"} & {name for each in made.actions for name in each.task}
+    waiting = plan(replace(WELL, files=SMALL, hot_partitions=buckets), compaction={"hot_within": "PT20H"})
+    assert "or when their oldest is 20.0 hours old" in left_out(waiting, "compaction")
+
+
+def test_a_partition_that_still_cools_is_left_out_beside_one_that_is_changed_all_day() -> None:
+    all_day = hot("id_bucket=1", outside="a", mergeable_files=25, oldest=NOW - timedelta(hours=20))
+    today = hot("id_bucket=2", outside="b", mergeable_files=5, oldest=NOW - timedelta(hours=2))
+    (action,) = plan(replace(WELL, files=SMALL, hot_partitions=(all_day, today))).actions
+    assert action.task["where"] == "b"
+
+
+def test_a_compaction_that_names_a_partition_begins_its_time_anew() -> None:
+    def changed(hours: int, operation: str, *partitions: str) -> Snapshot:
+        at = int((NOW - timedelta(hours=hours)).timestamp() * 1000)
+        summary = {"operation": operation, **{f"partitions.{each}": "added-data-files=1" for each in partitions}}
+        return Snapshot(id=str(hours), parent=None, at=at, summary=summary)
+
+    recent = [changed(1, "append", "a", "b", "c"), changed(5, "append", "a", "b"), changed(9, "append", "a", "b", "c")]
+    rewrites = [changed(3, "replace", "c"), changed(7, "replace", "b"), changed(8, "replace", "b")]
+    oldest = {each.partition: each.oldest for each in hot_partitions(recent, rewrites)}
+    assert oldest == {name: NOW - timedelta(hours=hours) for name, hours in {"a": 9, "b": 5, "c": 1}.items()}
