@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Self
@@ -18,7 +19,7 @@ from airflow_lake_provider.contracts.table_properties import tag_of
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.sources.base import Listing
-from airflow_lake_provider.spark_jobs.sources.lake_table import open_table, shape_of
+from airflow_lake_provider.spark_jobs.sources.lake_table import open_table, refusing_expired, shape_of
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
@@ -88,6 +89,10 @@ class ChangesSource(PlainSource):
                 f"{listing.since}, and the changes since then are gone: {gap}. on_repeat='apply' applies every row "
                 "that is there now, once; keys that were deleted meanwhile stay in the target"
             ) from gap
+
+    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
+        """Tell an error from an expiry of the head."""
+        return refusing_expired(self, self.source, next(iter(listing.identities), None))
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return no row of all that the table has."""

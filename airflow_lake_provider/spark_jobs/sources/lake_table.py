@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self
@@ -15,7 +16,13 @@ from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import TableSource
-from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    LakeProviderError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import resolve_columns
@@ -99,6 +106,40 @@ class LakeTableSource(PlainSource):
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the table as it was listed."""
         return read_table(self.spark, self.spec, self.source, *listing.identities)
+
+    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
+        """Tell an error from an expiry of the head."""
+        return refusing_expired(self, self.source, next(iter(listing.identities), None))
+
+
+@contextmanager
+def refusing_expired(source: PlainSource, read: TableSource, snapshot: str | None) -> Iterator[None]:
+    """Tell an error over a table from that of an expiry, which has removed the head that was listed.
+
+    :param snapshot: the head, as text; None for a table without snapshots.
+    :raises CommitConflictError: it is gone, so that the source is listed again.
+    """
+    try:
+        yield
+    except CommitConflictError:
+        raise
+    except Exception as error:
+        if snapshot is not None and read.moment is None and _is_gone(source, read, snapshot):
+            raise CommitConflictError(
+                f"{source.spec.table}: snapshot {snapshot} of the source table {read.table} was expired while it was "
+                "read, and nothing was written; the table is read again"
+            ) from error
+        raise
+
+
+def _is_gone(source: PlainSource, read: TableSource, snapshot: str) -> bool:
+    try:
+        open_table(source.spark, source.spec, read).snapshot_as_of(snapshot)
+    except BadInputError:
+        return True
+    except LakeProviderError:
+        return False
+    return False
 
 
 def open_table(spark: SparkSession, spec: JobSpec, source: TableSource, what: str = "the source table") -> FormatTable:

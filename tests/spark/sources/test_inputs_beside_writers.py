@@ -116,3 +116,27 @@ def test_a_whole_load_and_an_overwrite_refuse_an_input_whose_files_are_late(flow
     with pytest.raises(BadInputError, match="inputs prices, and an overwrite"):
         overwrite(flow, "run 3", "none", source=source, where="true")
     assert flow.rows() == {1: ("a", 10)}
+
+
+@pytest.mark.parametrize("kind", ["table", "changes", "named", "function"])
+def test_a_head_that_was_expired_before_it_was_read_is_listed_again(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    flow.catalog()
+    orders = f"{flow.table}_orders"
+    flow.spark.sql(f"CREATE TABLE {orders} (id BIGINT, n INT) {V3}")
+    flow.spark.sql(f"INSERT INTO {orders} VALUES (1, 10)")
+    changes, table = Changes(orders, keys=["id"], protect_source=False), LakeTable(orders)
+    code = "def plain(spark, inputs, params):\n    return inputs['orders']"
+    sources = {
+        "table": table,
+        "changes": changes,
+        "named": Query("SELECT id, n, _change_type FROM orders", over={"orders": changes}),
+        "function": PySparkFunction("own:plain", function_code=code, over={"orders": table}),
+    }
+    gone = f"CALL lake_default.system.expire_snapshots(table => '{orders}', older_than => now(), retain_last => 1)"
+    # The file of the first row goes, too.
+    replaced = f"INSERT OVERWRITE {orders} VALUES (1, 11), (2, 20)"
+    commit_between_listings(monkeypatch, flow, replaced, gone)
+    report = flow.apply(source=sources[kind], **PLAIN)
+    assert (report.attempts, flow.rows()) == (2, {1: (11,), 2: (20,)})
