@@ -53,7 +53,8 @@ class Tombstones(str, Enum):
 def _form_of_values(value: Any, name: str) -> ValueFormat:
     if value == "protobuf":
         raise UnsupportedError(
-            f"{name}='protobuf' is not supported yet; take 'binary', and from_protobuf in a PySparkFunction over it"
+            f"{name}='protobuf' is not supported yet; take 'binary', and decode it by a PySparkFunction over the "
+            "topic, see docs/how-to/protobuf-topics.md"
         )
     if value == "debezium":
         raise InvalidSpecError(
