@@ -133,7 +133,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 
 def _arrow(table: IcebergTable, spec: CompactionSpec) -> ArrowRewrite | None:
-    return ArrowRewrite(table, table_obstacle(table, spec)) if spec.runner is CompactionRunner.ARROW else None
+    return ArrowRewrite(table, spec, table_obstacle(table, spec)) if spec.runner is CompactionRunner.ARROW else None
 
 
 def _is_cut_off(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import chosen_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_split
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
@@ -161,22 +162,6 @@ def test_a_property_that_arrow_does_not_follow_leaves_the_table_to_spark(
     assert table.rows_read() == table.rows
 
 
-def test_a_table_with_a_sort_order_is_left_to_spark_which_sorts_by_it(spark: SparkSession) -> None:
-    table = with_six_files_and_deletes(MaintainedTable(spark))
-    spark.sql(f"ALTER TABLE {table.name} WRITE ORDERED BY amount")
-    report = by_arrow(table)
-    assert (report.groups_by_arrow, report.left_to_spark) == (0, {"the table has a sort order": 1})
-    (file,) = [path.removeprefix("file:") for path in table.live_files()]
-    amounts = pq.read_table(file).column("amount").to_pylist()
-    assert amounts == sorted(amounts)
-
-
-def test_a_sort_is_left_to_spark(spark: SparkSession) -> None:
-    table = with_six_files_and_deletes(MaintainedTable(spark))
-    report = by_arrow(table, strategy=CompactionStrategy.SORT, sort_by=("amount DESC",))
-    assert (report.groups_by_arrow, report.left_to_spark) == (0, {"strategy 'sort' orders rows": 1})
-
-
 def test_imported_files_without_field_ids_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     table = MaintainedTable(spark)
     table.append(0, 100)
@@ -191,6 +176,12 @@ def test_imported_files_without_field_ids_are_left_to_spark(spark: SparkSession,
     assert "without a field id" in next(iter(report.left_to_spark))
     assert table.rows_read() == table.rows
     assert_no_file_is_left(table)
+
+
+def test_files_that_another_class_opens_are_left_to_spark(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, properties={"write.data.path": "s3://lake/orders"})
+    with pytest.raises(UnsupportedError, match="files of s3: are opened by HadoopFileIO"):
+        table_files(table.handle)
 
 
 def test_values_too_long_for_the_footer_have_no_bounds_that_a_reader_could_trust(spark: SparkSession) -> None:

@@ -10,23 +10,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles, local_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
+    FilePart,
     NewFile,
     Split,
     SplitResult,
     rewrite_splits,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import (
+    MOST_SORTED_BYTES,
+    TOO_MANY_ROWS,
+    sort_columns,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -36,7 +46,6 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.
 _BYTES_OF_A_TASK = 32 << 20
-_UNSORTED = 0
 
 
 @dataclass
@@ -49,6 +58,7 @@ class ArrowRewrite:
     """
 
     table: IcebergTable
+    spec: CompactionSpec
     obstacle: str | None
     reasons: Counter[str] = field(default_factory=Counter)
     indexes: frozenset[int] = frozenset()
@@ -82,7 +92,10 @@ class ArrowRewrite:
         files = [GroupFiles(self.table, group) for group in groups]
         # Asked anew for each wave: credentials may last no longer.
         opened, obstacle = self._opened()
-        obstacles = {place: obstacle or of_group.obstacle(opened) for place, of_group in enumerate(files)}
+        obstacles = {
+            place: obstacle or self._too_much_to_sort(of_group.group) or of_group.obstacle(opened)
+            for place, of_group in enumerate(files)
+        }
         fit = [place for place, obstacle in obstacles.items() if obstacle is None]
         splits = [split for place in fit for split in self._splits(place, files[place])]
         results, failure = self._run(splits, opened)
@@ -110,29 +123,48 @@ class ArrowRewrite:
         except UnsupportedError as error:
             return TableFiles(), self.obstacle or str(error)
 
-    def _splits(self, place: int, files: GroupFiles) -> list[Split]:
+    @cached_property
+    def _order(self) -> dict[str, Any]:
+        return row_order(self.table, self.spec)
+
+    def _too_much_to_sort(self, group: Any) -> str | None:
+        is_sort = self.spec.strategy is CompactionStrategy.SORT
+        if is_sort and group.expectedOutputFiles() > 1:
+            return "rows are sorted into several files"
+        size = group.inputFilesSizeInBytes() if is_sort else min(group.inputFilesSizeInBytes(), group.inputSplitSize())
+        return TOO_MANY_ROWS if self._order["fields"] and size > MOST_SORTED_BYTES else None
+
+    def _parts(self, files: GroupFiles) -> list[tuple[FilePart, ...]]:
         """Cut a group where Spark's own rewrite would."""
         table, group = self.table, files.group
+        if self.spec.strategy is CompactionStrategy.SORT:
+            return [files.parts(group.fileScanTasks())]
         lookback = number_property(str(table.name), table.properties(), "read.split.planning-lookback") or _LOOKBACK
         planned = table.iceberg.util.TableScanUtil.planTaskGroups(
             group.fileScanTasks(), group.inputSplitSize(), lookback, 0
         )
+        return [files.parts(tasks.tasks()) for tasks in JavaItems(table.spark, planned)]
+
+    def _splits(self, place: int, files: GroupFiles) -> list[Split]:
+        table, group = self.table, files.group
         spec = table.java.specs().get(group.outputSpecId())
         name, schema = uuid4(), str(table.iceberg.SchemaParser.toJson(table.java.schema()))
         sources = frozenset(int(each.sourceId()) for each in spec.fields())
-        layout = ParquetLayout.of(table.properties())
+        layout, lineage = ParquetLayout.of(table.properties()), table.format_version >= 3
+        order = sort_columns(self._order, arrow_schema(json.loads(schema), has_row_lineage=lineage))
         return [
             Split(
                 group=place,
                 stem=self._stem(spec, files.partition, f"{number:05d}-{name}"),
                 schema=schema,
-                has_row_lineage=table.format_version >= 3,
+                has_row_lineage=lineage,
                 partition_sources=sources,
                 layout=layout,
                 most_bytes=int(group.maxOutputFileSize()),
-                parts=files.parts(tasks.tasks()),
+                parts=parts,
+                order=order,
             )
-            for number, tasks in enumerate(JavaItems(table.spark, planned))
+            for number, parts in enumerate(self._parts(files))
         ]
 
     def _stem(self, spec: Any, partition: Any, name: str) -> str:
@@ -196,7 +228,8 @@ class ArrowRewrite:
             builder = builder.withPartition(group.fileScanTasks().get(0).file().partition())
         parser = internal(spark, Internal.CONTENT_FILES)
         modes = {id_: str(config.columnMode(metrics.name)) for id_, metrics in file.floats.items()}
-        text = _completed(json.loads(parser.toJson(builder.build(), spec)), file, modes)
+        footer = json.loads(parser.toJson(builder.build(), spec))
+        text = _completed({**footer, "sort-order-id": self._order["order-id"]}, file, modes)
         return parser.fromJson(table.iceberg.util.JsonUtil.mapper().readTree(text), spec)
 
 
@@ -223,7 +256,7 @@ def _completed(data_file: dict[str, Any], file: NewFile, modes: dict[int, str]) 
             of_column.pop(id_, None)
     for name, by_id in maps.items():
         data_file[name] = {"keys": list(by_id), "values": list(by_id.values())}
-    data_file |= {"split-offsets": list(file.offsets), "sort-order-id": _UNSORTED}
+    data_file["split-offsets"] = list(file.offsets)
     return json.dumps(data_file)
 
 

@@ -43,6 +43,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_
     unbounded_columns,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import SortColumn, sorted_batches
 
 MOST_DECODED_BYTES = 256 << 20
 _BATCH_ROWS, _BATCH_BYTES = 16_384, 16 << 20
@@ -76,6 +77,7 @@ class Split:
     :param stem: location of the new files, without the end of their names.
     :param schema: Iceberg's, as JSON.
     :param most_bytes: of a new file.
+    :param order: of the rows in new files; none keeps them as they come.
     """
 
     group: int
@@ -86,6 +88,7 @@ class Split:
     layout: ParquetLayout
     most_bytes: int
     parts: tuple[FilePart, ...]
+    order: tuple[SortColumn, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,19 +166,25 @@ class _SplitWriter:
         split = self.split
         schema = arrow_schema(json.loads(split.schema), has_row_lineage=split.has_row_lineage)
         shape = _Shape.of(split, self.files, schema)
-        deleted = DeletedPositions(self.files, {part.path for part in split.parts})
+        batches = self._batches(shape, DeletedPositions(self.files, {part.path for part in split.parts}))
+        if split.order:
+            batches = sorted_batches(batches, split.order, shape.batch_rows)
         pending, rows, size = [], 0, 0
-        for part in split.parts:
-            for batch, rows_read in _rows_left(part, split, shape, deleted):
-                self.rows_read += rows_read
-                pending.append(batch)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
-                if rows >= shape.group_rows or size >= MOST_DECODED_BYTES:
-                    self._write(pending, shape)
-                    pending, rows, size = [], 0, 0
+        for batch in batches:
+            pending.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= shape.group_rows or size >= MOST_DECODED_BYTES:
+                self._write(pending, shape)
+                pending, rows, size = [], 0, 0
         if rows:
             self._write(pending, shape)
         self._close()
+
+    def _batches(self, shape: _Shape, deleted: DeletedPositions) -> Iterator[pa.RecordBatch]:
+        for part in self.split.parts:
+            for batch, rows_read in _rows_left(part, self.split, shape, deleted):
+                self.rows_read += rows_read
+                yield batch
 
     def _write(self, batches: list[pa.RecordBatch], shape: _Shape) -> None:
         if self._file is None:
