@@ -168,7 +168,7 @@ def test_any_life_of_a_topic_ends_as_its_source(cluster: Cluster, new_flow: NewF
     cluster.make(name, partitions)
     by_key = ordering == "key"
     source = events(name, ordering=ordering)
-    for run in range(4):
+    for run in range(3):
         for _ in range(chance.randrange(1, 12)):
             _change(table, chance)
         if run == 2:
