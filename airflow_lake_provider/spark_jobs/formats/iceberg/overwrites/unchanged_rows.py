@@ -1,18 +1,18 @@
 """Rows of a batch that the table has already: they keep their row ids, so that readers of changes do not see them.
 
-A row with the key of another one keeps its id, and counts as updated. Rows of one key are taken in pairs.
+A row with the key of another one keeps its id, and counts as updated. Rows of one key are taken in pairs, equal ones
+first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructField
+from pyspark.sql.types import DataType
 
 from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
-_NUMBER, _NEW, _OLD = "_lake_number", "_lake_new", "_lake_old"
+_IS_NEW, _NUMBER, _IS_EQUAL, _LEFT_OVER = "_lake_is_new", "_lake_number", "_lake_is_equal", "_lake_left_over"
 _DIGEST = ("_lake_digest1", "_lake_digest2")
 
 
@@ -45,14 +45,9 @@ def with_row_ids(
         names = [name for name in columns if name.lower() in {key.lower() for key in keys}]
         replaced = scan.dataframe.select(*map(quoted, columns), ROW_ID, LAST_UPDATED)
         replaced = replaced if where is None else replaced.filter(sf.expr(where))
-        rest = [field for field in rows.schema if field.name not in names]
-        old, new = _numbered(replaced, names, rest).alias(_OLD), _numbered(rows, names, rest).alias(_NEW)
-        pairs = new.join(old, _all(_same(name) for name in (*names, _NUMBER)), "left")
-        unchanged = _all(_same(name) for name in _DIGEST)
-        yield pairs.select(
-            *(_of(_NEW, name).alias(name) for name in columns),
-            _of(_OLD, ROW_ID).alias(ROW_ID),
-            sf.when(unchanged, _of(_OLD, LAST_UPDATED)).alias(LAST_UPDATED),
+        rest = [(quoted_name(field.name), field.dataType) for field in rows.schema if field.name not in names]
+        yield _paired(_with_digest(rows, rest), _with_digest(replaced, rest), names).select(
+            *map(quoted, columns), ROW_ID, LAST_UPDATED
         )
 
 
@@ -66,20 +61,32 @@ def identities(table: IcebergTable, tasks: Any) -> frozenset[tuple[str, str]]:
     return frozenset(zip(*parts, strict=True))
 
 
-def _numbered(rows: DataFrame, keys: Sequence[str], rest: Sequence[StructField]) -> DataFrame:
-    """Number the rows of each key by what else they have, so that equal ones pair in whatever order they come."""
-    digest = content_digest([(quoted_name(field.name), field.dataType) for field in rest])
-    rows = rows.withColumns(dict(zip(_DIGEST, digest, strict=True)))
-    return rows.withColumn(_NUMBER, sf.row_number().over(Window.partitionBy(*map(quoted, keys)).orderBy(*_DIGEST)))
+def _with_digest(rows: DataFrame, rest: Sequence[tuple[str, DataType]]) -> DataFrame:
+    return rows.withColumns(dict(zip(_DIGEST, content_digest(rest), strict=True)))
 
 
-def _same(name: str) -> Column:
-    return _of(_NEW, name).eqNullSafe(_of(_OLD, name))
+def _paired(new: DataFrame, old: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return new rows with the row id of an old one of their key, and with its last change where both are equal.
+
+    Equal rows are paired first, in whatever order they come; what is left of a key is paired by number.
+    """
+    by_key = [*map(quoted, keys)]
+    old = old.select(*by_key, *_DIGEST, ROW_ID, LAST_UPDATED, sf.lit(False).alias(_IS_NEW))
+    both = new.withColumn(_IS_NEW, sf.lit(True)).unionByName(old, allowMissingColumns=True)
+    both = both.withColumn(_NUMBER, _number(*by_key, *_DIGEST, _IS_NEW))
+    pair = Window.partitionBy(*by_key, *_DIGEST, _NUMBER)
+    both = both.withColumn(_IS_EQUAL, sf.count(sf.lit(1)).over(pair) > 1)
+    left_over = _number(*by_key, _IS_EQUAL, _IS_NEW)
+    both = both.withColumn(_LEFT_OVER, sf.when(~sf.col(_IS_EQUAL), left_over))
+    of_pair = [sf.when(sf.col(_IS_EQUAL), sf.col(name)) for name in (*_DIGEST, _NUMBER)]
+    pair = Window.partitionBy(*by_key, _IS_EQUAL, _LEFT_OVER, *of_pair)
+    return both.withColumns(
+        {
+            ROW_ID: sf.max(ROW_ID).over(pair),
+            LAST_UPDATED: sf.when(sf.col(_IS_EQUAL), sf.max(LAST_UPDATED).over(pair)),
+        }
+    ).filter(_IS_NEW)
 
 
-def _of(side: str, name: str) -> Column:
-    return sf.col(f"{side}.`{name.replace('`', '``')}`")
-
-
-def _all(conditions: Iterator[Column]) -> Column:
-    return reduce(Column.__and__, conditions, sf.lit(True))
+def _number(*columns: Any) -> Column:
+    return sf.row_number().over(Window.partitionBy(*columns).orderBy(*_DIGEST))
