@@ -50,7 +50,7 @@ def _commit(
     schema = _schema(table)
     columns = list(values[0])
     deleted = pa.Table.from_pylist(values, pa.schema([schema.field(name) for name in columns]))
-    path, size = _written(table, deleted, f"equality-{'-'.join(str(each['id']) for each in values)}")
+    path, size = _written(table, deleted, f"equality-{'-'.join(str(each[columns[0]]) for each in values)}")
     field_ids = gateway.new_array(jvm.int, len(columns))
     for place, name in enumerate(columns):
         field_ids[place] = int(table.schema().findField(name).fieldId())

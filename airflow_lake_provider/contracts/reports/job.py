@@ -164,6 +164,8 @@ class CompactionReport(JobReport):
     :param groups_rewritten: file groups that were rewritten.
     :param groups_by_arrow: of these, those that Arrow has rewritten.
     :param left_to_spark: with ``runner="arrow"``, why groups were left to Spark's own rewrite, and how many.
+    :param equality_deletes_converted: equality delete files that position deletes have taken the place of.
+    :param equality_deletes_left: why others were not converted, and how many.
     :param failed_groups: file groups that were planned and not rewritten.
     :param failures: sentences: why they were not.
     :param attempts: tries; 1 without a conflict.
@@ -178,6 +180,8 @@ class CompactionReport(JobReport):
     groups_rewritten: int = 0
     groups_by_arrow: int = 0
     left_to_spark: dict[str, int] = field(default_factory=dict)
+    equality_deletes_converted: int = 0
+    equality_deletes_left: dict[str, int] = field(default_factory=dict)
     failed_groups: int = 0
     failures: tuple[str, ...] = ()
     attempts: int = 0

@@ -39,6 +39,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run imp
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import table_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.convert_equality_deletes import (
+    ConvertedDeletes,
+    convert_equality_deletes,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
     remove_dangling_deletes,
@@ -106,7 +110,9 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             expression=to_expression(table, spec.where),
             run_key=run_key,
             arrow=_arrow(table, spec),
+            meets_equality_deletes=equality_deletes > 0,
         )
+        converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, run_key)
         may_tidy = level is not CompactionLevel.FULL and not planned.groups
@@ -120,13 +126,15 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         before=before,
         after=before,
         level=level.value,
+        equality_deletes_converted=converted.files,
+        equality_deletes_left=dict(converted.left),
     )
-    if not planned.groups and not tidying_due:
+    if not planned.groups and not tidying_due and not converted.files:
         return replace(report, seconds=dict(progress.seconds))
     tally = _rewrite(rewrite, planned, progress, untidied=untidied)
     if tally.groups or tidying_due:
         _upkeep(rewrite, tally, progress)
-    report = replace(report, reason=f"level {level.value} ({why})")
+    report = replace(report, reason=f"level {level.value} ({why}){converted.sentence}")
     done = _reported(rewrite, report, planned, tally, progress)
     noted = _note_curve(rewrite) if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups else []
     return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=(*done.warnings, *noted))
@@ -134,6 +142,14 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 def _arrow(table: IcebergTable, spec: CompactionSpec) -> ArrowRewrite | None:
     return ArrowRewrite(table, spec, table_obstacle(table, spec)) if spec.runner is CompactionRunner.ARROW else None
+
+
+def _converted(rewrite: DataFileRewrite, level: CompactionLevel, progress: Progress) -> ConvertedDeletes:
+    """Convert equality deletes where files are rewritten for their deletes, of the whole table."""
+    spec = rewrite.spec
+    if level is CompactionLevel.MINOR or is_of_part(spec) or not rewrite.meets_equality_deletes:
+        return ConvertedDeletes()
+    return convert_equality_deletes(rewrite.table, spec.max_attempts, rewrite.summary, progress)
 
 
 def _is_cut_off(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:

@@ -111,6 +111,7 @@ class DataFileRewrite:
     :param expression: Iceberg expression of the author's ``where``.
     :param run_key: of the snapshots it commits. What they have added already is not rewritten again.
     :param arrow: rewrites groups in place of Spark; None where it is not asked for.
+    :param meets_equality_deletes: the table had some before this compaction, so that its writers make more.
     """
 
     table: IcebergTable
@@ -119,6 +120,7 @@ class DataFileRewrite:
     expression: Any
     run_key: str
     arrow: ArrowRewrite | None = None
+    meets_equality_deletes: bool = False
 
     def plan(self) -> PlannedGroups:
         """Find what is due at the head that the table's handle knows; a metadata operation."""
@@ -297,12 +299,15 @@ class DataFileRewrite:
         options = planner_options(self.rules)
         if commits is not None:
             options |= {"partial-progress.enabled": "true", "partial-progress.max-commits": str(commits)}
-        summary = next(self.table.summaries())
-        if self.table.format_version == 2 and not count_of(summary, "total-equality-deletes"):
+        has_equality_deletes = self.meets_equality_deletes or self._has_equality_deletes()
+        if self.table.format_version == 2 and not has_equality_deletes:
             # With the sequence number of the start, position deletes of the last commit stay although nothing is left
             # for them to delete. Equality deletes need that number; without any, a new one is a conflict, not a loss.
             options["use-starting-sequence-number"] = "false"
         return options
+
+    def _has_equality_deletes(self) -> bool:
+        return count_of(next(self.table.summaries()), "total-equality-deletes") > 0
 
 
 def planner_options(rules: RewriteRules) -> dict[str, str]:
