@@ -38,6 +38,7 @@ OTHERS = (
         for name in ("Manifest", "Orphan", "RowExpiry", "Statistics", "Tag", "Tuning")
     ),
     "contracts.author.maintenance_policy.OrphanMode",
+    "contracts.author.maintenance_policy.CompactionRunner",
     "contracts.author.maintenance_policy.Verification",
     "contracts.curve_order.CurveOrder",
     *(f"contracts.author.maintenance_policy.Compaction{name}" for name in ("Level", "Strategy")),
