@@ -11,7 +11,7 @@ these in row deltas alone, as a conflict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -44,7 +44,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     FileScan,
     table_with_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.equality_delete_files import (
     NO_PARTITION,
     KeyedDeletes,
@@ -55,8 +54,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.equality_delet
     keyed_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, Positions, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import whole_file_task
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -144,7 +143,7 @@ def _positions(table: IcebergTable, files: SnapshotFiles, groups: Sequence[Keyed
     data = [each for each in data if has_global or each[3] != NO_PARTITION]
     if not data:
         return {}
-    make_task = _tasks(table)
+    make_task = whole_file_task(table)
     with ExitStack() as scans:
         rows = _rows(table, scans, [make_task(file) for file, *_ in data], [each[1:] for each in data])
         matched = [_matched(table, scans, rows, group, numbers) for group in groups]
@@ -191,28 +190,12 @@ def _rows(
     return scan.dataframe.join(sf.broadcast(dataframe_of(table.spark, of_file)), on=FILE)
 
 
-def _tasks(table: IcebergTable) -> Callable[..., Any]:
-    """Return what makes an ``org.apache.iceberg.FileScanTask`` of a whole data file, its spec and its deletes."""
-    iceberg, spark = table.iceberg, table.spark
-    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
-    schema = iceberg.SchemaParser.toJson(table.java.schema())
-    specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    task = internal(spark, Internal.FILE_SCAN_TASK)
-    none = java_array(spark, "org.apache.iceberg.DeleteFile", [])
-
-    def make(file: Any, deletes: Sequence[Any] = (), spec: str | None = None) -> Any:
-        on_file = java_array(spark, "org.apache.iceberg.DeleteFile", deletes) if deletes else none
-        return task(file, on_file, schema, spec or specs[file.specId()], every)
-
-    return make
-
-
 def _delete_tasks(table: IcebergTable, deletes: Iterable[Any]) -> list[Any]:
     """Return tasks that read the keys of equality delete files, by field id as those of data files are.
 
     Without a spec: a file's own values count, where a scan takes those of identity partitions from the metadata.
     """
-    iceberg, make_task = table.iceberg, _tasks(table)
+    iceberg, make_task = table.iceberg, whole_file_task(table)
     none = iceberg.PartitionSpec.unpartitioned()
     spec = iceberg.PartitionSpecParser.toJson(none)
 
@@ -281,7 +264,7 @@ def _delta(table: IcebergTable, files: SnapshotFiles, converted: set[str], posit
     live = {path: file for path, file in zip(files.paths, files.data, strict=True) if path in positions}
     if len(live) < len(positions):
         raise CommitConflictError(f"{table.name}: data files with rows to delete are gone")
-    make_task = _tasks(table)
+    make_task = whole_file_task(table)
     if table.format_version < 3:
         tasks = {path: make_task(file) for path, file in live.items()}
         return replace(delta, deletes=write_position_deletes(table, tasks, positions))

@@ -22,6 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap impo
     swap_metadata,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.equality_delete_files import SnapshotFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
@@ -77,10 +78,4 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
 def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
     """Return them by location."""
-    deletes: dict[str, Any] = {}
-    for manifest in snapshot.deleteManifests(table.java.io()):
-        with closing(
-            table.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
-        ) as files:
-            deletes |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
-    return deletes
+    return {str(file.location()): file for file in SnapshotFiles(table, snapshot).equality_deletes}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -86,13 +86,26 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
     :param files: ``org.apache.iceberg.DataFile`` objects, of a commit or of none.
     :return: a Java list.
     """
-    iceberg = table.iceberg
-    none = java_array(table.spark, "org.apache.iceberg.DeleteFile", [])
+    return list_of(table.spark, map(whole_file_task(table), files))
+
+
+def whole_file_task(table: IcebergTable) -> Callable[..., Any]:
+    """Return what makes an ``org.apache.iceberg.FileScanTask`` of a data file, its deletes, and the JSON of its spec.
+
+    Without deletes all rows are read, and without a spec it is that of the file.
+    """
+    iceberg, spark = table.iceberg, table.spark
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     schema = iceberg.SchemaParser.toJson(table.java.schema())
-    task = internal(table.spark, Internal.FILE_SCAN_TASK)
     specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    return list_of(table.spark, (task(file, none, schema, specs[file.specId()], every) for file in files))
+    task = internal(spark, Internal.FILE_SCAN_TASK)
+    none = java_array(spark, "org.apache.iceberg.DeleteFile", [])
+
+    def make(file: Any, deletes: Sequence[Any] = (), spec: str | None = None) -> Any:
+        on_file = java_array(spark, "org.apache.iceberg.DeleteFile", deletes) if deletes else none
+        return task(file, on_file, schema, spec or specs[file.specId()], every)
+
+    return make
 
 
 def scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
