@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,6 @@ from airflow_lake_provider.contracts.specs.overwrite_partitions import WHOLE_TAB
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.partition_ranges import is_true_within, ranges_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.wrapped_partitions import (
-    in_wrapped_partition,
-    refuse_wrapped_partitions,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_by_newest_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import (
     always_true,
@@ -30,6 +27,9 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, gua
 _ALLOW_ROWS = "or let allow_rows=True delete single rows"
 # To Iceberg NULL differs from every value, to SQL that is not known.
 _DIFFERS = frozenset(("NOT_EQ", "NOT_IN", "NOT_STARTS_WITH"))
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+# A LONG may have been an INT when its partitions were written.
+_BITS = {"int": (32,), "long": (32, 64)}
 
 
 def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> Any | None:
@@ -97,7 +97,7 @@ class SelectedFiles:
 
         :raises InvalidSpecError: naming the first partition, and what to do.
         """
-        refuse_wrapped_partitions(table, self.snapshot, self.expression, where)
+        _refuse_wrapped(table, self.snapshot, self.expression, where)
         if self.split.isEmpty():
             return
         task = self.split.get(0)
@@ -164,7 +164,7 @@ def files_outside(table: IcebergTable, files: Sequence[Any], expression: Any) ->
         spec.partitionType(), expressions.Projections.strict(spec, False).project(expression)
     )
     is_true = is_true_within(expression)
-    wrapped = in_wrapped_partition(table, files, expression)
+    wrapped = _in_wrapped_partition(table, files, expression)
     return [
         file
         for file in files
@@ -187,3 +187,52 @@ def refuse_outside(table: IcebergTable, files: Sequence[Any], expression: Any, w
         f"rows, the first is {partition}. Leave these rows out in a Query, give a where of all partitions of the "
         f"batch, {_ALLOW_ROWS}"
     )
+
+
+def _refuse_wrapped(table: IcebergTable, base: str, expression: Any, where: str) -> None:
+    """Refuse a predicate on a column of which a snapshot has a partition that overflowed, as its manifests tell.
+
+    ``truncate(10, -2147483648)`` is 2147483646 of an INT. A predicate on the column is projected past that partition,
+    or to it by mistake. All others are told by it.
+
+    :param expression: ``org.apache.iceberg.expressions.Expression`` of the predicate.
+    :raises InvalidSpecError: naming the partition.
+    """
+    expressions, package, java = table.iceberg.expressions, guava(table.spark), java_functions(table.spark)
+    columns = column_ids(table, expression)
+    for spec in JavaItems(table.spark, table.java.specs().values()):
+        for place, value in _wrapped(table, spec, columns):
+            name = str(spec.fields().get(place).name())
+            holds = expressions.ManifestEvaluator.forPartitionFilter(
+                expressions.Expressions.equal(name, value), spec, True
+            )
+            manifests = table.java.snapshot(int(base)).dataManifests(table.java.io())
+            of_spec = package.collect.Iterables.filter(manifests, java.is_of_spec(int(spec.specId())))
+            of_spec = package.collect.Lists.newArrayList(of_spec)
+            if any(holds.eval(manifest) for manifest in JavaItems(table.spark, of_spec)):
+                raise InvalidSpecError(
+                    f"{table.name}: where={shown(where)} compares a column whose least numbers are in partition "
+                    f"{name}={value}, out of order, and cannot be told of it. Let allow_rows=True delete single rows"
+                )
+
+
+def _in_wrapped_partition(table: IcebergTable, files: Sequence[Any], expression: Any) -> list[Any]:
+    """Return the new files that are in such a partition, of a column that an expression compares.
+
+    :param files: ``org.apache.iceberg.DataFile`` objects of the table's present spec.
+    """
+    spec = table.java.spec()
+    wrapped, classes = list(_wrapped(table, spec, column_ids(table, expression))), spec.javaClasses()
+    return [file for file in files if any(file.partition().get(at, classes[at]) == value for at, value in wrapped)]
+
+
+def _wrapped(table: IcebergTable, spec: Any, columns: Any) -> Iterator[tuple[int, int]]:
+    """Yield place and value of each field of a spec that truncates one of the columns, where it overflows."""
+    for place, field in enumerate(JavaItems(table.spark, spec.fields())):
+        width = _TRUNCATE.fullmatch(str(field.transform()))
+        if width is None or not columns.contains(field.sourceId()):
+            continue
+        for bits in _BITS.get(str(table.java.schema().findType(field.sourceId())), ()):
+            least = -(2 ** (bits - 1))
+            if cut := least % int(width[1]):
+                yield place, least - cut + 2**bits
