@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
@@ -31,6 +31,7 @@ from airflow_lake_provider.plugins.lake_page.entries import (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 # Older entries are not looked for.
 REMEMBERED = timedelta(days=60)
 _MOST_HEADERS, _MOST_CHANGED, _MOST_NIGHTS, _MOST_TRENDS = 300, 60, 60, 20
@@ -101,7 +102,7 @@ class StoredEntries:
         for look in looks:
             parts = [texts.get(look.place, {}).get(key) for key in wanted[look.place]]
             for part in parts:
-                read = self._read(look.place, lambda part=part: entry_of(part, VERSION))  # type: ignore[misc]  # called at once
+                read = self._read(look.place, entry_of, part, VERSION)
                 rows = map(Row.of, read.each("rows")) if read is not None else ()
                 yield from ((look, row) for row in rows if row is not None)
 
@@ -110,7 +111,7 @@ class StoredEntries:
         if row.details is None:
             return Fields(None)
         for place, _, text, _ in self._values({look.place: [f"{DETAILS}_{row.details}"]}):
-            if (read := self._read(place, lambda: entry_of(text, VERSION))) is not None:  # noqa: B023  # called at once
+            if (read := self._read(place, entry_of, text, VERSION)) is not None:
                 return read.within("tables").within(row.table)
         return Fields(None)
 
@@ -118,7 +119,7 @@ class StoredEntries:
         """Return what the newest verdicts have left, newest first."""
         places = self._newest(OUTCOMES, _MOST_NIGHTS)[:most]
         texts = self._values({place: [OUTCOMES] for place in places})
-        read = ((place, self._read(place, lambda: Night.of(text))) for place, _, text, _ in texts)  # noqa: B023  # read in its turn
+        read = ((place, self._read(place, Night.of, text)) for place, _, text, _ in texts)
         nights = [(place, night) for place, night in read if night is not None]
         return sorted(nights, key=lambda each: each[1].at, reverse=True)
 
@@ -132,7 +133,7 @@ class StoredEntries:
         values = sorted(self._values({place: [TRENDS] for place in conn_ids}), key=lambda each: each[3], reverse=True)
         for place, _, text, _ in values:
             # It has no version of its own: each of its elements has.
-            listed = self._read(place, lambda: entry_of(f'{{"version": 0, "trends": {text}}}', 0))  # noqa: B023  # called at once
+            listed = self._read(place, entry_of, f'{{"version": 0, "trends": {text}}}', 0)
             for each in map(Trend.of, listed.each("trends") if listed is not None else ()):
                 if each is not None:
                     trends.setdefault((conn_ids[place], each.table), each)
@@ -164,7 +165,7 @@ class StoredEntries:
 
     def _headers(self, key: str, most: int) -> list[Look]:
         values = self._select(XComModel.key == key, most)
-        read = ((place, self._read(place, lambda: Header.of(text))) for place, _, text, _ in values)  # noqa: B023  # read in its turn
+        read = ((place, self._read(place, Header.of, text)) for place, _, text, _ in values)
         looks = [Look(place=place, header=each, of_changed=key == CHANGED) for place, each in read if each is not None]
         return sorted(looks, key=lambda look: look.header.at, reverse=True)
 
@@ -204,9 +205,9 @@ class StoredEntries:
     def _mine(self, which: Any) -> tuple[Any, ...]:
         return which, XComModel.dag_id.in_(self.dag_ids), XComModel.timestamp >= self.now - REMEMBERED
 
-    def _read(self, place: Place, read: Callable[[], T]) -> T | None:
+    def _read(self, place: Place, read: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | None:
         try:
-            return read()
+            return read(*given, **named)
         except UnreadableEntryError as error:
             self.notes.append((place, str(error)))
             return None
