@@ -158,8 +158,12 @@ def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
 
 def _is_hot(partition: HotPartition, within: timedelta, now: datetime) -> bool:
     """Tell whether a partition is left to cool, which one that is changed all day never would."""
-    has_waited = partition.oldest is not None and now - partition.oldest >= max(LONGEST_HEAT, within)
+    has_waited = partition.oldest is not None and now - partition.oldest >= _longest_heat(within)
     return bool(within) and now - partition.newest < within and not has_waited
+
+
+def _longest_heat(within: timedelta) -> timedelta:
+    return max(LONGEST_HEAT, within)
 
 
 def _outside(deletes: DeleteDebt | None, heat: _Heat) -> DeleteDebt | None:
@@ -200,7 +204,7 @@ def _nothing_due(health: TableHealth, files: FileSizes, asked: CompactionPolicy,
         return _left_out(
             f"{why} {' and '.join(filter(None, (more, deletes)))} are in hot partitions: {heat.names}.",
             f"They are merged {age_text(asked.hot_within)} after their last change, or when their oldest is "
-            f"{age_text(max(LONGEST_HEAT, asked.hot_within))} old.",
+            f"{age_text(_longest_heat(asked.hot_within))} old.",
         )
     return _left_out(why, "Nothing is due.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -32,6 +33,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 from airflow_lake_provider.spark_jobs.batch.key_versions import current_versions, unversioned
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.batch.table_differences import DifferenceCounts, Differences, WholeRows
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
@@ -78,8 +80,7 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         keys = resolve_columns(raw.rows, spec.keys, "keys")
         order_by = resolve_columns(raw.rows, spec.order_by, "order_by")
         refuse_unordered_columns(raw.rows.schema, keys, order_by)
-        in_any_order = None if raw.in_any_order is None else target.as_stored(raw.in_any_order, keys)
-        raw = replace(raw, rows=target.as_stored(raw.rows, keys), in_any_order=in_any_order)
+        raw = _as_stored(raw, target, keys)
         stored = _stored_columns(spec, raw.rows)
         rows = stored_with_history(new, _with_flag(spec, raw.rows.select(*map(quoted, stored))))
         schema_changes = fit_target(spec, target, rows, source.missing_columns, engine.identity_in_table(spec.keys))
@@ -115,6 +116,11 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         cached=tuple(cached),
     )
     return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
+
+
+def _as_stored(raw: RawBatch, target: FormatTable, keys: Sequence[str]) -> RawBatch:
+    in_any_order = None if raw.in_any_order is None else target.as_stored(raw.in_any_order, keys)
+    return replace(raw, rows=target.as_stored(raw.rows, keys), in_any_order=in_any_order)
 
 
 def _stored_columns(spec: UpsertSpec, rows: DataFrame) -> list[str]:

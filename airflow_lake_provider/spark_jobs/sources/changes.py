@@ -92,7 +92,7 @@ class ChangesSource(PlainSource):
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
         """Tell an error from an expiry of the head."""
-        return refusing_expired(self, self.source, next(iter(listing.identities), None))
+        return refusing_expired(self, self.source, listing)
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return no row of all that the table has."""

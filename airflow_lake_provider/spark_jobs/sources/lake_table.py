@@ -109,14 +109,14 @@ class LakeTableSource(PlainSource):
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
         """Tell an error from an expiry of the head."""
-        return refusing_expired(self, self.source, next(iter(listing.identities), None))
+        return refusing_expired(self, self.source, listing)
 
 
 @contextmanager
-def refusing_expired(source: PlainSource, read: TableSource, snapshot: str | None) -> Iterator[None]:
+def refusing_expired(source: PlainSource, read: TableSource, listing: Listing) -> Iterator[None]:
     """Tell an error over a table from that of an expiry, which has removed the head that was listed.
 
-    :param snapshot: the head, as text; None for a table without snapshots.
+    :param listing: of the table; its identity is the head, of a table with snapshots.
     :raises CommitConflictError: it is gone, so that the source is listed again.
     """
     try:
@@ -124,6 +124,7 @@ def refusing_expired(source: PlainSource, read: TableSource, snapshot: str | Non
     except CommitConflictError:
         raise
     except Exception as error:
+        snapshot = next(iter(listing.identities), None)
         if snapshot is not None and read.moment is None and _is_gone(source, read, snapshot):
             raise CommitConflictError(
                 f"{source.spec.table}: snapshot {snapshot} of the source table {read.table} was expired while it was "
@@ -138,7 +139,7 @@ def _is_gone(source: PlainSource, read: TableSource, snapshot: str) -> bool:
     except BadInputError:
         return True
     except LakeProviderError:
-        return False
+        pass
     return False
 
 

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.kafka_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
+    MOST_SCHEMAS,
     NAMED,
     PREFIX_BYTES,
     READ,
@@ -30,7 +31,6 @@ from airflow_lake_provider.spark_jobs.sources.kafka.records import UNSEEN, VALUE
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 
 _PREFIX, _DECODED = "_lake_prefix", "_lake_decoded"
-_MOST_SCHEMAS = 200
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
 _SHOWN = 3
@@ -62,12 +62,12 @@ class AvroValues:
             return _flat(rows.withColumn(_DECODED, decoded(sf.col(VALUE), reader, reader)), reader)
         framed = rows.withColumn(_PREFIX, sf.expr(prefix_of(VALUE)))
         if self.sample is None:
-            looked_at = framed.select(_PREFIX).distinct().limit(_MOST_SCHEMAS + 2)
+            looked_at = framed.select(_PREFIX).distinct().limit(MOST_SCHEMAS + 2)
             prefixes = {bytes(row[0]) for row in looked_at.collect() if row[0] is not None}
         else:
             prefixes = {value[:PREFIX_BYTES] for value in self.sample if is_framed(value)}
-        if len(prefixes) > _MOST_SCHEMAS:
-            raise BadInputError(f"topic {self.topic} has values of more than {_MOST_SCHEMAS} schemas; give max_records")
+        if len(prefixes) > MOST_SCHEMAS:
+            raise BadInputError(f"topic {self.topic} has values of more than {MOST_SCHEMAS} schemas; give max_records")
         registry = SchemaRegistry(self.access)
         ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
         writers = {number: record_schema(registry.writer(number), f"schema {number}") for number in ids}

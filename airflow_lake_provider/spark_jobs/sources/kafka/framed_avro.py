@@ -16,6 +16,8 @@ _AVRO = "org.apache.spark.sql.avro.AvroDataToCatalyst"
 READ = "_lake_read"
 # A byte of zero, and four of the id, which is not negative.
 PREFIX_BYTES = 5
+# Each has its branch in the plan of a batch.
+MOST_SCHEMAS = 200
 NAMED = ("record", "enum", "fixed")
 
 Schema = Mapping[str, Any]

@@ -24,6 +24,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Co
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
+    RewriteRules,
     choose_level,
     is_of_part,
     is_untidied,
@@ -102,19 +103,10 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         equality_deletes = count_of(next(table.summaries(), {}), "total-equality-deletes")
         level, why = choose_level(spec, before, equality_deletes)
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
-        run_key = spec.run.run_key(spec.digest_text(), ())
-        rewrite = DataFileRewrite(
-            table=table,
-            spec=spec,
-            rules=rules_for(spec, level, target),
-            expression=to_expression(table, spec.where),
-            run_key=run_key,
-            arrow=_arrow(table, spec),
-            meets_equality_deletes=equality_deletes > 0,
-        )
+        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), equality_deletes > 0)
         converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
-        untidied = not planned.groups and _is_cut_off(table, spec, run_key)
+        untidied = not planned.groups and _is_cut_off(table, spec, rewrite.run_key)
         may_tidy = level is not CompactionLevel.FULL and not planned.groups
         tidying_due = untidied or (may_tidy and _deletes_are_due(table, spec))
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
@@ -122,7 +114,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         table=spec.table,
         outcome=Outcome.NOTHING_DUE,
         reason=f"level {level.value} ({why}): no file is due{target_size_owner(spec, target)}",
-        run_key=run_key,
+        run_key=rewrite.run_key,
         before=before,
         after=before,
         level=level.value,
@@ -136,12 +128,23 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         _upkeep(rewrite, tally, progress)
     report = replace(report, reason=f"level {level.value} ({why}){converted.sentence}")
     done = _reported(rewrite, report, planned, tally, progress)
-    noted = _note_curve(rewrite) if spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups else []
-    return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=(*done.warnings, *noted))
+    warnings = (*done.warnings, *_note_curve(rewrite, tally))
+    return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=warnings)
 
 
-def _arrow(table: IcebergTable, spec: CompactionSpec) -> ArrowRewrite | None:
-    return ArrowRewrite(table, spec, table_obstacle(table, spec)) if spec.runner is CompactionRunner.ARROW else None
+def _data_file_rewrite(
+    table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, meets_equality_deletes: bool
+) -> DataFileRewrite:
+    by_arrow = spec.runner is CompactionRunner.ARROW
+    return DataFileRewrite(
+        table=table,
+        spec=spec,
+        rules=rules,
+        expression=to_expression(table, spec.where),
+        run_key=spec.run.run_key(spec.digest_text(), ()),
+        arrow=ArrowRewrite(table, spec, table_obstacle(table, spec)) if by_arrow else None,
+        meets_equality_deletes=meets_equality_deletes,
+    )
 
 
 def _converted(rewrite: DataFileRewrite, level: CompactionLevel, progress: Progress) -> ConvertedDeletes:
@@ -212,13 +215,16 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
     tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
 
 
-def _note_curve(rewrite: DataFileRewrite) -> list[str]:
+def _note_curve(rewrite: DataFileRewrite, tally: _Tally) -> list[str]:
     """Say on the table that its rows lie along the curve, and return warnings: plans sort no rows that are in order.
 
     What a run left alone counts as in order, too, or it would be due again at once. A run of less than half says
     nothing of the table.
     """
-    table, spec = rewrite.table.refresh(), rewrite.spec
+    spec = rewrite.spec
+    if not (spec.strategy.is_by_curve and rewrite.rules.rewrite_all and tally.groups):
+        return []
+    table = rewrite.table.refresh()
     ours, _ = commits_since(table, None, rewrite.run_key)
     rows = table.state().rows
     if 2 * sum_of(ours, "added-records") < rows:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
+    MOST_SCHEMAS,
     PREFIX_BYTES,
     READ,
     Schema,
@@ -28,7 +29,6 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
 )
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 
-_MOST_SCHEMAS = 200
 # No JSON, so that the record is one that cannot be read.
 _UNREAD = "a key or a value that its schema does not fit"
 _KINDS = {"int": "int32", "long": "int64", "float": "float", "double": "double", "record": "struct", "enum": "string"}
@@ -62,9 +62,9 @@ class AvroEvents:
         """
         refuse_without_avro(self.spark)
         prefixes = [sf.expr(prefix_of(name)).alias(name) for name in ("key", "value")]
-        pairs = records.select(*prefixes).distinct().limit(_MOST_SCHEMAS + 1).collect()
-        if len(pairs) > _MOST_SCHEMAS:
-            raise BadInputError(f"topic {self.topic} has events of more than {_MOST_SCHEMAS} schemas; give max_records")
+        pairs = records.select(*prefixes).distinct().limit(MOST_SCHEMAS + 1).collect()
+        if len(pairs) > MOST_SCHEMAS:
+            raise BadInputError(f"topic {self.topic} has events of more than {MOST_SCHEMAS} schemas; give max_records")
         of_keys, of_values = (sorted({bytes(row[place]) for row in pairs if row[place]}) for place in (0, 1))
         key = self._text("key", of_keys, with_schema=False)
         value = self._text("value", of_values, with_schema=True)

@@ -118,10 +118,12 @@ class ArrowRewrite:
 
     def _opened(self) -> tuple[TableFiles, str | None]:
         """Return how workers open files, or why they do not."""
+        if self.obstacle is not None:
+            return TableFiles(), self.obstacle
         try:
-            return table_files(self.table), self.obstacle
+            return table_files(self.table), None
         except UnsupportedError as error:
-            return TableFiles(), self.obstacle or str(error)
+            return TableFiles(), str(error)
 
     @cached_property
     def _order(self) -> dict[str, Any]:
