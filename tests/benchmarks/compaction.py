@@ -72,12 +72,12 @@ NOT_IN_MEAN = {"partitioned", "sorted"}
 SIDES = ("arrow", "spark", "procedure")
 
 
-def make_table(spark: SparkSession, name: str, kind: Kind, rows: int) -> str:
-    """Make a table of many files, and return the location of its metadata."""
+def make_table(spark: SparkSession, name: str, kind: Kind, rows: int, files: int = FILES) -> int:
+    """Make a table of so many files, and return its snapshot."""
     properties = f"'format-version'='{kind.version}', 'write.delete.mode'='merge-on-read'"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
-    of_file = int(rows * kind.share) // FILES
-    for number in range(FILES):
+    of_file = int(rows * kind.share) // files
+    for number in range(files):
         select = f"SELECT {kind.columns} FROM range({number * of_file}, {(number + 1) * of_file}, 1, 1)"
         if number:
             spark.sql(f"INSERT INTO {name} {select}")
@@ -85,11 +85,16 @@ def make_table(spark: SparkSession, name: str, kind: Kind, rows: int) -> str:
             spark.sql(f"CREATE TABLE {name} USING iceberg {kind.partition} TBLPROPERTIES ({properties}) AS {select}")
     if kind.deleted:
         spark.sql(f"DELETE FROM {name} WHERE {kind.deleted}")
-    row = spark.sql(f"SELECT sum(file_size_in_bytes) FROM {name}.data_files").collect()[0]
-    return str(row[0])
+    query = f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at DESC"
+    return int(spark.sql(query).collect()[0][0])
 
 
-def _rollback(spark: SparkSession, name: str, snapshot: int) -> None:
+def _bytes_of(spark: SparkSession, table: str) -> int:
+    return int(spark.sql(f"SELECT sum(file_size_in_bytes) FROM lake.{table}.data_files").collect()[0][0])
+
+
+def rollback(spark: SparkSession, name: str, snapshot: int) -> None:
+    """Let a table have a snapshot as its head again."""
     spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {snapshot})")
 
 
@@ -134,8 +139,8 @@ def measured(spark: SparkSession, work: Callable[[], Any]) -> tuple[float, float
 def play(spark: SparkSession, name: str, kind: Kind, rounds: int, rows: int) -> dict[str, Any]:
     """Measure all sides on one kind, in turn, after a round that is not counted."""
     table = f"bench.{name}"
-    size = int(make_table(spark, f"lake.{table}", kind, rows))
-    snapshot = spark.sql(f"SELECT snapshot_id FROM lake.{table}.snapshots ORDER BY committed_at DESC").collect()[0][0]
+    snapshot = make_table(spark, f"lake.{table}", kind, rows)
+    size = _bytes_of(spark, table)
     seconds: dict[str, list[float]] = {side: [] for side in SIDES}
     cpu: dict[str, list[float]] = {side: [] for side in SIDES}
     sizes: dict[str, int] = {}
@@ -146,11 +151,11 @@ def play(spark: SparkSession, name: str, kind: Kind, rounds: int, rows: int) -> 
             wall, used, report = measured(spark, work)
             if side == "arrow":
                 ways = {"arrow": report.groups_by_arrow, **report.left_to_spark}
-            sizes[side] = int(spark.sql(f"SELECT sum(file_size_in_bytes) FROM lake.{table}.data_files").collect()[0][0])
+            sizes[side] = _bytes_of(spark, table)
             if number:
                 seconds[side].append(wall)
                 cpu[side].append(used)
-            _rollback(spark, table, snapshot)
+            rollback(spark, table, snapshot)
     spark.sql(f"DROP TABLE lake.{table} PURGE")
     result = {
         "seconds": {side: round(median(seconds[side]), 2) for side in SIDES},

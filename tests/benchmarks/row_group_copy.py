@@ -12,6 +12,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,10 +23,9 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.specs.compaction import CompactionRunner
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from tests.benchmarks.bench_session import open_session
-from tests.benchmarks.compaction import Kind, by_procedure, by_runner, measured
+from tests.benchmarks.compaction import Kind, by_procedure, by_runner, make_table, measured, rollback
 
 TABLE = "bench.copied"
-COLUMNS = Kind(version=2).columns
 _SCAN = "SELECT sum(id), bit_xor(amount), max(price), max(name), max(changed_at), sum(days)"
 
 
@@ -35,20 +35,6 @@ def files_of(spark: SparkSession) -> list[Path]:
         f"SELECT file_path FROM lake.{TABLE}.data_files ORDER BY readable_metrics.id.lower_bound"
     ).collect()
     return [Path(row[0].removeprefix("file:")) for row in rows]
-
-
-def make_table(spark: SparkSession, rows: int, files: int) -> int:
-    """Make a table of so many files of version 2, and return its snapshot."""
-    spark.sql(f"DROP TABLE IF EXISTS lake.{TABLE}")
-    of_file = rows // files
-    for number in range(files):
-        select = f"SELECT {COLUMNS} FROM range({number * of_file}, {(number + 1) * of_file}, 1, 1)"
-        if number:
-            spark.sql(f"INSERT INTO lake.{TABLE} {select}")
-        else:
-            spark.sql(f"CREATE TABLE lake.{TABLE} USING iceberg TBLPROPERTIES ('format-version'='2') AS {select}")
-    query = f"SELECT snapshot_id FROM lake.{TABLE}.snapshots ORDER BY committed_at DESC"
-    return int(spark.sql(query).collect()[0][0])
 
 
 def by_copy(spark: SparkSession, files: list[Path], into: Path) -> None:
@@ -90,8 +76,9 @@ def described(files: list[Path]) -> dict[str, Any]:
 
 def play(spark: SparkSession, home: Path, rows: int, files: int, rounds: int) -> dict[str, Any]:
     """Merge the same files in three ways, in turn, and read what each made."""
-    snapshot = make_table(spark, rows, files)
-    small, copied, kind = files_of(spark), home / "copied.parquet", Kind(version=2)
+    kind = Kind(version=2)
+    snapshot = make_table(spark, f"lake.{TABLE}", kind, rows, files)
+    small, copied = files_of(spark), home / "copied.parquet"
     before = scan(spark, small)
     merged: dict[str, dict[str, Any]] = {}
     seconds: dict[str, list[float]] = {}
@@ -105,19 +92,19 @@ def play(spark: SparkSession, home: Path, rows: int, files: int, rounds: int) ->
 
     for number in range(rounds + 1):
         ways: dict[str, Callable[[], Any]] = {
-            "copy": lambda: by_copy(spark, small, copied),
-            "arrow": lambda number=number: by_runner(spark, TABLE, kind, CompactionRunner.ARROW, number),  # type: ignore[misc]
-            "procedure": lambda: by_procedure(spark, TABLE, kind),
+            "copy": partial(by_copy, spark, small, copied),
+            "arrow": partial(by_runner, spark, TABLE, kind, CompactionRunner.ARROW, number),
+            "procedure": partial(by_procedure, spark, TABLE, kind),
         }
         for way, work in ways.items():
             count(way, number, work)
             result = [copied] if way == "copy" else files_of(spark)
             merged[way] = described(result)
-            read = count(f"{way}_read", number, lambda result=result: scan(spark, result))  # type: ignore[misc]
+            read = count(f"{way}_read", number, partial(scan, spark, result))
             if read != before:
                 raise SystemExit(f"{way} has changed the rows: {read}, not {before}")
             if way != "copy":
-                spark.sql(f"CALL lake.system.rollback_to_snapshot('{TABLE}', {snapshot})")
+                rollback(spark, TABLE, snapshot)
     return {
         "files": files,
         "small": described(small),

@@ -150,7 +150,7 @@ class SimulatedTable(LoadedTable):
             lambda: LiveFiles(
                 data=[self._record(each) for each in self.files.values()], deletes=self._delete_records()
             ),
-            lambda _, partition: partition[0],  # type: ignore[index]
+            lambda _, partition: partition[0],  # type: ignore[index]  # of this table, a tuple
             recent,
             target=target or DEFAULT_TARGET_BYTES,
             manifest_target=_MANIFEST_TARGET,
@@ -197,7 +197,7 @@ class SimulatedTable(LoadedTable):
         wasted = ROW_BYTES * sum(each.rows for each in self.deletes.values())
         return extra + len(self.deletes) + wasted / OPEN_FILE_BYTES
 
-    def commit(self, change: Commit) -> None:  # type: ignore[override]
+    def commit(self, change: Commit) -> None:  # type: ignore[override]  # of a writer, not of metadata
         """Apply what a writer commits."""
         snapshot = self._next()
         self._add(change.added, snapshot)

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -168,19 +168,7 @@ class Kills:
         """Let a later run remove what kills have left."""
         for name in table.tables:
             before = self.checks.look(name)
-            for file in before.there:
-                os.utime(file, (LONG_AGO, LONG_AGO))
-            run = RunIdentity.of("faults", f"{name} swept", "task", "-1")
-            spec = OrphanFilesSpec(
-                catalog=CATALOG,
-                table=name,
-                run=run,
-                mode=RemovalMode.DELETE,
-                max_share=1.0,
-                asked_at=datetime.now(UTC),
-                tables_checked=1,
-            )
-            answer = self.driver.run(spec)
+            answer = self.driver.run(removal_of_left_overs(name, before.there))
             assert isinstance(answer, JobReport), f"{answer.error} {answer.message}"
             seen = self.checks.look(name)
             left = {file for file in seen.unreached if not is_hidden(file)}
@@ -200,3 +188,21 @@ def kill_drivers(
     if kills:
         played.play(kills)
     return played.killed, played.failed
+
+
+def removal_of_left_overs(table: str, files: Iterable[str]) -> OrphanFilesSpec:
+    """Return the removal of all that no metadata of a table names.
+
+    :param files: of the table; they are made old enough.
+    """
+    for file in files:
+        os.utime(file, (LONG_AGO, LONG_AGO))
+    return OrphanFilesSpec(
+        catalog=CATALOG,
+        table=table,
+        run=RunIdentity.of("faults", f"{table} swept", "task", "-1"),
+        mode=RemovalMode.DELETE,
+        max_share=1.0,
+        asked_at=datetime.now(UTC),
+        tables_checked=1,
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import CompactionReport, OrphanFilesReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.fault_checks import Checks
+from tests.soak.fault_kills import removal_of_left_overs
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
-from tests.soak.maintained_fault_tables import LONG_AGO
 
 TABLE = f"{NAMESPACE}.orders"
 ROWS, PARTITIONS = 20_000, 8
@@ -85,19 +83,7 @@ def test_after_a_kill_amid_new_files_no_row_is_lost_and_the_files_are_orphans_of
         assert seen.rows == expected
         left = {path for path in seen.unreached if Path(path).match(BY_ARROW)}
         assert left
-        for path in seen.there:
-            os.utime(path, (LONG_AGO, LONG_AGO))
-        run = RunIdentity.of("killed", "swept", "task", "-1")
-        removal = OrphanFilesSpec(
-            catalog=CATALOG,
-            table=TABLE,
-            run=run,
-            mode=RemovalMode.DELETE,
-            max_share=1.0,
-            asked_at=datetime.now(UTC),
-            tables_checked=1,
-        )
-        removed = later.run(removal)
+        removed = later.run(removal_of_left_overs(TABLE, seen.there))
         assert isinstance(removed, OrphanFilesReport), removed
         seen = checks.look(TABLE)
         assert seen.rows == expected
