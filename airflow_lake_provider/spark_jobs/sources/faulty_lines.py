@@ -85,7 +85,7 @@ def faulty_lines(
     """
     lower = {name.lower(): value for name, value in options.items()}
     is_whole = lower.get("multiline", "false").lower() == "true"
-    line = _decoded(lower)
+    line = decoded_line(lower)
     if source.format == "json":
         json_fault = fault_of_line(line, options)
         # In this order: a sound line is not parsed once more.
@@ -194,7 +194,7 @@ def parsed_line(function: str, text: str, schema: str, options: Mapping[str, str
     return f"{function}({text}, {text_literal(schema)}{f', map({given})' if given else ''})"
 
 
-def _decoded(options: Mapping[str, str]) -> str:
+def decoded_line(options: Mapping[str, str]) -> str:
     """Return SQL of the column of Spark's reader of text, which takes all bytes for UTF-8, as text."""
     if is_utf8(options):
         return "value"

@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
 from airflow_lake_provider.spark_jobs.sources.line_records import LineRecords
 from airflow_lake_provider.spark_jobs.sources.partition_columns import PartitionColumns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
+from airflow_lake_provider.spark_jobs.sources.spelled_fields import refuse_spelled_fields
 from airflow_lake_provider.spark_jobs.sources.text_schema import (
     MOST_LEVELS,
     csv_schema,
@@ -82,6 +83,8 @@ def read_text(
         refuse_large_documents(spark, files)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
+    if kind == "json" and source.schema:
+        refuse_spelled_fields(spark, source, paths, options)
     schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
     _refuse_names(spark, source, paths, options, schema, folders)
     if kind == "csv":

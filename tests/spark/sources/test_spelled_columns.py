@@ -1,12 +1,17 @@
-"""Columns and keys of lake tables that are named in another case than the table's."""
+"""Columns, keys and fields of JSON that are named in another case than the table or the records have them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.errors import BadInputError
+from tests.spark.sources.test_unreadable_files import apply
+from tests.spark.sources.test_unreadable_files import flow as unreadable_flow
 from tests.spark.upsert_flow import Flow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
@@ -24,3 +29,31 @@ def test_columns_keys_and_predicates_are_taken_in_any_case(flow: Flow, kind: typ
         flow.spark.sql(f"INSERT INTO {table} VALUES ({number}, 1, 'a'), ({10 + number}, 2, 'b')")
         flow.apply(f"run {number}", source=source, **PLAIN)
     assert sorted(flow.records(), key=lambda row: row["id"]) == [{"id": 11, "total": 2}, {"id": 12, "total": 2}]
+
+
+# A declared schema, what a file holds, options, and what is said of it.
+SPELLED: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "a column": ("id BIGINT, customerId STRING", '{"id": 1, "customerID": "a"}', {}, "customerId where .* customerID"),
+    "a key": ("Id BIGINT, v STRING", '{"id": 1, "v": "a"}', {}, "Id where records have id"),
+    "in an object": ("id BIGINT, s STRUCT<X: INT>", '{"id": 1, "s": {"x": 1}}', {}, r"s\.X where records have x"),
+    "in an array": ("id BIGINT, s ARRAY<STRUCT<X: INT>>", '{"id": 1, "s": [{"x": 1}]}', {}, r"s\.X where"),
+    "in a map": ("id BIGINT, s MAP<STRING, STRUCT<X: INT>>", '{"id": 1, "s": {"k": {"x": 1}}}', {}, r"s\.X where"),
+    "a document": ("Id BIGINT", '[\n{"id": 1},\n{"id": 2}\n]', {"multiLine": "true"}, "Id where records have id"),
+    "in UTF-16": ("Id BIGINT", '{"id": 1}', {"encoding": "UTF-16LE", "lineSep": "\n"}, "Id where records have id"),
+}
+
+
+@pytest.mark.parametrize("case", SPELLED)
+def test_a_field_of_json_that_is_declared_in_another_case_is_refused(
+    spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    schema, text, options, told = SPELLED[case]
+    (tmp_path / "a.json").write_text(text, encoding=options.get("encoding", "utf-8"))
+    with pytest.raises(BadInputError, match=f"declares {told}.*spell them in the schema as the records do"):
+        apply(spark, tmp_path / "a.json", schema=schema, options=options)
+
+
+def test_a_field_of_json_may_be_absent_or_have_a_twin(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "Note": "a", "note": "b"}\n{"id": 2}\n')
+    apply(spark, tmp_path / "a.json", "spelled_twins", schema="id BIGINT, Note STRING, more INT")
+    assert unreadable_flow(spark, tmp_path, "spelled_twins").rows() == {1: ("a", None), 2: (None, None)}

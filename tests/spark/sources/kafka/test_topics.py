@@ -47,6 +47,13 @@ def rows(flow: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in flow.records())
 
 
+def test_a_field_that_is_declared_in_another_case_is_refused(cluster: Cluster, new_flow: NewFlow) -> None:
+    cluster.make("spelled", 2)
+    cluster.send("spelled", *orders({"id": 1, "Name": "a"}, partitions=2))
+    with pytest.raises(BadInputError, match="schema of topic spelled declares name where records have Name"):
+        append(new_flow(), "run 1", source=topic("spelled"))
+
+
 def test_each_record_is_added_once_whatever_comes_meanwhile(cluster: Cluster, new_flow: NewFlow) -> None:
     flow = new_flow()
     cluster.make("events", 2)
