@@ -45,6 +45,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RowMatch,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.appends.append_rows import append_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_endangered_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
@@ -137,12 +138,15 @@ class IcebergFormatTable(FormatTable):
         return apply_schema_contract.schema_changes(self.table, columns, contract, missing)
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        refuse_endangered_deletes(self.table)
         return apply_upsert(self.table, commit, progress, self.strategy)
 
     def append(self, commit: AppendCommit, progress: Progress) -> AppliedCommit | None:
+        refuse_endangered_deletes(self.table)
         return append_rows(self.table, commit, progress)
 
     def overwrite_partitions(self, commit: OverwriteCommit, progress: Progress) -> AppliedCommit | None:
+        refuse_endangered_deletes(self.table)
         return overwrite_partitions(self.table, commit, progress)
 
     def changeable_state(self) -> AppliedState:
@@ -150,6 +154,7 @@ class IcebergFormatTable(FormatTable):
         return applied_state.changeable_state(self.table)
 
     def change(self, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
+        refuse_endangered_deletes(self.table)
         return change_rows(self.table, commit, progress)
 
     def retained(self, match: RowMatch, without: str | None) -> RetainedRows:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_deletes_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
     delete_locations,
@@ -51,6 +52,7 @@ def write_deletes(
     :param planned: Java list of the ``org.apache.iceberg.FileScanTask`` of the snapshot's data files, of those with
         positions at least; None where nobody has planned them.
     :raises CommitConflictError: a data file is not in the snapshot.
+    :raises UnsupportedError: a data file is in a partition whose value is lost.
     """
     paths = list(positions)
     files: dict[str, Any] = {}
@@ -63,6 +65,7 @@ def write_deletes(
         added = [file for file in rows if str(file.location()) in outdated]
         files |= {str(task.file().location()): task for task in tasks_without_deletes(table, added)}
         positions = {**positions, **outdated}
+    refuse_deletes_without_source(table, lambda: (int(task.spec().specId()) for task in files.values()))
     if table.format_version >= 3:
         vectors, replaced = write_vectors(table, files, positions)
         return replace(delta, deletes=vectors, replaced=replaced)

@@ -1,4 +1,4 @@
-"""Compaction of an Iceberg table, which loses each conflict: writers are never held up or undone.
+"""Compaction of an Iceberg table, which loses each conflict: commits of writers are never undone.
 
 The level ``minor`` rewrites wrongly sized files and files past the delete ratio, ``major`` also every file with a
 delete file (``delete_file_threshold``), ``full`` everything. ``auto`` is ``major`` when the head's summary shows a debt
@@ -37,6 +37,10 @@ from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import (
+    endangered_deletes,
+    refuse_endangered_deletes,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import table_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
@@ -70,6 +74,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
+_LOST_VALUE = "all files in one commit, as deletes lie in partitions by the dropped column of"
 
 
 @dataclass
@@ -92,6 +97,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     own, not an error. Groups committed until then stay. Rows, row ids and their sequence numbers never change.
 
     :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
+    :raises UnsupportedError: a part was asked for, and only the whole table can be rewritten without a loss.
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
     :raises JobFailedError: Spark could not rewrite any group.
     :raises BrokenMetadataError: nor can it later, by a file or a setting of the table.
@@ -102,8 +108,11 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         refuse_verification_without_keys(spec, table.facts)
         equality_deletes = count_of(next(table.summaries(), {}), "total-equality-deletes")
         level, why = choose_level(spec, before, equality_deletes)
+        run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
+        if endangered is not None:
+            spec, level, why = _in_one_commit(table, spec), CompactionLevel.FULL, f"{_LOST_VALUE} {endangered!r}"
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
-        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), equality_deletes > 0)
+        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, equality_deletes > 0)
         converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, rewrite.run_key)
@@ -132,8 +141,15 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=warnings)
 
 
+def _in_one_commit(table: IcebergTable, spec: CompactionSpec) -> CompactionSpec:
+    """Return the compaction as it has to be where a manifest with some files left in it would lose their deletes."""
+    if is_of_part(spec):
+        refuse_endangered_deletes(table)
+    return replace(spec, level=CompactionLevel.FULL, partial_progress=False)
+
+
 def _data_file_rewrite(
-    table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, meets_equality_deletes: bool
+    table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, run_key: str, meets_equality_deletes: bool
 ) -> DataFileRewrite:
     by_arrow = spec.runner is CompactionRunner.ARROW
     return DataFileRewrite(
@@ -141,7 +157,7 @@ def _data_file_rewrite(
         spec=spec,
         rules=rules,
         expression=to_expression(table, spec.where),
-        run_key=spec.run.run_key(spec.digest_text(), ()),
+        run_key=run_key,
         arrow=ArrowRewrite(table, spec, table_obstacle(table, spec)) if by_arrow else None,
         meets_equality_deletes=meets_equality_deletes,
     )

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
     with_commit_status_check,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -36,7 +37,7 @@ def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: P
     with progress.phase("plan") as facts:
         before, head = table.state(), table.head()
         sizes = {} if head is None else manifest_sizes(table, head)
-        due = specs_due(table.facts, sizes, sort=spec.sort)
+        due = _specs_due(table, sizes, sort=spec.sort)
         facts.update({"manifests": before.manifests, "specs": len(due)})
     refusal = None
     if due:
@@ -64,7 +65,13 @@ def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: P
 def manifest_specs_due(table: IcebergTable) -> list[int]:
     """Return the partition specs of whose manifests merging would leave fewer."""
     head = table.head()
-    return [] if head is None else specs_due(table.facts, manifest_sizes(table, head))
+    return [] if head is None else _specs_due(table, manifest_sizes(table, head))
+
+
+def _specs_due(table: IcebergTable, sizes: dict[int, list[list[int]]], *, sort: bool = False) -> list[int]:
+    """Return the specs that are due, without those whose partitions a new manifest would not keep."""
+    lost = specs_without_source(table)
+    return [id_ for id_ in specs_due(table.facts, sizes, sort=sort) if id_ not in lost]
 
 
 def rewrite_manifests(table: IcebergTable, summary: dict[str, str], specs: Iterable[int]) -> str | None:

@@ -1,0 +1,130 @@
+"""Partitions by a column that was dropped: no deleted row comes back, and every scan can be planned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import convert_equality_deletes as conversion
+from tests.spark.append_flow import append
+from tests.spark.formats.iceberg.maintenance.keyed_deletes import KeyedDeleteTable, Written
+from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintenance_flow import compact, rewrite_manifests
+from tests.spark.row_change_flow import delete
+from tests.spark.upsert_flow import Flow
+
+VALUES = {"number": 1, "text": "a", "price": None, "raw": None, "day": None, "region": None}
+
+
+def without_region(table: MaintainedTable | KeyedDeleteTable) -> None:
+    """Partition anew, and drop the column that the table was partitioned by."""
+    table.spark.sql(f"ALTER TABLE {table.name} DROP PARTITION FIELD region")
+    table.spark.sql(f"ALTER TABLE {table.name} DROP COLUMN region")
+
+
+def ids(spark: SparkSession, name: str) -> set[int]:
+    spark.sql(f"REFRESH TABLE {name}")
+    return {row["id"] for row in spark.sql(f"SELECT id FROM {name}").collect()}
+
+
+def with_deletes(spark: SparkSession, version: int, **properties: str) -> MaintainedTable:
+    """Six small files of one partition, and a large file of another one with a delete by position."""
+    table = MaintainedTable(spark, version=version, partitioned=True, properties=properties)
+    for place in range(6):
+        table.append(10 * place, 2, "north")
+    table.append(1_000, 3_000, "south")
+    table.delete([1_001])
+    without_region(table)
+    return table
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_compaction_rewrites_all_files_in_one_commit(spark: SparkSession, version: int) -> None:
+    table = with_deletes(spark, version)
+    merged = rewrite_manifests(table)
+    assert merged.outcome is Outcome.NOTHING_DUE
+    assert ids(spark, table.name) == table.rows.keys()
+
+    report = compact(table, level=CompactionLevel.MINOR, min_input_files=2, target_file_size=8_192, max_commits=4)
+
+    assert ids(spark, table.name) == table.rows.keys()
+    summaries = spark.sql(f"SELECT summary FROM {table.name}.snapshots").collect()
+    removed = [row["summary"]["deleted-data-files"] for row in summaries if "deleted-data-files" in row["summary"]]
+    assert (report.level, removed) == ("full", ["7"])
+    assert "all files in one commit, as deletes lie in partitions by the dropped column of 'region'" in report.reason
+    assert report.after is not None
+    assert report.after.delete_files == 0
+    assert delete(table, where="id = 1002").rows_deleted == 1
+    assert ids(spark, table.name) == table.rows.keys() - {1_002}
+
+
+def test_a_compaction_of_a_part_is_refused(spark: SparkSession) -> None:
+    table = with_deletes(spark, 2)
+    with pytest.raises(UnsupportedError, match=r"partitions by 'region', whose column was dropped.* without where"):
+        compact(table, where="id < 100")
+    assert ids(spark, table.name) == table.rows.keys()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("many", [1, 100])
+def test_deletes_by_key_are_not_converted_and_a_compaction_applies_them(
+    spark: SparkSession, version: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "MANY_EQUALITY_DELETES", many)
+    keyed = KeyedDeleteTable(spark, version)
+    table = MaintainedTable(spark)
+    table.name = keyed.name.removeprefix("lake_default.")
+    for region in ("north", "south"):
+        rows = [{**VALUES, "number": number} for number in (1, 2, 3)]
+        keyed.write(table.handle.java, Written(rows=rows, spec=1, region=region))
+    deleted = Written(keys=("number",), deletes=[{**VALUES, "number": 2}], spec=1, region="south")
+    keyed.write(table.handle.java, deleted)
+    without_region(keyed)
+    report = compact(table, level=CompactionLevel.MAJOR)
+    assert ids(spark, table.name) == {row.id for row in keyed.rows}
+    assert report.equality_deletes_converted == 0
+    assert report.after is not None
+    assert (report.level, report.after.delete_files) == ("full", 0)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_no_delete_is_written_for_files_of_such_a_partition(spark: SparkSession, version: int) -> None:
+    table = MaintainedTable(spark, version=version, partitioned=True)
+    table.append(0, 20, "north")
+    without_region(table)
+    before = table.files_on_disk()
+    with pytest.raises(UnsupportedError, match=r"partitions by 'region', whose column was dropped, cannot be deleted"):
+        delete(table, where="id = 1")
+    assert ids(spark, table.name) == table.rows.keys()
+    assert table.files_on_disk() == before
+    compact(table, level=CompactionLevel.FULL)
+    assert delete(table, where="id = 1").rows_deleted == 1
+    assert ids(spark, table.name) == table.rows.keys() - {1}
+
+
+def test_rows_are_not_added_while_deletes_are_in_danger(flow: Flow, tmp_path: Path) -> None:
+    table = with_deletes(flow.spark, 2)
+    (tmp_path / "a.jsonl").write_text('{"id": 5000, "amount": 1}\n')
+    source = Files(path=f"{tmp_path}/*.jsonl", format="json", schema="id BIGINT, amount BIGINT")
+    with pytest.raises(UnsupportedError, match="deleted rows would come back"):
+        append(flow, "run 1", table=table.name, source=source)
+    compact(table)
+    assert append(flow, "run 1", table=table.name, source=source).rows_appended == 1
+    assert ids(flow.spark, table.name) == table.rows.keys() | {5_000}
+
+
+def test_a_field_whose_value_is_kept_or_null_is_no_danger(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=2)
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD bucket(4, region)")
+    table.append(0, 20, "north")
+    table.delete([1])
+    spark.sql(f"ALTER TABLE {table.name} DROP PARTITION FIELD bucket(4, region)")
+    spark.sql(f"ALTER TABLE {table.name} DROP COLUMN region")
+    assert delete(table, where="id = 2").rows_deleted == 1
+    assert ids(spark, table.name) == table.rows.keys() - {2}
