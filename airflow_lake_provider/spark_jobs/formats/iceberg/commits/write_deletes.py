@@ -35,6 +35,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list, list_of
 
+_AT_ONCE = 8
+
 
 def write_deletes(
     table: IcebergTable,
@@ -86,9 +88,15 @@ def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positi
     """Write the files and return them as ``org.apache.iceberg.DeleteFile``."""
     settings = DeleteFileSettings.of(str(table.name), table.properties())
     written: list[Any] = []
-    with discarded_on_failure(table, written):
-        for path, task in files.items():
-            written.append(_write(table, task, path, positions[path], settings))
+
+    def write(path: str) -> None:
+        written.append(_write(table, files[path], path, positions[path], settings))
+
+    # Several at once: an object store takes tens of milliseconds for each. After a failure those that have begun are
+    # waited for, so that none is left.
+    with discarded_on_failure(table, written), ThreadPoolExecutor(_AT_ONCE) as writers:
+        for _ in writers.map(write, files):
+            pass
     return written
 
 
@@ -153,7 +161,6 @@ def upload_delete_file(table: IcebergTable, spec: Any, partition: Any, content: 
     return location
 
 
-_READERS = 8
 # As Iceberg names the first file of a task: partition, task, operation, number.
 _FILE_NAME = "00001-1-{}-00001.puffin"
 
@@ -214,7 +221,7 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     load = java.positions_deleted_in_task(loader)
     indexes = jvm_of(table.spark).java.util.HashMap()
     # One read each, of an object store perhaps.
-    with ThreadPoolExecutor(_READERS) as readers:
+    with ThreadPoolExecutor(_AT_ONCE) as readers:
         loaded = readers.map(load.apply, with_deletes.values())
         for path, index in zip(with_deletes, loaded, strict=True):
             indexes.put(path, index)

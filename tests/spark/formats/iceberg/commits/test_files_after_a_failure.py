@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,16 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.errors import LakeProviderError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap, write_deletes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.full_disk import files_of_at_most
+from tests.spark.maintained_table import MaintainedTable
+from tests.spark.row_change_flow import delete
 from tests.spark.upsert_flow import Flow, row
 
 WAYS = [
@@ -32,6 +36,8 @@ WAYS = [
 ]
 # From one that no data file has to one that only metadata is longer than.
 SIZES = (700, 2200, 5200)
+# The first row of each file.
+FIRSTS = f"id IN ({', '.join(str(10 * place) for place in range(20))})"
 AUDITS = Audits(queries={"positive": "SELECT * FROM batch WHERE n < 0"})
 
 
@@ -156,6 +162,30 @@ def test_what_may_have_been_committed_is_kept(flow: Flow, monkeypatch: pytest.Mo
         error = failed(flow)
     assert isinstance(error, UnknownOutcomeError)
     assert on_disk(flow) - before - of_the_table(flow.loaded()) or flow.loaded().refs().keys() - {"main"}
+
+
+def test_nothing_is_left_of_deletes_that_were_being_written_when_another_failed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = MaintainedTable(spark, version=2)
+    for place in range(20):
+        table.append(10 * place, 2)
+    before, upload, begun = table.files_on_disk(), write_deletes.upload_delete_file, itertools.count()
+
+    def fail_once(*given: Any) -> str:
+        if next(begun) == 3:
+            raise OSError("the store said no")
+        time.sleep(0.1)
+        return upload(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(write_deletes, "upload_delete_file", fail_once)
+        with pytest.raises(JobFailedError, match="OSError"):
+            delete(table, where=FIRSTS)
+    assert table.files_on_disk() == before
+    # Those that had not begun were given up.
+    assert next(begun) < 20
+    assert delete(table, where=FIRSTS).rows_deleted == 20
 
 
 def raise_java(flow: Flow, cause: Any) -> None:
