@@ -83,7 +83,7 @@ def read_text(
         refuse_large_documents(spark, files)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
-    if kind == "json" and source.schema:
+    if kind != "csv" and source.schema:
         refuse_spelled_fields(spark, source, paths, options)
     schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
     _refuse_names(spark, source, paths, options, schema, folders)

@@ -1,4 +1,4 @@
-"""Refuse fields of JSON that are declared in another case: Spark's parser tells names by case, and would read NULL.
+"""Refuse fields of JSON and XML that are declared in another case: Spark's parsers tell names by case, and read NULL.
 
 Example: the schema says ``customerId``, the records say ``customerID``. Only a sample is looked at, so that a sound
 batch is not parsed twice.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, text_lines
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
@@ -30,31 +32,48 @@ def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[st
     :param options: of Spark's reader.
     :raises BadInputError: see :func:`refuse_other_case`.
     """
+    if source.format == "xml":
+        refuse_other_case(_elements(spark, paths[0], options), parse_ddl(str(source.schema)), repr(source.path))
+        return
     lower = {name.lower(): value for name, value in options.items()}
     is_whole = lower.get("multiline", "false").lower() == "true"
     lines = text_lines(spark, paths[:1], options, **({"wholetext": "true"} if is_whole else {}))
     short = lines.filter(f"octet_length(value) <= {_LONGEST_TEXT}")
     sample = short.selectExpr(decoded_line(lower)).limit(1 if is_whole else _SAMPLE)
-    refuse_other_case((row[0] for row in sample.collect()), parse_ddl(str(source.schema)), repr(source.path))
+    values = json_values(row[0] for row in sample.collect())
+    refuse_other_case(values, parse_ddl(str(source.schema)), repr(source.path))
 
 
-def refuse_other_case(texts: Iterable[str | bytes], schema: StructType, what: str) -> None:
-    """Compare the names of some records with those of the declared fields, nested ones too.
+def _elements(spark: SparkSession, path: str, options: Mapping[str, str]) -> list[Any]:
+    """Return some records of a document, in the names that they have; none where Spark cannot tell these."""
+    try:
+        rows = spark.read.format("xml").options(**options).load(path).limit(_SAMPLE).collect()
+    except SPARK_ERRORS:
+        # Also of names that differ in case alone: the reader by the schema sees those that are meant.
+        return []
+    return [row.asDict(recursive=True) for row in rows]
 
-    :param texts: some of the records, or arrays of them; what is no JSON is left to Spark's parser.
-    :param what: the input, for messages.
-    :raises BadInputError: a record has a declared name in another case only.
-    """
-    others: dict[str, str] = {}
+
+def json_values(texts: Iterable[str | bytes]) -> Iterator[Any]:
+    """Yield the values of texts; what is no JSON is left to Spark's parser."""
     for text in texts:
         # Too many levels end Python's parser, too.
         with suppress(ValueError, RecursionError):
-            value = json.loads(text)
-            others.update(_other_spellings(value if isinstance(value, list) else [value], ArrayType(schema), ()))
+            yield json.loads(text)
+
+
+def refuse_other_case(values: Iterable[Any], schema: StructType, what: str) -> None:
+    """Compare the names of some records with those of the declared fields, nested ones too.
+
+    :param values: some of the records, or arrays of them.
+    :param what: the input, for messages.
+    :raises BadInputError: a record has a declared name in another case only.
+    """
+    others = dict(chain.from_iterable(_other_spellings(value, ArrayType(schema), ()) for value in values))
     if others:
         shown = ", ".join(f"{declared} where records have {name}" for declared, name in sorted(others.items())[:5])
         raise BadInputError(
-            f"the schema of {what} declares {shown}. Names of JSON are told by case: spell them in the schema as the "
+            f"the schema of {what} declares {shown}. These names are told by case: spell them in the schema as the "
             "records do"
         )
 
@@ -72,6 +91,7 @@ def _other_spellings(value: Any, kind: DataType, path: tuple[str, ...]) -> Itera
         case dict(), MapType():
             for each in value.values():
                 yield from _other_spellings(each, kind.valueType, path)
-        case list(), ArrayType():
-            for each in value:
+        case ((dict() | list()), ArrayType()):
+            # One element of XML is no array yet.
+            for each in value if isinstance(value, list) else [value]:
                 yield from _other_spellings(each, kind.elementType, path)

@@ -57,3 +57,21 @@ def test_a_field_of_json_may_be_absent_or_have_a_twin(spark: SparkSession, tmp_p
     (tmp_path / "a.json").write_text('{"id": 1, "Note": "a", "note": "b"}\n{"id": 2}\n')
     apply(spark, tmp_path / "a.json", "spelled_twins", schema="id BIGINT, Note STRING, more INT")
     assert unreadable_flow(spark, tmp_path, "spelled_twins").rows() == {1: ("a", None), 2: (None, None)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("Id BIGINT", "Id where records have id"),
+        ("id BIGINT, _No INT", "_No where records have _no"),
+        ("id BIGINT, line ARRAY<STRUCT<Sku: STRING>>", r"line\.Sku where records have sku"),
+    ],
+)
+def test_an_element_that_is_declared_in_another_case_is_refused(
+    spark: SparkSession, tmp_path: Path, schema: str, told: str
+) -> None:
+    (tmp_path / "a.xml").write_text('<rows><row no="7"><id>1</id><line><sku>a</sku></line></row></rows>')
+    with pytest.raises(BadInputError, match=f"declares {told}"):
+        apply(spark, tmp_path / "a.xml", format="xml", options={"rowTag": "row"}, schema=schema)
+    given = {"format": "xml", "options": {"rowTag": "row"}, "schema": "id BIGINT, _no INT, line STRUCT<sku: STRING>"}
+    assert apply(spark, tmp_path / "a.xml", f"elements_{len(schema)}", **given).batch_rows == 1
