@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +14,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import FilePart
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list, guava, texts_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list, guava, texts_of
 
 _NONE = "null"
+# Iceberg's JSON of a data file does not hold them.
+_NOT_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 # Pairs of a data file and a delete file, which a job has as objects of Python.
 _MOST_DELETES = 100_000
 
@@ -34,6 +37,17 @@ class GroupFiles:
     def partition(self) -> Any:
         """The partition of its files, of their spec."""
         return self.group.fileScanTasks().get(0).file().partition()
+
+    @cached_property
+    def constants(self) -> dict[int, str | None]:
+        """Values of columns that the partition is, by field id; as texts of what Iceberg's JSON has."""
+        task = self.group.fileScanTasks().get(0)
+        spec = task.spec()
+        if not spec.isPartitioned():
+            return {}
+        values = json.loads(self.table.iceberg.ContentFileParser.toJson(task.file(), spec))["partition"]
+        fields = zip(JavaItems(self.table.spark, spec.fields()), map(_text, values), strict=True)
+        return {int(each.sourceId()): text for each, text in fields if each.transform().isIdentity()}
 
     @cached_property
     def rows(self) -> int:
@@ -65,6 +79,11 @@ class GroupFiles:
         kinds = {*self._texts(deletes, functions.of_file("format", "org.apache.iceberg.FileFormat"))}
         if kinds - {"PARQUET", "PUFFIN"}:
             yield "delete files are neither Parquet nor vectors"
+        columns = {int(each.fieldId()) for each in JavaItems(self.table.spark, self.table.java.schema().columns())}
+        if self.constants.keys() - columns:
+            yield "a partition is a column within a struct"
+        if not_numbers := _NOT_NUMBERS & set(self.constants.values()):
+            yield f"a partition is {', '.join(sorted(map(str, not_numbers)))}"
         if self.table.format_version >= 3 and _NONE in self._texts(
             tasks, functions.of_task("firstRowId", "java.lang.Long")
         ):
@@ -128,3 +147,7 @@ class GroupFiles:
 
     def _texts(self, items: Any, function: Any) -> list[str]:
         return texts_of(self.table.spark, guava(self.table.spark).collect.Lists.newArrayList(items), function)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -29,21 +30,42 @@ def bytes_of(group: Any) -> int:
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
+def bytes_of_row(group: Any) -> int:
+    """Return the bytes of a decoded row of a row group.
+
+    A dictionary may hide long texts: each of many rows has one. Texts that have no bounds are longer than statistics
+    may be. Each row may then have one as long as all that its column has.
+    """
+    rows = max(1, group.num_rows)
+    return sum(
+        column.total_uncompressed_size if _may_be_long(column) else -(-column.total_uncompressed_size // rows)
+        for column in (group.column(number) for number in range(group.num_columns))
+    )
+
+
+def _may_be_long(column: Any) -> bool:
+    if column.physical_type != "BYTE_ARRAY" or not column.has_dictionary_page:
+        return False
+    statistics = column.statistics
+    return statistics is None or (bool(statistics.num_values) and not statistics.has_min_max)
+
+
 def begin_of(group: Any) -> int:
-    """Return where a row group begins in its file."""
+    """Return where a row group begins in its file.
+
+    Old writers say 0 for a dictionary that is not there (PARQUET-1402).
+    """
     column = group.column(0)
-    begins = [column.data_page_offset]
-    if column.has_dictionary_page:
-        begins.append(column.dictionary_page_offset)
+    begins = [column.data_page_offset, column.dictionary_page_offset or column.data_page_offset]
     return int(min(begins))
 
 
-def column_ids(schema: pa.Schema) -> dict[str, int]:
-    """Return the field ids of the columns of a file by their paths."""
+def columns_by_path(schema: pa.Schema) -> dict[str, pa.Field]:
+    """Return the columns of a file by their paths; of nested ones those inside."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, store_schema=False):
         pass
-    return _ids_by_path(pq.read_metadata(io.BytesIO(sink.getvalue())).schema)
+    return _by_path(pq.read_metadata(io.BytesIO(sink.getvalue())).schema)
 
 
 def plain_columns(footer: Any) -> set[int]:
@@ -51,7 +73,7 @@ def plain_columns(footer: Any) -> set[int]:
     groups = row_groups_of(footer)
     return {
         id_
-        for place, id_ in enumerate(_ids_by_path(footer.schema).values())
+        for place, id_ in enumerate(_ids(footer))
         if not any(group.column(place).has_dictionary_page for group in groups)
     }
 
@@ -62,7 +84,7 @@ def unbounded_columns(footer: Any) -> Iterator[int]:
     Of these, Iceberg would take the bounds of the other row groups for those of the file.
     """
     groups = row_groups_of(footer)
-    for place, id_ in enumerate(_ids_by_path(footer.schema).values()):
+    for place, id_ in enumerate(_ids(footer)):
         for group in groups:
             statistics = group.column(place).statistics
             if statistics is None or (statistics.num_values and not statistics.has_min_max):
@@ -70,23 +92,23 @@ def unbounded_columns(footer: Any) -> Iterator[int]:
                 break
 
 
-def _ids_by_path(parquet: Any) -> dict[str, int]:
-    fields = parquet.to_arrow_schema()
-    ids: dict[str, int] = {}
-    paths = iter(parquet.column(number).path for number in range(len(parquet)))
-    for each in fields:
-        for id_ in _leaf_ids(each):
-            ids[next(paths)] = id_
-    return ids
+def _ids(footer: Any) -> list[int]:
+    return [id_of(column) or 0 for column in _by_path(footer.schema).values()]
 
 
-def _leaf_ids(column: pa.Field) -> Iterator[int]:
+def _by_path(parquet: Any) -> dict[str, pa.Field]:
+    paths = (parquet.column(number).path for number in range(len(parquet)))
+    columns = chain.from_iterable(map(_leaves, parquet.to_arrow_schema()))
+    return dict(zip(paths, columns, strict=True))
+
+
+def _leaves(column: pa.Field) -> Iterator[pa.Field]:
     kind = column.type
     if not kind.num_fields:
-        yield id_of(column) or 0
+        yield column
     elif pa.types.is_map(kind):
-        yield from _leaf_ids(kind.key_field)
-        yield from _leaf_ids(kind.item_field)
+        yield from _leaves(kind.key_field)
+        yield from _leaves(kind.item_field)
     else:
         for place in range(kind.num_fields):
-            yield from _leaf_ids(kind.field(place))
+            yield from _leaves(kind.field(place))

@@ -165,6 +165,7 @@ class ArrowRewrite:
                 most_bytes=int(group.maxOutputFileSize()),
                 parts=parts,
                 order=order,
+                constants=files.constants,
             )
             for number, parts in enumerate(self._parts(files))
         ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
     DeletedPositions,
     PositionDelete,
@@ -30,13 +30,15 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_col
     ROW_ID,
     FileColumns,
     arrow_schema,
+    id_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import (
     begin_of,
     bytes_of,
-    column_ids,
+    bytes_of_row,
+    columns_by_path,
     footer_of,
     plain_columns,
     row_groups_of,
@@ -76,6 +78,7 @@ class Split:
     :param group: number of the group.
     :param stem: location of the new files, without the end of their names.
     :param schema: Iceberg's, as JSON.
+    :param constants: values of columns that the partition is, by field id; JSON's, as texts.
     :param most_bytes: of a new file.
     :param order: of the rows in new files; none keeps them as they come.
     """
@@ -89,6 +92,7 @@ class Split:
     most_bytes: int
     parts: tuple[FilePart, ...]
     order: tuple[SortColumn, ...] = ()
+    constants: Mapping[int, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +172,7 @@ class _SplitWriter:
         shape = _Shape.of(split, self.files, schema)
         batches = self._batches(shape, DeletedPositions(self.files, {part.path for part in split.parts}))
         if split.order:
-            batches = sorted_batches(batches, split.order, shape.batch_rows)
+            batches = sorted_batches(batches, split.order)
         pending, rows, size = [], 0, 0
         for batch in batches:
             pending.append(batch)
@@ -211,29 +215,35 @@ class _SplitWriter:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Schema of new files, the rows of their row groups and of a batch, and the columns that get a dictionary."""
+    """Schema of new files, the rows of their row groups, and the columns that get a dictionary and statistics.
+
+    Arrow leaves NaN out of its statistics. Readers that put NaN above all numbers, as Spark and DuckDB do, would skip
+    row groups that have some. So columns of floats have none.
+    """
 
     schema: pa.Schema
     group_rows: int
-    batch_rows: int
     with_dictionary: list[str]
+    with_statistics: list[str]
 
     @classmethod
     def of(cls, split: Split, files: TableFiles, schema: pa.Schema) -> _Shape:
-        plain, rows, size, encoded = None, 0, 0, 0
-        for part in split.parts[:_SAMPLED]:
-            footer = footer_of(files, part.path)
+        plain, rows, size = None, 0, 0
+        # The largest ones: those of a stream are small, and have no dictionary.
+        parts = {part.path: part for part in sorted(split.parts, key=lambda part: part.length)}
+        for path in islice(reversed(parts), _SAMPLED):
+            footer = footer_of(files, path)
             plain = plain_columns(footer) if plain is None else plain & plain_columns(footer)
             rows += footer.num_rows
-            groups = row_groups_of(footer)
-            size += sum(map(bytes_of, groups))
-            encoded += sum(group.total_byte_size for group in groups)
+            size += sum(map(bytes_of, row_groups_of(footer)))
         most = min(split.layout.row_group_bytes, split.most_bytes)
-        columns = column_ids(schema)
-        chosen = [path for path, id_ in columns.items() if id_ not in (plain or set()) and id_ != ROW_ID]
-        group_rows = max(1, most * rows // max(1, size))
+        columns = columns_by_path(schema)
+        without = {ROW_ID, *(plain or ())}
         return cls(
-            schema, group_rows, max(1, min(_BATCH_ROWS, group_rows, _BATCH_BYTES * rows // max(1, encoded))), chosen
+            schema=schema,
+            group_rows=max(1, most * rows // max(1, size)) if rows else _BATCH_ROWS,
+            with_dictionary=[path for path, column in columns.items() if id_of(column) not in without],
+            with_statistics=[path for path, column in columns.items() if not pa.types.is_floating(column.type)],
         )
 
 
@@ -249,17 +259,38 @@ def _rows_left(
         chosen, first = _row_groups(file.metadata, part)
         if not chosen:
             return
+        widest = max(bytes_of_row(file.metadata.row_group(number)) for number in chosen)
+        batch_rows = max(1, min(_BATCH_ROWS, shape.group_rows, _BATCH_BYTES // max(1, widest)))
         # Of a store, all columns of a row group come by a few requests, side by side, and are kept until it is done.
         for batch in chain.from_iterable(
-            file.iter_batches(shape.batch_rows, row_groups=groups, columns=columns.names, use_threads=False)
+            file.iter_batches(batch_rows, row_groups=groups, columns=columns.names, use_threads=False)
             for groups in ([[number] for number in chosen] if in_store else [chosen])
         ):
             arrays = columns.arrays(batch)
+            _refuse_other_values(arrays, shape.schema, split.constants)
             if split.has_row_lineage:
                 arrays[-2:] = _lineage(arrays[-2:], part, first)
             rows = pa.RecordBatch.from_arrays(arrays, schema=shape.schema)
             yield _without(rows, positions, first), rows.num_rows
             first += rows.num_rows
+
+
+def _refuse_other_values(arrays: list[pa.Array], schema: pa.Schema, constants: Mapping[int, str | None]) -> None:
+    """Refuse a file with other values of a column than its partition says, which Iceberg reads in their place."""
+    for values, column in zip(arrays, schema, strict=True):
+        id_ = id_of(column) or 0
+        if id_ not in constants:
+            continue
+        text = constants[id_]
+        is_alike = values.null_count == len(values) if text is None else pc.all(_are(values, text)).as_py()
+        if is_alike is False:
+            raise UnsupportedError(f"a file has other values of column {column.name} than its partition")
+
+
+def _are(values: pa.Array, text: str) -> pa.Array:
+    kind = values.type
+    constant = pa.scalar(bytes.fromhex(text)) if pa.types.is_binary(kind) else pa.scalar(text).cast(kind)
+    return pc.fill_null(pc.equal(values, constant), False)
 
 
 def _row_groups(footer: Any, part: FilePart) -> tuple[list[int], int]:
@@ -269,6 +300,8 @@ def _row_groups(footer: Any, part: FilePart) -> tuple[list[int], int]:
     for number, group in enumerate(row_groups_of(footer)):
         middle = begin_of(group) + bytes_of(group) // 2
         if part.start <= middle < part.start + part.length:
+            if chosen and number > chosen[-1] + 1:
+                raise UnsupportedError("the row groups of a file are not in order")
             first = first if chosen else position
             chosen.append(number)
         position += group.num_rows
@@ -313,7 +346,11 @@ class _FileWriter:
         # No other file has this name: it has an identifier of the group's, and the number of the task's attempt.
         self._sink = system.open_output_stream(place)
         self._writer = pq.ParquetWriter(
-            self._sink, shape.schema, use_dictionary=shape.with_dictionary or False, **split.layout.options()
+            self._sink,
+            shape.schema,
+            use_dictionary=shape.with_dictionary or False,
+            write_statistics=shape.with_statistics or False,
+            **split.layout.options(),
         )
         self._writer.add_key_value_metadata({"iceberg.schema": split.schema})
 
@@ -334,12 +371,12 @@ class _FileWriter:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        footer = footer_of(self._files, self._location)
+        footer, floats = footer_of(self._files, self._location), self._floats.by_id()
         return NewFile(
             location=self._location,
             size=size,
             rows=footer.num_rows,
             offsets=tuple(map(begin_of, row_groups_of(footer))),
-            floats=self._floats.by_id(),
-            unbounded=frozenset(unbounded_columns(footer)),
+            floats=floats,
+            unbounded=frozenset(unbounded_columns(footer)) - floats.keys(),
         )

@@ -33,6 +33,8 @@ _WITHOUT_EFFECT = {
 _PREFIXES_WITHOUT_EFFECT = (
     *("s3.multipart.", "s3.retry.", "s3.analytics-accelerator.", "http-client.apache.", "http-client.urlconnection."),
 )
+# Of a tag or a bucket.
+_WITH_NAMES_OF_THEIR_OWN = ("s3.write.tags.", "s3.delete.tags.", "s3.access-points.")
 _OFF = {("s3.sse.type", "none"), ("s3.delete-enabled", "true")}
 
 
@@ -86,5 +88,6 @@ def s3_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
 def _is_followed(name: str, value: str) -> bool:
     if name in _FOLLOWED | _WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT):
         return True
-    is_off = value.lower() == "false" and name != "s3.delete-enabled"
+    is_flag = name.endswith("enabled") and not name.startswith(_WITH_NAMES_OF_THEIR_OWN)
+    is_off = is_flag and value.lower() == "false" and name != "s3.delete-enabled"
     return is_off or (name, value.lower()) in _OFF

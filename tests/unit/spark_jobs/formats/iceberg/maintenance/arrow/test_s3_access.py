@@ -121,6 +121,14 @@ def test_the_credentials_of_the_longest_prefix_open_a_file() -> None:
     assert files.place_of("s3://other/x")[0] is not files.place_of("s3://lake/a/x")[0]
 
 
+@pytest.mark.parametrize(
+    "name", ["s3.write.tags.pii", "s3.delete.tags.enabled", "s3.access-points.my-enabled", "s3.acl"]
+)
+def test_a_tag_that_is_called_false_is_a_tag(name: str) -> None:
+    with pytest.raises(UnsupportedError, match="is for the Java client of the store"):
+        s3_arguments({**KEYS, name: "false"})
+
+
 def test_nothing_shows_the_credentials_but_the_pickled_object_itself() -> None:
     files = TableFiles({"s3": s3_arguments(KEYS)})
     assert "secret" not in repr(files) + str(files)
