@@ -8,31 +8,26 @@ partition: rows that were deleted come back, or no scan can be planned. Iceberg'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.table_facts import schema_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 
-_WITHOUT_TYPE = "unknown"
-
 
 def specs_without_source(table: IcebergTable) -> dict[int, str]:
-    """Return ids of the specs, each with the name of such a field."""
+    """Return specs by id of which a field has lost its type with its source column, and the name of the field.
+
+    A bucket and a time have a type of their own, and void has no value.
+    """
+    shape = table.facts.shape
+    columns = {id_ for id_, _, _ in schema_columns(shape.schema())}
     return {
-        int(id_): name
-        for id_, spec in dict(table.java.specs()).items()
-        if spec.isPartitioned() and (name := _field_without_type(table, spec)) is not None
+        id_: each["name"]
+        for id_, fields in shape.partition_specs.items()
+        for each in fields
+        if each["source-id"] not in columns and each["transform"].startswith(("identity", "truncate"))
     }
-
-
-def _field_without_type(table: IcebergTable, spec: Any) -> str | None:
-    types = [str(field.type()) for field in JavaItems(table.spark, spec.partitionType().fields())]
-    if _WITHOUT_TYPE not in types:
-        return None
-    fields = zip(JavaItems(table.spark, spec.fields()), types, strict=True)
-    # The value of void is NULL anyway.
-    return next((str(f.name()) for f, kind in fields if kind == _WITHOUT_TYPE and not f.transform().isVoid()), None)
 
 
 def endangered_deletes(table: IcebergTable) -> str | None:
