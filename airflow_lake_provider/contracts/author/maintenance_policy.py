@@ -295,7 +295,8 @@ class TuningPolicy(AuthorObject):
     lowest_small_file_share: float = field(default=0.01, metadata=setting(SHARE))
     fewest_snapshots: int = field(default=5, metadata=setting(whole(1)))
     most_snapshots: int = field(default=500, metadata=setting(whole(1)))
-    shortest_orphan_wait: timedelta = field(default=timedelta(days=1), metadata=setting(span(_SAFE_AGE), LONGER))
+    # A stranger's longer one could exceed the longest, and leave the table without a policy.
+    shortest_orphan_wait: timedelta = field(default=timedelta(days=1), metadata=setting(span(_SAFE_AGE), NEVER))
     longest_orphan_wait: timedelta = field(default=timedelta(days=28), metadata=setting(span(_SAFE_AGE), LONGER))
 
     def complete(self) -> None:

@@ -325,6 +325,16 @@ def test_bounds_that_leave_nothing_between_them_are_refused() -> None:
         merge("shop.orders", [dag_layer({"tuning": {"fewest_snapshots": 9, "most_snapshots": 8}})])
 
 
+@pytest.mark.parametrize("layer", [Layer.CATALOG, Layer.NAMESPACE, Layer.TABLE])
+@pytest.mark.parametrize("named", [{}, {"tuning": {"enabled": True, "longest_orphan_wait": "P7D"}}])
+def test_no_bound_of_a_stranger_takes_a_table_its_policy(layer: Layer, named: dict[str, Any]) -> None:
+    name = "lake.maintenance.tuning.shortest-orphan-wait"
+    merged = merge("shop.orders", [property_layer(layer, {name: "P100D"}, "namespace shop"), dag_layer(named)])
+    assert merged.policy is not None
+    assert merged.policy.tuning.shortest_orphan_wait == DAY
+    assert [each.key for each in merged.ignored] == ["tuning.shortest_orphan_wait"]
+
+
 def test_an_owner_may_switch_it_off_and_not_on() -> None:
     off = property_layer(Layer.TABLE, {"lake.maintenance.tuning.enabled": "false"}, "table shop.orders")
     on = property_layer(Layer.TABLE, {"lake.maintenance.tuning.enabled": "true"}, "table shop.orders")
