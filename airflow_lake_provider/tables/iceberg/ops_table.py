@@ -26,7 +26,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, NotNull
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual, NotNull
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -73,6 +73,7 @@ _PROPERTIES = {
 # Their signatures are those of pydantic's models, which they do not have.
 _IN: Any = In
 _AT_LEAST: Any = GreaterThanOrEqual
+_AT_MOST: Any = LessThanOrEqual
 _NOT_NULL: Any = NotNull
 
 
@@ -81,11 +82,13 @@ class RowFilter:
     """Rows that are read.
 
     :param at_least: lowest value of columns, as text.
+    :param at_most: highest value of columns, as text.
     :param one_of: values of columns.
     :param not_null: columns that have a value.
     """
 
     at_least: Mapping[str, str] = field(default_factory=dict)
+    at_most: Mapping[str, str] = field(default_factory=dict)
     one_of: Mapping[str, Collection[str]] = field(default_factory=dict)
     not_null: Collection[str] = ()
 
@@ -94,6 +97,7 @@ class RowFilter:
         """The same as PyIceberg has it."""
         terms = (
             *(_AT_LEAST(name, lowest) for name, lowest in self.at_least.items()),
+            *(_AT_MOST(name, highest) for name, highest in self.at_most.items()),
             *(_IN(name, tuple(values)) for name, values in self.one_of.items()),
             *(_NOT_NULL(name) for name in self.not_null),
         )

@@ -268,6 +268,20 @@ def test_the_newest_count_of_orphans_is_read_back_for_the_health(history: Mainte
     }
 
 
+def test_rows_of_a_clock_that_is_ahead_hide_no_earlier_ones_from_a_plan(
+    history: MaintenanceHistory, lake_catalog: SqlCatalog
+) -> None:
+    look: dict[str, Any] = {"action": "remove-orphans", "orphan_files": 3, "orphan_bytes": 10}
+    history.record([entry("r1", ago=timedelta(days=9), **look)])
+    history.record([entry("ahead", ago=-timedelta(days=3650), **look)])
+    remembered = history.remembered()
+    at = NOW - timedelta(days=9)
+    assert remembered.orphans == {"shop.orders": OrphanCount(files=3, bytes=10, counted_at=at)}
+    assert [(each.run, each.at) for each in (remembered.outcomes or {})["shop.orders"]] == [("r1", at)]
+    assert [each["run_key"] for each in history.entries("*", NOW - timedelta(days=30))] == ["ahead", "r1"]
+    assert len(rows(lake_catalog)) == 2
+
+
 @pytest.mark.usefixtures("orders")
 def test_the_health_of_a_table_has_its_orphans(history: MaintenanceHistory) -> None:
     history.record([entry(orphan_files=3, orphan_bytes=10)])
