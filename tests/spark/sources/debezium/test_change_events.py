@@ -320,6 +320,10 @@ NO_EVENTS = (
     '{"key": 1, "n": 2}',
     '{"ts_ms": 1, "n": 2}',
     '{"status": "BEGIN"}',
+    # Rows without their envelope, whose columns are those of a transaction's begin, or hold an event's word.
+    '{"id": 1, "status": "NEW"}',
+    '{"schema": {}, "payload": {"id": 1, "status": null}}',
+    '{"id": 1, "op": "m"}',
     '{"id": 1, "type": "a", "n": 2}',
     '{"ts_ms": 1',
     '{"topic": "t", "key": {"id": 1}, "value": {"id": 1, "n": 2}}',

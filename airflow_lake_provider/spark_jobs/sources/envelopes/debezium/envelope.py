@@ -93,7 +93,8 @@ def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFr
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
     tombstone = sf.col("op").isNull() & sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
     # A transform may have taken the table's name away: an event that nobody can give to a table is none of another one.
-    of_no_table = ~is_message() & sf.col("source_table").isNull()
+    # A row without its envelope may have a column "op" that is 'm'. A message has a clock, with or without a table.
+    of_no_table = sf.col("source_table").isNull() & (~is_message() | sf.col("ts_ms").isNull())
     no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
     bad = sf.when(sf.col("op").isNull(), no_event).otherwise(sf.col("corrupt") | of_no_table)
     return read.withColumns({"tombstone": tombstone, "bad": bad})
@@ -254,17 +255,21 @@ def _json(value: object) -> Iterator[str]:
 
 
 class _Fields(NamedTuple):
-    """Fields of one kind of record: those it always has, and those it may have."""
+    """Fields of one kind of record: those it always has, and those it may have.
+
+    :param statuses: values that ``status`` may have; empty where the kind has no such field.
+    """
 
     needed: tuple[str, ...]
     others: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
 
 
 _KINDS = (
     # Heartbeat.
     _Fields(("ts_ms",)),
-    # Begin or end of a transaction.
-    _Fields(("status", "id"), ("event_count", "data_collections", "ts_ms")),
+    # Begin or end of a transaction. A row without its envelope may have the same columns.
+    _Fields(("status", "id"), ("event_count", "data_collections", "ts_ms"), ("BEGIN", "END")),
     # Schema change; of connectors that have no schema of tables, without schemaName.
     _Fields(("source", "tableChanges"), ("ts_ms", "databaseName", "schemaName", "ddl")),
     _Fields(("source", "ddl"), ("ts_ms", "databaseName", "schemaName", "tableChanges")),
@@ -281,10 +286,11 @@ def is_service_record(line: str) -> Column:
     forms = ("$.value.payload", "$.value", "$.payload")
     value = sf.coalesce(*(sf.get_json_object(line, form) for form in forms), sf.col(line))
     names = sf.json_object_keys(value)
-    return sf.coalesce(reduce(or_, (_has(names, fields) for fields in _KINDS)), sf.lit(False))
+    return sf.coalesce(reduce(or_, (_has(value, names, fields) for fields in _KINDS)), sf.lit(False))
 
 
-def _has(names: Column, fields: _Fields) -> Column:
+def _has(value: Column, names: Column, fields: _Fields) -> Column:
     needed = sf.array(*map(sf.lit, fields.needed))
     allowed = sf.array(*map(sf.lit, (*fields.needed, *fields.others)))
-    return (sf.size(sf.array_except(needed, names)) == 0) & (sf.size(sf.array_except(names, allowed)) == 0)
+    of_kind = (sf.size(sf.array_except(needed, names)) == 0) & (sf.size(sf.array_except(names, allowed)) == 0)
+    return of_kind & sf.get_json_object(value, "$.status").isin(*fields.statuses) if fields.statuses else of_kind
