@@ -172,7 +172,7 @@ class _SplitWriter:
         shape = _Shape.of(split, self.files, schema)
         batches = self._batches(shape, DeletedPositions(self.files, {part.path for part in split.parts}))
         if split.order:
-            batches = sorted_batches(batches, split.order)
+            batches = sorted_batches(batches, split.order, shape.batch_rows)
         pending, rows, size = [], 0, 0
         for batch in batches:
             pending.append(batch)
@@ -226,6 +226,11 @@ class _Shape:
     with_dictionary: list[str]
     with_statistics: list[str]
 
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch at most: a row group is made of whole ones."""
+        return min(_BATCH_ROWS, self.group_rows)
+
     @classmethod
     def of(cls, split: Split, files: TableFiles, schema: pa.Schema) -> _Shape:
         plain, rows, size = None, 0, 0
@@ -260,7 +265,7 @@ def _rows_left(
         if not chosen:
             return
         widest = max(bytes_of_row(file.metadata.row_group(number)) for number in chosen)
-        batch_rows = max(1, min(_BATCH_ROWS, shape.group_rows, _BATCH_BYTES // max(1, widest)))
+        batch_rows = max(1, min(shape.batch_rows, _BATCH_BYTES // max(1, widest)))
         # Of a store, all columns of a row group come by a few requests, side by side, and are kept until it is done.
         for batch in chain.from_iterable(
             file.iter_batches(batch_rows, row_groups=groups, columns=columns.names, use_threads=False)

@@ -14,7 +14,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_col
 
 # A worker has them three times: as they come, in one piece, and in order.
 MOST_SORTED_BYTES = 192 << 20
-_BATCH_ROWS = 16_384
 TOO_MANY_ROWS = f"rows of more than {MOST_SORTED_BYTES >> 20} MiB are to be sorted"
 # Of floats Spark puts NaN above all numbers, and Arrow beside nulls.
 _ORDERED_ALIKE = (
@@ -57,7 +56,9 @@ def sort_columns(order: Mapping[str, Any], schema: pa.Schema) -> tuple[SortColum
     return tuple(columns)
 
 
-def sorted_batches(batches: Iterable[pa.RecordBatch], columns: tuple[SortColumn, ...]) -> Iterator[pa.RecordBatch]:
+def sorted_batches(
+    batches: Iterable[pa.RecordBatch], columns: tuple[SortColumn, ...], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches in order.
 
     :raises UnsupportedError: they are too many for a worker's memory.
@@ -71,7 +72,7 @@ def sorted_batches(batches: Iterable[pa.RecordBatch], columns: tuple[SortColumn,
     if unsorted:
         rows = pa.Table.from_batches(unsorted).combine_chunks()
         unsorted.clear()
-        yield from rows.take(_places(rows, columns)).to_batches(max_chunksize=_BATCH_ROWS)
+        yield from rows.take(_places(rows, columns)).to_batches(max_chunksize=batch_rows)
 
 
 def _places(rows: pa.Table, columns: tuple[SortColumn, ...]) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_
     SplitResult,
     rewrite_split,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import SortColumn
 
 TYPES = {
     "id": "long",
@@ -109,6 +111,16 @@ def test_large_files_without_rows_make_no_row_group_of_each_row(tmp_path: Path) 
     rows = written(tmp_path / "rows.parquet", {"id": list(range(50))})
     result = rewrite_split(split_of(tmp_path, [*empty, rows], ("id",)), TableFiles())
     assert [(footer.num_rows, footer.num_row_groups) for footer in footers(result)] == [(50, 1)]
+
+
+@pytest.mark.parametrize("order", [(), (SortColumn(name="id", is_descending=True, has_nulls_first=True),)])
+def test_row_groups_have_the_size_that_the_table_asks_for(tmp_path: Path, order: tuple[SortColumn, ...]) -> None:
+    old = written(tmp_path / "old.parquet", {"id": list(range(10_000))}, use_dictionary=False)
+    layout = ParquetLayout.of({"write.parquet.row-group-size-bytes": "8000"})
+    split = replace(split_of(tmp_path, [old], ("id",), order=order), layout=layout)
+    (footer,) = footers(rewrite_split(split, TableFiles()))
+    assert footer.num_row_groups > 3
+    assert {footer.row_group(number).num_rows for number in range(3)} == {footer.row_group(0).num_rows}
 
 
 def test_a_dictionary_of_long_texts_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
