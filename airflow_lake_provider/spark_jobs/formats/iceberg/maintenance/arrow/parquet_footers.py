@@ -44,8 +44,11 @@ def bytes_of_row(group: Any) -> int:
 
 
 def _may_be_long(column: Any) -> bool:
-    if column.physical_type != "BYTE_ARRAY" or not column.has_dictionary_page:
-        return False
+    return column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page and _is_unbounded(column)
+
+
+def _is_unbounded(column: Any) -> bool:
+    """Tell whether a column of a row group does not tell its least and greatest value."""
     statistics = column.statistics
     return statistics is None or (bool(statistics.num_values) and not statistics.has_min_max)
 
@@ -85,11 +88,8 @@ def unbounded_columns(footer: Any) -> Iterator[int]:
     """
     groups = row_groups_of(footer)
     for place, id_ in enumerate(_ids(footer)):
-        for group in groups:
-            statistics = group.column(place).statistics
-            if statistics is None or (statistics.num_values and not statistics.has_min_max):
-                yield id_
-                break
+        if any(_is_unbounded(group.column(place)) for group in groups):
+            yield id_
 
 
 def _ids(footer: Any) -> list[int]:

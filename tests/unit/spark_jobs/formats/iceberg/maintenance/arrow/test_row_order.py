@@ -50,7 +50,7 @@ def test_rows_lie_as_sql_sorts_them(rows: list[tuple[Any, ...]], cut: int, flags
         pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in part], schema=SCHEMA)
         for part in parts
     ]
-    lies = [tuple(row.values()) for batch in sorted_batches(batches, columns) for row in batch.to_pylist()]
+    lies = [tuple(row.values()) for batch in sorted_batches(batches, columns, 7) for row in batch.to_pylist()]
     assert lies == in_order(rows, columns)
 
 
@@ -58,7 +58,7 @@ def test_more_rows_than_a_worker_may_sort_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(row_order, "MOST_SORTED_BYTES", 20)
     batch = pa.record_batch([list(range(100)), ["a"] * 100], schema=SCHEMA)
     with pytest.raises(UnsupportedError, match="are to be sorted"):
-        list(sorted_batches([batch], (column("n"),)))
+        list(sorted_batches([batch], (column("n"),), 7))
 
 
 FIELDS = [
