@@ -24,6 +24,8 @@ DELETE_TARGET_BYTES = 64 * 1024**2
 # A property of the table that asks for less, or for more, is not followed: whoever may alter it would make millions of
 # files, or one that nobody can rewrite. The code of a DAG is trusted.
 LEAST_TARGET_BYTES, MOST_TARGET_BYTES = 1024**2, 1024**4
+# With fewer files the planner's lists are short, and the rewrite applies the deletes as quickly.
+MANY_EQUALITY_DELETES = 100
 OFF = 2**31 - 1
 _LARGEST_GROUP_BYTES = 100 * 1024**3
 # A group is what one conflict can undo, so binpack groups are small; sorting wants its rows together.
@@ -83,6 +85,11 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
 def is_of_part(spec: CompactionSpec) -> bool:
     """Tell whether a compaction leaves a part of the table alone, whose deletes stay as well."""
     return spec.where is not None or bool(spec.skip_partitions)
+
+
+def resolves_equality_deletes(spec: CompactionSpec, level: CompactionLevel) -> bool:
+    """Tell whether many equality deletes become positions first: where files of the whole table go by their deletes."""
+    return level is not CompactionLevel.MINOR and not is_of_part(spec)
 
 
 def table_size(table: str, properties: Mapping[str, str], name: str) -> int | None:

@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Co
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
+    MANY_EQUALITY_DELETES,
     TARGET_SIZE,
     UNTIDIED,
     RewriteRules,
@@ -19,6 +20,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
+    resolves_equality_deletes,
     rules_for,
     surely_nothing_due,
     table_size,
@@ -78,11 +80,12 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     groups = plan_groups(files.data, rules, table.facts.shape.spec_id)
     to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, files, groups)
     rewritten = [file for group in groups for file in group]
-    is_due = groups or to_merge or untidied
+    to_resolve = _equality_deletes(files) if resolves_equality_deletes(spec, level) else 0
+    is_due = groups or to_merge or to_resolve or untidied
     return CompactionReport(
         table=spec.table,
         outcome=Outcome.PLANNED if is_due else Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge, untidied)}"
+        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_resolve, to_merge, untidied)}"
         f"{target_size_owner(spec, size)}",
         before=before,
         level=level.value,
@@ -110,8 +113,12 @@ def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles
     return replace(files, data=[file for file in files.data if partition_of(file) not in spec.skip_partitions])
 
 
-def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:
+def _sentence(
+    groups: list[list[FileRecord]], files: list[FileRecord], to_resolve: int, to_merge: int, untidied: bool
+) -> str:
     parts = []
+    if to_resolve:
+        parts.append(f"{to_resolve:,} equality delete files would become positions first, where their keys allow it")
     if groups:
         deleted = sum(1 for file in files if file.delete_files)
         size = sum(file.bytes for file in files)
@@ -124,6 +131,12 @@ def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge:
     if untidied and not groups:
         parts.append(UNTIDIED)
     return "; ".join(parts) or "no file is due"
+
+
+def _equality_deletes(files: LiveFiles) -> int:
+    """Return how many equality delete files there are; few ones are applied by the rewrite."""
+    count = sum(1 for delete in files.deletes if delete.is_equality)
+    return count if count >= MANY_EQUALITY_DELETES else 0
 
 
 def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:

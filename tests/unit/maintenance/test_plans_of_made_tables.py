@@ -96,6 +96,28 @@ def test_a_partition_that_is_hot_by_its_deletes_alone_is_owed_nothing(
 
 
 @pytest.mark.parametrize(
+    ("deletes", "level", "where", "is_said"),
+    [
+        (100, "major", None, True),
+        (100, "full", None, True),
+        (99, "major", None, False),
+        (100, "minor", None, False),
+        (100, "major", "day < 9", False),
+    ],
+)
+def test_a_dry_run_tells_that_many_equality_deletes_become_positions(
+    deletes: int, level: str, where: str | None, is_said: bool, tmp_path: Path
+) -> None:
+    # They reach no data file, so that nothing else is due but for ``full``.
+    keys = [MadeDelete("equality", 1, day=7) for _ in range(deletes)]
+    table = MadeTable(files=[MadeFile(512 * MIB, day=2)], deletes=keys)
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(table.write(tmp_path / "t", datetime.now(UTC))))
+    plan = loaded.plan_compaction(CompactionSpec(table="shop.orders", level=CompactionLevel(level), where=where))
+    assert ("100 equality delete files would become positions first" in plan.reason) is is_said
+    assert (plan.outcome is Outcome.PLANNED) is (is_said or level == "full")
+
+
+@pytest.mark.parametrize(
     ("action", "illness", "name"),
     [
         ("compaction", "small-files", "write.target-file-size-bytes"),

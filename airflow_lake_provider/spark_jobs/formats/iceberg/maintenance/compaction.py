@@ -29,6 +29,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
+    resolves_equality_deletes,
     rules_for,
     table_size,
     target_size_owner,
@@ -164,9 +165,8 @@ def _data_file_rewrite(
 
 
 def _converted(rewrite: DataFileRewrite, level: CompactionLevel, progress: Progress) -> ConvertedDeletes:
-    """Convert equality deletes where files are rewritten for their deletes, of the whole table."""
     spec = rewrite.spec
-    if level is CompactionLevel.MINOR or is_of_part(spec) or not rewrite.meets_equality_deletes:
+    if not (rewrite.meets_equality_deletes and resolves_equality_deletes(spec, level)):
         return ConvertedDeletes()
     return convert_equality_deletes(rewrite.table, spec.max_attempts, rewrite.summary, progress)
 

@@ -25,6 +25,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.compaction_rules import MANY_EQUALITY_DELETES
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
@@ -65,8 +66,6 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 _OPEN_FILE_COST = {"file-open-cost": str(256 << 10)}
 # Commits of writers in between that a conversion is put onto without reading the keys again.
 _MOST_HEADS = 5
-# With fewer files the planner's lists are short, and the rewrite applies the deletes as quickly.
-MANY_EQUALITY_DELETES = 100
 _NUMBER, _PARTITION, _NEWEST = "_lake_sequence_number", "_lake_partition", "_lake_newest"
 
 
