@@ -88,7 +88,7 @@ def is_of_part(spec: CompactionSpec) -> bool:
 
 
 def resolves_equality_deletes(spec: CompactionSpec, level: CompactionLevel) -> bool:
-    """Tell whether many equality deletes become positions first: where files of the whole table go by their deletes."""
+    """Tell whether many equality deletes become positions first: in rewrites of the whole table for its deletes."""
     return level is not CompactionLevel.MINOR and not is_of_part(spec)
 
 

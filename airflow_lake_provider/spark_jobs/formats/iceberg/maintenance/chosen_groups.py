@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,47 @@ _COMMITS = "org.apache.iceberg.actions.RewriteDataFilesCommitManager"
 _SET = "java.util.Set"
 _GROUP = "org.apache.iceberg.actions.RewriteGroupBase"
 _ITERABLE = "org.apache.iceberg.io.CloseableIterable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteStart:
+    """Head at which a rewrite began, and the table that its commits go through.
+
+    :param commits: the table as an ``org.apache.iceberg.Table`` that commits go through.
+    :param snapshot: its head.
+    :param sequence_number: of the head.
+    :param keeps_sequence_number: new files get it, so that equality deletes of later commits apply.
+    """
+
+    commits: Any
+    snapshot: int
+    sequence_number: int
+    keeps_sequence_number: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedGroups:
+    """Groups of a plan that were rewritten and committed.
+
+    :param indexes: their global indexes.
+    :param failed: how many others could not be rewritten.
+    :param refusals: why others were rewritten and not committed, as far as it is known.
+    """
+
+    indexes: tuple[int, ...] = ()
+    bytes: int = 0
+    failed: int = 0
+    refusals: tuple[str, ...] = ()
+
+    @classmethod
+    def of_result(cls, spark: SparkSession, result: Any) -> CommittedGroups:
+        """Read the result of Iceberg's action."""
+        done = JavaItems(spark, result.rewriteResults())
+        return cls(
+            indexes=tuple(int(group.info().globalIndex()) for group in done),
+            bytes=sum(int(group.rewrittenBytesCount()) for group in done),
+            failed=len(JavaItems(spark, result.rewriteFailures())),
+        )
 
 
 def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
@@ -74,29 +116,42 @@ def rewrite_chosen(
     *,
     partial_progress: bool,
     rewrite: Callable[[list[Any]], Mapping[int, Any]] | None = None,
-) -> Any:
-    """Carry out some groups of a rewrite, and return its result; None where none is chosen.
+    commit: Callable[[RewriteStart, list[Any], list[Any]], CommittedGroups] | None = None,
+) -> CommittedGroups | None:
+    """Carry out some groups of a rewrite; None where none is chosen.
 
     :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
     :param choose: returns the groups of a plan, an ``org.apache.iceberg.actions.FileRewritePlan``.
     :param rewrite: returns the new files of groups by their places, each a ``DataFileSet``. The action rewrites only
         the others, and commits all.
+    :param commit: commits groups and their new files where ``rewrite`` has rewritten all of them.
     """
     private = _PrivateMethods(table.spark, action)
-    head = table.java.currentSnapshot().snapshotId()
+    snapshot = table.java.currentSnapshot()
+    head = snapshot.snapshotId()
     private.call("init", ["long"], head)
     whole = private.value("planner").plan()
     groups = choose(whole)
     if not groups:
         return None
     if rewrite is not None:
+        written = rewrite(groups)
+        if commit is not None and len(written) == len(groups):
+            start = RewriteStart(
+                commits=private.value("table"),
+                snapshot=int(head),
+                sequence_number=int(snapshot.sequenceNumber()),
+                keeps_sequence_number=bool(private.value("useStartingSequenceNumber")),
+            )
+            return commit(start, groups, [written[place] for place in range(len(groups))])
         outputs, with_outputs = _outputs(table.spark)
-        for place, files in rewrite(groups).items():
+        for place, files in written.items():
             outputs.put(groups[place], files)
         private.put("runner", with_outputs(private.value("runner")))
     plan = private.plan_of(groups, whole)
     execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
-    return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
+    result = private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
+    return CommittedGroups.of_result(table.spark, result)
 
 
 @once_a_driver

@@ -295,7 +295,8 @@ def _reported(
     return replace(
         report,
         outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours else Outcome.NOTHING_DUE,
-        reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [], bool(ours))}",
+        reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [], bool(ours))}"
+        f"{_moved(rewrite)}",
         after=rewrite.table.state(),
         committed=tuple(id_ for id_, _ in ours),
         warnings=tuple(tally.warnings),
@@ -311,6 +312,11 @@ def _reported(
         failures=last.messages,
         attempts=max(1, tally.attempts),
     )
+
+
+def _moved(rewrite: DataFileRewrite) -> str:
+    moved = rewrite.arrow.moved if rewrite.arrow is not None else 0
+    return f"; {moved:,} rows that writers deleted meanwhile are deleted in the new files" if moved else ""
 
 
 def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str], has_committed: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -33,6 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import (
+    CommittedGroups,
     files_of_run,
     groups_without,
     rewrite_chosen,
@@ -40,7 +42,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_context, jvm_of
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, items_of, value_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava, items_of, value_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_names
 
 
@@ -85,6 +87,11 @@ class Wave:
     groups: int
     commits: int | None = None
     is_whole: bool = True
+
+    @property
+    def of_a_commit(self) -> int | None:
+        """Groups of a commit of partial progress; None without it."""
+        return None if self.commits is None else math.ceil(self.groups / self.commits)
 
 
 # Iceberg rewrites five at once: a smaller wave would leave cores idle.
@@ -170,7 +177,8 @@ class DataFileRewrite:
                 return attempt
         last_job = newest_job(self.table.spark)
         attempt = self._in_waves(planned, one_by_one)
-        return replace(attempt, messages=failed_jobs(self.table.spark, last_job)) if attempt.failed else attempt
+        messages = failed_jobs(self.table.spark, last_job) if attempt.failed else ()
+        return replace(attempt, messages=(*attempt.messages, *messages))
 
     def _in_waves(self, planned: PlannedGroups, one_by_one: bool) -> RewriteAttempt:
         """Rewrite a few groups at a time, each wave as it is planned at the head of its time.
@@ -193,9 +201,9 @@ class DataFileRewrite:
             attempt = self._added(attempt, result)
         return attempt
 
-    def _execute(self, action: Any, planned: PlannedGroups, wave: Wave, begun: Any) -> Any | None:
+    def _execute(self, action: Any, planned: PlannedGroups, wave: Wave, begun: Any) -> CommittedGroups | None:
         if wave.is_whole and planned.written is None and not self.spec.skip_partitions and self.arrow is None:
-            return action.execute()
+            return CommittedGroups.of_result(self.table.spark, action.execute())
         spark, disjoint = self.table.spark, jvm_of(self.table.spark).java.util.Collections.disjoint
 
         def choose(plan: Any) -> list[Any]:
@@ -209,20 +217,25 @@ class DataFileRewrite:
             return rewrite_chosen(action, self.table, choose, partial_progress=wave.commits is not None)
         with self.arrow.discarded_on_failure(lambda: files_of_run(self.table.refresh(), self.run_key)):
             return rewrite_chosen(
-                action, self.table, choose, partial_progress=wave.commits is not None, rewrite=self.arrow.rewrite
+                action,
+                self.table,
+                choose,
+                partial_progress=wave.commits is not None,
+                rewrite=self.arrow.rewrite,
+                commit=partial(self.arrow.commit, summary=self.summary, at_once=wave.of_a_commit),
             )
 
-    def _added(self, attempt: RewriteAttempt, result: Any) -> RewriteAttempt:
-        spark = self.table.spark
-        done, failed = JavaItems(spark, result.rewriteResults()), len(JavaItems(spark, result.rewriteFailures()))
-        by_arrow = self.arrow.indexes if self.arrow is not None else frozenset()
+    def _added(self, attempt: RewriteAttempt, result: CommittedGroups) -> RewriteAttempt:
+        done, by_arrow = result.indexes, self.arrow.indexes if self.arrow is not None else frozenset()
         return replace(
             attempt,
             done=attempt.done + len(done),
-            by_arrow=attempt.by_arrow + sum(group.info().globalIndex() in by_arrow for group in done if by_arrow),
-            failed=attempt.failed + failed,
-            lost=max(0, attempt.lost - len(done) - failed),
-            bytes=attempt.bytes + sum(group.rewrittenBytesCount() for group in done),
+            by_arrow=attempt.by_arrow + len(by_arrow.intersection(done)),
+            failed=attempt.failed + result.failed,
+            lost=max(0, attempt.lost - len(done) - result.failed),
+            bytes=attempt.bytes + result.bytes,
+            messages=(*attempt.messages, *result.refusals),
+            refused=attempt.refused or bool(result.refusals),
         )
 
     def _in_one_commit(self, planned: PlannedGroups) -> RewriteAttempt | None:
@@ -240,7 +253,7 @@ class DataFileRewrite:
             # Whether a commit without an answer was made is seen when the next attempt is planned.
             messages = (refusal or root_message(error),)
             return RewriteAttempt(lost=planned.groups, messages=messages, refused=refusal is not None)
-        return self._added(RewriteAttempt(), result)
+        return self._added(RewriteAttempt(), result or CommittedGroups())
 
     def _failed(self, error: JavaError, attempt: RewriteAttempt) -> RewriteAttempt:
         if is_unknown(error):

@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcom
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import chosen_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_split
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
@@ -199,12 +200,12 @@ def test_values_too_long_for_the_footer_have_no_bounds_that_a_reader_could_trust
 
 
 @pytest.mark.parametrize("partial_progress", [True, False])
-def test_a_writer_who_deletes_meanwhile_wins_and_no_file_of_the_lost_group_stays(
+def test_a_writer_who_rewrites_files_meanwhile_wins_and_no_file_of_the_lost_group_stays(
     spark: SparkSession, partial_progress: bool
 ) -> None:
     table = with_six_files_and_deletes(MaintainedTable(spark))
-    other, one = table.other_session(), next(iter(table.rows))
-    progress = ProgressThatRuns("rewrite", lambda: table.delete([one], other))
+    procedure = f"CALL system.rewrite_data_files(table => '{table.name}', options => map('rewrite-all', 'true'))"
+    progress = ProgressThatRuns("rewrite", lambda: table.other_session().sql(procedure).collect().clear())
 
     report = by_arrow(table, progress, partial_progress=partial_progress)
 
@@ -259,17 +260,22 @@ def test_a_group_that_fails_is_left_to_spark_and_the_others_are_not(spark: Spark
     assert_no_file_is_left(table)
 
 
-def test_files_of_arrow_go_where_the_action_fails_before_its_commit(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_mixed", [True, False], ids=["Spark rewrites a group", "Arrow rewrites all"])
+def test_files_of_arrow_go_where_something_fails_before_their_commit(
+    spark: SparkSession, is_mixed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Iceberg's action deletes files of groups that it has begun with, and knows of no others."""
     table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
-    head = table.head()
+    head, lost, reasons = table.head(), rewrite_groups._lost, iter(["left to Spark"] if is_mixed else [])
 
     def failing(*_: Any) -> Any:
         return jvm_of(spark).java.util.Objects.requireNonNull(None)
 
-    monkeypatch.setattr(chosen_groups._PrivateMethods, "plan_of", failing)
+    monkeypatch.setattr(rewrite_groups, "_lost", lambda *given: next(reasons, lost(*given)))
+    if is_mixed:
+        monkeypatch.setattr(chosen_groups._PrivateMethods, "plan_of", failing)
+    else:
+        monkeypatch.setattr(GroupCommit, "_replace", failing)
     with pytest.raises(LakeProviderError):
         by_arrow(table, max_attempts=1)
 

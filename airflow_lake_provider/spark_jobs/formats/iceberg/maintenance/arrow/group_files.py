@@ -67,15 +67,14 @@ class GroupFiles:
         if sum(map(int, self._texts(tasks, functions.delete_count_of_task))) > _MOST_DELETES:
             # Of a partition, each delete file lies on each data file.
             yield f"more than {_MOST_DELETES:,} times a delete file lies on a file"
-        deletes = self._deletes(tasks)
         if set(self._texts(tasks, functions.of_task("specId", "int"))) != {str(self.group.outputSpecId())}:
             yield "files are of an older partition spec"
         formats = {*self._texts(tasks, functions.of_task("format", "org.apache.iceberg.FileFormat"))}
         if formats != {"PARQUET"}:
             yield f"files are {', '.join(sorted(formats - {'PARQUET'})).lower()}"
-        contents = self._texts(deletes, functions.of_file("content", "org.apache.iceberg.FileContent"))
-        if set(contents) - {"POSITION_DELETES"}:
+        if self.kinds_of_deletes(tasks) - {"POSITION_DELETES"}:
             yield "equality deletes lie on files"
+        deletes = self.deletes(tasks)
         kinds = {*self._texts(deletes, functions.of_file("format", "org.apache.iceberg.FileFormat"))}
         if kinds - {"PARQUET", "PUFFIN"}:
             yield "delete files are neither Parquet nor vectors"
@@ -122,7 +121,7 @@ class GroupFiles:
         )
 
     def _position_deletes(self, tasks: Any) -> list[PositionDelete]:
-        deletes, functions = self._deletes(tasks), self._functions
+        deletes, functions = self.deletes(tasks), self._functions
         columns = zip(
             self._texts(deletes, functions.location),
             self._texts(deletes, functions.of_file("recordCount", "long")),
@@ -140,8 +139,13 @@ class GroupFiles:
             for location, rows, offset, size in columns
         ]
 
-    def _deletes(self, tasks: Any) -> Any:
-        """Return the delete files of tasks, one after the other."""
+    def kinds_of_deletes(self, tasks: Any) -> set[str]:
+        """Return the names of ``FileContent`` of the delete files of tasks."""
+        content = self._functions.of_file("content", "org.apache.iceberg.FileContent")
+        return set(self._texts(self.deletes(tasks), content))
+
+    def deletes(self, tasks: Any) -> Any:
+        """Return the delete files of tasks, one after the other; a Java list."""
         listed = getattr(guava(self.table.spark).collect.FluentIterable, "from")(tasks)
         return listed.transformAndConcat(self._functions.listed_deletes_of_task).toList()
 

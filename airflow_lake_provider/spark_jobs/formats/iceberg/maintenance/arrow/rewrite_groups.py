@@ -19,8 +19,9 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order
@@ -39,9 +40,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_orde
     sort_columns,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import CommittedGroups, RewriteStart
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
-from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.
@@ -55,6 +57,7 @@ class ArrowRewrite:
     :param obstacle: why it rewrites none at all.
     :param reasons: why groups were left to Spark, and how many.
     :param indexes: global indexes of the groups that were rewritten by the newest plan.
+    :param moved: rows that writers deleted meanwhile, and that commits have deleted in new files.
     """
 
     table: IcebergTable
@@ -62,8 +65,10 @@ class ArrowRewrite:
     obstacle: str | None
     reasons: Counter[str] = field(default_factory=Counter)
     indexes: frozenset[int] = frozenset()
-    _files: list[NewFile] = field(default_factory=list)
+    moved: int = 0
+    _done: list[tuple[Split, SplitResult]] = field(default_factory=list)
     _left: list[Split] = field(default_factory=list)
+    _newest: TableFiles = field(default_factory=TableFiles)
 
     @contextmanager
     def discarded_on_failure(self, committed: Callable[[], Any | None]) -> Iterator[None]:
@@ -77,7 +82,7 @@ class ArrowRewrite:
             if not is_unknown(error):
                 named = committed()
                 stay = set() if named is None else locations_of(self.table, JavaItems(self.table.spark, named))
-                delete_locations(self.table, {file.location for file in self._files} - stay)
+                delete_locations(self.table, _locations(self._done) - stay)
             raise
         finally:
             # Tasks of a job that has failed may have written a little longer.
@@ -91,14 +96,14 @@ class ArrowRewrite:
         """
         files = [GroupFiles(self.table, group) for group in groups]
         # Asked anew for each wave: credentials may last no longer.
-        opened, obstacle = self._opened()
+        self._newest, obstacle = self._opened()
         obstacles = {
-            place: obstacle or self._too_much_to_sort(of_group.group) or of_group.obstacle(opened)
+            place: obstacle or self._too_much_to_sort(of_group.group) or of_group.obstacle(self._newest)
             for place, of_group in enumerate(files)
         }
         fit = [place for place, obstacle in obstacles.items() if obstacle is None]
         splits = [split for place in fit for split in self._splits(place, files[place])]
-        results, failure = self._run(splits, opened)
+        results, failure = self._run(splits, self._newest)
         rewritten: dict[int, Any] = {}
         for place, obstacle in obstacles.items():
             ours = [result for result in results if result.group == place]
@@ -112,9 +117,57 @@ class ArrowRewrite:
                 self.reasons[reason] += 1
         self._left = [split for split in splits if split.group not in rewritten]
         self._discard()
-        self._files = [file for result in results if result.group in rewritten for file in result.files]
+        done = zip(splits, results, strict=True) if results else ()
+        self._done = [(split, result) for split, result in done if split.group in rewritten]
         self.indexes = frozenset(int(groups[place].info().globalIndex()) for place in rewritten)
         return rewritten
+
+    def commit(
+        self,
+        start: RewriteStart,
+        groups: Sequence[Any],
+        files: Sequence[Any],
+        *,
+        summary: dict[str, str],
+        at_once: int | None,
+    ) -> CommittedGroups:
+        """Commit all groups of the newest plan, as :class:`GroupCommit` does.
+
+        :param files: of each group, as :meth:`rewrite` has returned them.
+        :param at_once: groups of a commit. Those of one that is refused, or has no answer, do not keep back others.
+            None for a single commit, whose failure is raised.
+        """
+        done: list[Any] = []
+        refusals: list[str] = []
+        size = at_once or len(groups)
+        for begin in range(0, len(groups), size):
+            chosen = range(begin, min(begin + size, len(groups)))
+            splits = [each for each in self._done if each[0].group in chosen]
+            commit = GroupCommit(
+                table=self.table,
+                groups=[groups[place] for place in chosen],
+                files=[files[place] for place in chosen],
+                splits=splits,
+                opened=self._newest,
+                summary=summary,
+            )
+            try:
+                self.moved += commit.commit(start)
+            except JavaError as error:
+                if at_once is None or not (is_conflict(error) or is_unknown(error)):
+                    raise
+                # What may be committed is deleted by nobody, whatever becomes of the others.
+                self._done = [each for each in self._done if each[0].group not in chosen]
+                if not is_unknown(error):
+                    delete_locations(self.table, _locations(splits))
+                    refusals.append(root_message(error))
+            else:
+                done += commit.groups
+        return CommittedGroups(
+            indexes=tuple(int(group.info().globalIndex()) for group in done),
+            bytes=sum(int(group.inputFilesSizeInBytes()) for group in done),
+            refusals=tuple(refusals),
+        )
 
     def _opened(self) -> tuple[TableFiles, str | None]:
         """Return how workers open files, or why they do not."""
@@ -263,6 +316,10 @@ def _completed(data_file: dict[str, Any], file: NewFile, modes: dict[int, str]) 
     return json.dumps(data_file)
 
 
+def _locations(splits: Sequence[tuple[Split, SplitResult]]) -> set[str]:
+    return {file.location for _, result in splits for file in result.files}
+
+
 def _bytes_of(splits: Sequence[Split]) -> int:
     return sum(part.length for split in splits for part in split.parts)
 
@@ -270,6 +327,6 @@ def _bytes_of(splits: Sequence[Split]) -> int:
 def _lost(results: Sequence[SplitResult], rows: int) -> str | None:
     """Return why a group's results are not all of its rows."""
     reason = next((result.reason for result in results if result.reason), None)
-    if reason is None and sum(result.rows_read for result in results) != rows:
+    if reason is None and sum(part.rows for result in results for part in result.parts) != rows:
         reason = "its files have not the rows that the metadata says"
     return reason

@@ -33,6 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_col
     id_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.moved_positions import ReadPart
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import (
     begin_of,
@@ -116,12 +117,12 @@ class NewFile:
 class SplitResult:
     """New files of a split.
 
-    :param rows_read: rows of its parts, the deleted ones included.
+    :param parts: what was read, in the order of the rows in the new files, if they are not sorted.
     :param reason: why it could not be rewritten; then there are no files.
     """
 
     group: int
-    rows_read: int = 0
+    parts: tuple[ReadPart, ...] = ()
     files: tuple[NewFile, ...] = ()
     reason: str | None = None
 
@@ -145,7 +146,7 @@ def rewrite_split(split: Split, files: TableFiles, attempt: int = 0) -> SplitRes
     except Exception as error:  # noqa: BLE001
         writer.abandon()
         return SplitResult(group=split.group, reason=_reason(error))
-    return SplitResult(group=split.group, rows_read=writer.rows_read, files=tuple(writer.done))
+    return SplitResult(group=split.group, parts=tuple(writer.read), files=tuple(writer.done))
 
 
 def _reason(error: Exception) -> str:
@@ -162,7 +163,7 @@ class _SplitWriter:
     files: TableFiles
     attempt: int
     done: list[NewFile] = field(default_factory=list)
-    rows_read: int = 0
+    read: list[ReadPart] = field(default_factory=list)
     _begun: int = 0
     _file: _FileWriter | None = None
 
@@ -186,9 +187,13 @@ class _SplitWriter:
 
     def _batches(self, shape: _Shape, deleted: DeletedPositions) -> Iterator[pa.RecordBatch]:
         for part in self.split.parts:
-            for batch, rows_read in _rows_left(part, self.split, shape, deleted):
-                self.rows_read += rows_read
+            begin, end, left = None, 0, 0
+            for batch, first, rows in _rows_left(part, self.split, shape, deleted):
+                begin = first if begin is None else begin
+                end, left = first + rows, left + batch.num_rows
                 yield batch
+            if begin is not None:
+                self.read.append(ReadPart(path=part.path, first=begin, rows=end - begin, left=left))
 
     def _write(self, batches: list[pa.RecordBatch], shape: _Shape) -> None:
         if self._file is None:
@@ -254,8 +259,8 @@ class _Shape:
 
 def _rows_left(
     part: FilePart, split: Split, shape: _Shape, deleted: DeletedPositions
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield the rows of a part that are not deleted, with the table's columns, and how many were read for them."""
+) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+    """Yield the rows of a part that are not deleted, and for which position and how many rows they were read."""
     positions = deleted.of(part.path, part.deletes)
     system, place = deleted.files.place_of(part.path)
     in_store = not isinstance(system, LocalFileSystem)
@@ -276,7 +281,7 @@ def _rows_left(
             if split.has_row_lineage:
                 arrays[-2:] = _lineage(arrays[-2:], part, first)
             rows = pa.RecordBatch.from_arrays(arrays, schema=shape.schema)
-            yield _without(rows, positions, first), rows.num_rows
+            yield _without(rows, positions, first), first, rows.num_rows
             first += rows.num_rows
 
 
