@@ -22,6 +22,14 @@ class BinaryHandling(str, Enum):
     HEX = "hex"
 
 
+class DecimalHandling(str, Enum):
+    """A connector's ``decimal.handling.mode``; ``precise`` is base64 of bytes in JSON, the other two are numbers."""
+
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
 def _placeholder(value: object, name: str) -> str:
     placeholder = text(value, name)
     if placeholder.startswith("hex:") and not re.fullmatch("hex:(?:[0-9A-Fa-f]{2})+", placeholder):
@@ -33,13 +41,17 @@ def _placeholder(value: object, name: str) -> str:
 class DebeziumConnector(ArgumentObject):
     """Base of what reads a connector's events.
 
-    :param binary_handling_mode: as of :class:`.Debezium`, and the next two.
+    :param binary_handling_mode: as of :class:`.Debezium`, and the next three.
+    :param decimal_handling_mode: the connector's.
     :param unavailable_value_placeholder: the connector's.
     :param key_field_name: of a transform.
     """
 
     binary_handling_mode: BinaryHandling | str | None = field(
         default=None, kw_only=True, metadata=reads(optional(choice_of(BinaryHandling)))
+    )
+    decimal_handling_mode: DecimalHandling | str | None = field(
+        default=None, kw_only=True, metadata=reads(optional(choice_of(DecimalHandling)))
     )
     unavailable_value_placeholder: str = field(default=UNAVAILABLE_VALUE, kw_only=True, metadata=reads(_placeholder))
     key_field_name: str = field(default="__dbz__physicalTableIdentifier", kw_only=True, metadata=reads(text))

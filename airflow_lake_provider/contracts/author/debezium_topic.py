@@ -45,7 +45,8 @@ class DebeziumTopic(Topic, ChangeStream, DebeziumConnector):
     :param ordering: ``"partition"``: all events of a key are in one partition. ``"key"``: they are not, or more
         partitions may come, so each row keeps its position.
     :param tombstone_retention: how long ``ordering="key"`` remembers deleted keys; timedelta or ISO-8601 text.
-    :param binary_handling_mode: as of :class:`.Debezium`, as are the next two.
+    :param binary_handling_mode: as of :class:`.Debezium`, as are the next three.
+    :param decimal_handling_mode: the connector's ``decimal.handling.mode``.
     :param key_field_name: the field that a transform adds to the records' keys.
     :param unavailable_value_placeholder: the connector's.
     :param starting: where a table begins that has applied nothing of the topic: ``"earliest"``, or a time with a zone.

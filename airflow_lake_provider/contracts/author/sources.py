@@ -358,6 +358,8 @@ class Debezium(ChangeEvents, DebeziumConnector):
     :param max_file_age: how long a consumed file is remembered that is not in the source any more.
     :param binary_handling_mode: the connector's: ``"bytes"``, ``"base64"``, ``"base64-url-safe"`` or ``"hex"``. Needed
         for bytes in a BINARY column where the events do not tell how they are written.
+    :param decimal_handling_mode: the connector's: ``"precise"``, ``"double"`` or ``"string"``. Needed for whole numbers
+        in quotes where events carry no schema.
     :param key_field_name: the field that ``ByLogicalTableRouter`` adds to the records' keys, its ``key.field.name``.
     :param unavailable_value_placeholder: the connector's ``unavailable.value.placeholder``, ``"hex:..."`` included.
     """

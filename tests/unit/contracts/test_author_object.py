@@ -52,6 +52,7 @@ OBJECTS: list[AuthorObject] = [
     Query("SELECT * FROM source", over="in/*.parquet"),
     Query("SELECT * FROM source", over=LakeTable("shop.raw"), name="n"),
     Debezium("in/*.json", table="public.orders", ordering="key", tombstone_retention=timedelta(days=3)),
+    Debezium("a", table="t", decimal_handling_mode="string"),
     Debezium("a", table="t", binary_handling_mode="hex", unavailable_value_placeholder="hex:00ff", key_field_name="k"),
     DebeziumTopic("kafka", "t", table="public.orders", registry="r", ordering="key", max_records=5, catch_up=True),
     Deduplicate(ignore_stale=True, deletes="soft"),

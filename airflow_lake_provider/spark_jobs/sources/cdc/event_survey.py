@@ -30,6 +30,7 @@ class EventSurvey:
     :param events: change events of the table.
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
+    :param ambiguous_columns: those with a text that may be a number, or bytes of one.
     :param types: texts by which events tell the types of their columns; ``typeless``: events without one.
     :param key_changes: events that tell the other key of a key change; ``key_change_deletes``: deletes among them.
     :param creates_with_holes: creates with an unavailable value, which only those of key changes have.
@@ -45,6 +46,7 @@ class EventSurvey:
     keys_changed: int
     columns: tuple[str, ...]
     hole_columns: tuple[str, ...]
+    ambiguous_columns: tuple[str, ...]
     types: tuple[str, ...]
     typeless: int
     key_changes: int = 0
@@ -95,6 +97,7 @@ def survey(events: DataFrame, log: type[TuplePosition], names: Names, marks: Eve
         sf.count_if(moved).alias("keys_changed"),
         sf.collect_set("image").alias("images"),
         sf.array_distinct(sf.flatten(sf.collect_set("holes"))).alias("hole_columns"),
+        sf.array_distinct(sf.flatten(sf.collect_set("ambiguous"))).alias("ambiguous_columns"),
         sf.collect_set("types").alias("types"),
         sf.count_if(is_event & sf.col("types").isNull()).alias("typeless"),
         sf.collect_set("record_key").alias("record_keys"),
@@ -119,6 +122,7 @@ def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> Even
         operations=frozenset(_all_of(groups, "operations")),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),
         hole_columns=tuple(sorted(_all_of(groups, "hole_columns"))),
+        ambiguous_columns=tuple(sorted(_all_of(groups, "ambiguous_columns"))),
         types=tuple(sorted(_all_of(groups, "types"))),
         record_keys=tuple(sorted(_all_of(groups, "record_keys"))),
         positions=positions,

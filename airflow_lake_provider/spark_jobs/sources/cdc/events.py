@@ -49,6 +49,8 @@ _COLUMNS = {
     "image": "ARRAY<STRING>",
     # Names of columns that the server left out of ``after`` since they had not changed; they are keys of it.
     "holes": "ARRAY<STRING>",
+    # Names of columns of the row whose text may be a number, or bytes of one; NULL for none.
+    "ambiguous": "ARRAY<STRING>",
     # Texts of the key columns, in their order; before the event where that is told.
     "key": "ARRAY<STRING>",
     "key_before": "ARRAY<STRING>",

@@ -268,6 +268,11 @@ WITHOUT_SCHEMA = [
     Case("", {"a": 1.005}, "MAP<STRING, DECIMAL(10,2)>", REFUSED),
     Case("", {"a": "3q2+7w=="}, "MAP<STRING, BINARY>", {"a": b"\xde\xad\xbe\xef"}),
     Case("", 2**53 + 1, "DOUBLE", REFUSED),
+    # Without quotes it is a number.
+    Case("", 1234, "DECIMAL(12,2)", Decimal(1234)),
+    Case("", "-123", "DECIMAL(12,2)", Decimal(-123)),
+    Case("", "1234.00", "DECIMAL(12,2)", Decimal(1234)),
+    Case("", "1234", "STRING", "1234"),
 ]
 SAID = {
     "hex": [

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
@@ -86,6 +87,48 @@ def test_a_number_for_a_time_without_a_schema_says_how_its_unit_is_told(
     expected = r"2 of v as timestamp\w*, such as '1735689600002'\. A number .*schemas\.enable=true.*isostring.*BIGINT"
     with pytest.raises(BadInputError, match=expected):
         read_items(spark, write_files(tmp_path / "in", lines), ddl=f"id INT, v {kind}")
+
+
+def _keyed(key: Any, *images: dict[str, Any]) -> list[str]:
+    events = [envelope("c", {"id": n, **image}, ["1", str(n)]) for n, image in enumerate(images, 1)]
+    return [json.dumps({"topic": "t", "key": key, "value": event}) for event in events]
+
+
+def test_numbers_in_quotes_that_may_be_base64_are_refused_unless_the_connectors_mode_is_given(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # The bytes D7 6D F8 of -26,588.24, as decimal.handling.mode=precise writes them without a schema.
+    assert int.from_bytes(base64.b64decode("1234"), signed=True) == -2_658_824
+    ambiguous: dict[str, Any] = {"a": "1234", "b": "1234", "c": "12E4", "d": ["1234"]}
+    path = write_files(tmp_path / "in", _keyed({"id": 1}, {**ambiguous, "n": 1234, "code": "2024"}))
+    ddl = "id INT, a DECIMAL(12,2), b BIGINT, c DOUBLE, d ARRAY<DECIMAL(12,2)>, n DECIMAL(9,0), code STRING"
+    expected = r"in quotes in \['a', 'b', 'c', 'd'\] .*decimal_handling_mode='string'.*schemas\.enable"
+    with pytest.raises(BadInputError, match=expected):
+        read_items(spark, path, ddl=ddl)
+    source = replace(events_of("items", ddl), decimal_handling_mode="string")
+    batch = read_debezium_changes(spark, source, list_input_files(spark, path), ["id"], TargetState())
+    (row,) = batch.changes.drop(DELETED).collect()
+    assert tuple(row) == (1, 1234, 1234, 120_000.0, [1234], 1234, "2024")
+
+
+def test_a_key_of_digits_is_told_from_bytes_by_its_quotes_in_a_delete_without_a_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    gone = {**envelope("d", None, ["1", "9"]), "before": None}
+    for key in (1234, "1234"):
+        line = json.dumps({"topic": "t", "key": {"id": key}, "value": gone})
+        path = write_files(tmp_path / f"{key!r}", [line])
+        if key == "1234":
+            with pytest.raises(BadInputError, match=r"in quotes in \['id'\]"):
+                read_items(spark, path)
+        else:
+            assert [row["id"] for row in read_items(spark, path).changes.collect()] == [1234]
+
+
+def test_base64_for_a_decimal_without_a_schema_says_how_its_scale_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_files(tmp_path / "in", _keyed({"id": 1}, {"v": "AfQ="}))
+    with pytest.raises(BadInputError, match=r"such as 'AfQ='\. By default .*schemas\.enable=true.*mode=string"):
+        read_items(spark, path, ddl="id INT, v DECIMAL(12,2)")
 
 
 def _with_schema(key: int, fields: list[dict[str, Any]], image: dict[str, Any]) -> str:

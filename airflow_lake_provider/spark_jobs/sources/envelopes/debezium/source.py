@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, DataType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BinaryType, DataType, NumericType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition, TuplePosition
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
@@ -36,6 +37,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
 )
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
+_BASE64 = re.compile(r'(?:^|")(?=[^"])(?:[0-9A-Za-z+/]{4})*(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?(?:$|")')
 _ABOUT_BYTES = (
     "The events do not tell how these bytes are written. Give the source binary_handling_mode='hex', 'base64' or "
     "'base64-url-safe', as the connector's binary.handling.mode is; or declare the column STRING"
@@ -44,6 +46,11 @@ _ABOUT_UNITS = (
     "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
     "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
     "column BIGINT in the source's schema"
+)
+_ABOUT_DECIMALS = (
+    "By default the connector sends a decimal as its bytes in base64, and only the events' schema tells its scale. Let "
+    "the converter write the schema (value.converter.schemas.enable=true), or the connector texts "
+    "(decimal.handling.mode=string)"
 )
 
 
@@ -84,7 +91,12 @@ class DebeziumColumns(EventColumns):
             return _ABOUT_UNITS
         if any(isinstance(element_type(self.types[name]), BinaryType) for name in lost):
             return _ABOUT_BYTES
+        if self.schemaless and any(self._is_base64_number(name, text) for name, text in lost.items()):
+            return _ABOUT_DECIMALS
         return super().remedy(lost)
+
+    def _is_base64_number(self, column: str, text: str) -> bool:
+        return isinstance(element_type(self.types[column]), NumericType) and bool(_BASE64.search(text))
 
 
 def find_columns(
@@ -99,7 +111,7 @@ def find_columns(
     Inferring takes a second pass over the text.
 
     :param texts: that the events are in.
-    :raises BadInputError: a column whose connect types have nothing in common.
+    :raises BadInputError: a column whose connect types have nothing in common, numbers that may be bytes.
     """
     declared = declared_types(source.schema, table_schema)
     rank = {name: place for place, name in enumerate(declared)}
@@ -109,12 +121,23 @@ def find_columns(
     if None in types.values():
         inferred = _inferred(spark, read_images(texts, source.table))
         types = {name: kind or inferred[name] for name, kind in types.items()}
+    _refuse_ambiguous(source.table, {name: types[name] for name in surveyed.ambiguous_columns if name in types})
     return DebeziumColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
         connect_types=connect_types,
         schemaless=surveyed.typeless > 0 or not connect_types,
         binary=BinaryHandling(source.binary_handling_mode) if source.binary_handling_mode else None,
     )
+
+
+def _refuse_ambiguous(table: str, types: Mapping[str, DataType | None]) -> None:
+    numbers = [name for name, kind in types.items() if kind and isinstance(element_type(kind), NumericType)]
+    if numbers:
+        raise BadInputError(
+            f"events of {table} carry no schema, and have numbers in quotes in {numbers} that may as well be bytes in "
+            "base64. Give the source decimal_handling_mode='string', if the connector's decimal.handling.mode is that. "
+            f"{_ABOUT_DECIMALS}"
+        )
 
 
 def _connect_type(connect_types: Mapping[str, Mapping[str, ConnectType]], column: str) -> DataType | None:
