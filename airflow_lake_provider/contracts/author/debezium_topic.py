@@ -38,7 +38,7 @@ class DebeziumTopic(Topic, ChangeStream, DebeziumConnector):
 
     :param connection: id of an Airflow connection of type ``kafka``, as of :class:`.KafkaTopic`.
     :param topic: name.
-    :param table: source table whose events are taken, ``orders`` or ``public.orders``.
+    :param table: source table whose events are taken, ``orders``, ``public.orders`` or ``shop.public.orders``.
     :param registry: id of an Airflow connection of type ``http`` to a schema registry with Confluent's API: keys and
         values are Avro. Left out, they are JSON, each with or without its schema.
     :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.

@@ -347,7 +347,7 @@ class Debezium(ChangeEvents, DebeziumConnector):
     """Change events of one table in JSON lines, each with or without its schema.
 
     :param path: path or glob of files.
-    :param table: source table whose events are taken, ``orders`` or ``public.orders``.
+    :param table: source table whose events are taken, ``orders``, ``public.orders`` or ``shop.public.orders``.
     :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.
     :param options: of Spark's reader of text: ``lineSep``.
     :param ordering: what is known of the order of the events, so that none is applied over a newer one.

@@ -154,13 +154,19 @@ class Envelope(ABC):
     def refuse(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
         """Refuse what cannot be applied.
 
-        :raises BadInputError: lines that are no change events, events without an order, keys that are not the stream's,
-            updates that change a key.
+        :raises BadInputError: lines that are no change events, events of several tables, events without an order, keys
+            that are not the stream's, updates that change a key.
         :raises UnsupportedError: truncations.
         """
         table, words = self.source.table, self.words
         if surveyed.bad_lines:
             raise BadInputError(f"{surveyed.bad_lines} lines are no {words.events}: {self.first_bad(keys)}")
+        if len(surveyed.tables) > 1:
+            raise BadInputError(
+                f"events of {table} are of several tables, {', '.join(surveyed.tables)}: the rows of one would replace "
+                "those of another with the same key. Give table as one of these. Where the table has moved, give the "
+                "old name for one run, and then the new one"
+            )
         if TRUNCATE in surveyed.operations:
             raise UnsupportedError(
                 f"the events of {table} hold {words.truncation}, which an upsert cannot apply. {words.no_truncations}. "

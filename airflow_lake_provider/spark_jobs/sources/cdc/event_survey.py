@@ -28,6 +28,7 @@ class EventSurvey:
     """Findings of one pass over the events.
 
     :param events: change events of the table.
+    :param tables: full names of the tables that they are of.
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param ambiguous_columns: those with a text that may be a number, or bytes of one.
@@ -43,6 +44,7 @@ class EventSurvey:
     bad_lines: int
     unsequenced: int
     operations: frozenset[str]
+    tables: tuple[str, ...]
     keys_changed: int
     columns: tuple[str, ...]
     hole_columns: tuple[str, ...]
@@ -94,6 +96,7 @@ def survey(events: DataFrame, log: type[TuplePosition], names: Names, marks: Eve
         sf.count_if("bad").alias("bad_lines"),
         sf.count_if(is_event & _unsequenced()).alias("unsequenced"),
         sf.collect_set("op").alias("operations"),
+        sf.collect_set(sf.when(is_event, sf.col("table"))).alias("tables"),
         sf.count_if(moved).alias("keys_changed"),
         sf.collect_set("image").alias("images"),
         sf.array_distinct(sf.flatten(sf.collect_set("holes"))).alias("hole_columns"),
@@ -120,6 +123,7 @@ def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> Even
     counts = (*of_lines, "key_changes", "key_change_deletes", "creates_with_holes")
     return EventSurvey(
         operations=frozenset(_all_of(groups, "operations")),
+        tables=tuple(sorted(_all_of(groups, "tables"))),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),
         hole_columns=tuple(sorted(_all_of(groups, "hole_columns"))),
         ambiguous_columns=tuple(sorted(_all_of(groups, "ambiguous_columns"))),

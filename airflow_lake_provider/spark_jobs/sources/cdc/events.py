@@ -29,6 +29,8 @@ _COLUMNS = {
     "bad": "BOOLEAN",
     # Kind of the event; NULL in a line that only takes up a place in Kafka, such as a tombstone.
     "op": "STRING",
+    # Full name of the table, which tells two of one name apart; NULL where the event does not tell it.
+    "table": "STRING",
     # Place of the event in the log, see :func:`position_of`; NULL where the event does not tell it.
     "position": _POSITION,
     # Where the event was written, as one number that orders the events of one key. Numbers of two records differ by

@@ -50,7 +50,9 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
     """
     kept = _events_of_table(texts, source.table, "MAP<STRING, STRING>", names)
     rows = _row_columns(source, keys)
-    return kept.select(ARRIVAL, "bad", "op", *_places(names), _record_key(source.key_field_name), "after", *rows)
+    return kept.select(
+        ARRIVAL, "bad", "op", "table", *_places(names), _record_key(source.key_field_name), "after", *rows
+    )
 
 
 def read_images(texts: EventTexts, table: str) -> DataFrame:
@@ -72,7 +74,8 @@ def mark_bad(texts: EventTexts, table: str) -> DataFrame:
 
 
 def _events_of_table(texts: EventTexts, table: str, image: str, names: Names | None = None) -> DataFrame:
-    of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
+    spellings = (sf.col("source_table"), sf.concat_ws(".", "source_schema", "source_table"), sf.col("table"))
+    of_table = sf.lit(table).isin(*spellings)
     # A logical message ('m') may name a table and carries no row.
     wanted = sf.col("bad") | (of_table & ~is_message())
     parsed = _parse(texts, image, _may_be_of(table))
@@ -84,11 +87,13 @@ def _events_of_table(texts: EventTexts, table: str, image: str, names: Names | N
 
 def _may_be_of(table: str) -> Column:
     """Tell lines that plainly name another table: a stream of many tables is parsed once per table it is read for."""
-    name = table.rpartition(".")[2]
-    if not re.fullmatch(r"\w+", name, re.ASCII):
+    if not re.fullmatch(r"[\w.]+", table, re.ASCII):
         # An encoder may have escaped it.
         return sf.lit(True)
-    return sf.col("value").rlike(rf'"table"\s*:\s*"{name}"') | ~sf.col("value").rlike(r'"table"\s*:')
+    # A name may have dots, so any part of it may be that of the schema.
+    parts = table.split(".")
+    names = "|".join(re.escape(".".join(parts[start:])) for start in range(len(parts)))
+    return sf.col("value").rlike(rf'"table"\s*:\s*"(?:{names})"') | ~sf.col("value").rlike(r'"table"\s*:')
 
 
 def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFrame:
@@ -101,13 +106,14 @@ def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFr
     of_no_table = sf.col("source_table").isNull() & (~is_message() | sf.col("ts_ms").isNull())
     no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
     bad = sf.when(sf.col("op").isNull(), no_event).otherwise(sf.col("corrupt") | of_no_table)
-    return read.withColumns({"tombstone": tombstone, "bad": bad})
+    full_name = sf.concat_ws(".", "source_db", "source_schema", "source_table")
+    return read.withColumns({"tombstone": tombstone, "bad": bad, "table": full_name})
 
 
 def _event_columns(texts: EventTexts) -> list[Column]:
     """The envelope wherever the text has it, its connect schema, and what tells a tombstone from nonsense."""
-    fields = {"source_schema": "source.schema", "source_table": "source.table", "sequence": "source.sequence"}
-    fields.update({"ts_ms": "source.ts_ms", "snapshot": "source.snapshot"})
+    fields = {f"source_{part}": f"source.{part}" for part in ("db", "schema", "table")}
+    fields.update({name: f"source.{name}" for name in ("sequence", "ts_ms", "snapshot")})
     fields.update({name: name for name in ("before", "after", "op")})
     return [
         # At most one of the forms has any of an envelope's fields.

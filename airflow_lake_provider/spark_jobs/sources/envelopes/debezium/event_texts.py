@@ -35,10 +35,8 @@ def envelope_fields(image: str) -> str:
 
     :param image: type of ``before`` and ``after``.
     """
-    envelope = (
-        f"before: {image}, after: {image}, op: STRING, "
-        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING, ts_ms: STRING, snapshot: STRING>"
-    )
+    places = ", ".join(f"`{name}`: STRING" for name in ("db", "schema", "table", "sequence", "ts_ms", "snapshot"))
+    envelope = f"before: {image}, after: {image}, op: STRING, source: STRUCT<{places}>"
     return f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
 
 

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from tests.spark.sources.debezium.debezium_batches import ITEMS, read_debezium_changes
+from tests.spark.sources.debezium.event_writer import envelope, write_files
+from tests.spark.sources.debezium.shop_events import events_of
+
+
+def test_a_name_with_dots_is_read_and_tables_of_one_name_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    def line(key: int, schema: str, table: str, db: str = "shop") -> str:
+        event = envelope("c", {"id": key, "n": key, "note": "x"}, ["1", str(key)], table)
+        return json.dumps({**event, "source": {**event["source"], "schema": schema, "db": db}})
+
+    lines = [
+        line(1, "public", "my.items"),
+        line(2, "my", "items"),
+        line(3, "old", "items"),
+        line(4, "my", "items", "b"),
+    ]
+    files = list_input_files(spark, write_files(tmp_path / "in", lines))
+
+    def read(table: str) -> list[int]:
+        changes = read_debezium_changes(spark, events_of(table, ITEMS), files, ["id"], TargetState()).changes
+        return [row["id"] for row in changes.collect()]
+
+    ids = {"public.my.items": 1, "shop.my.items": 2, "old.items": 3, "b.my.items": 4}
+    assert {table: read(table) for table in ids} == {table: [key] for table, key in ids.items()}
+    mixed = {
+        "items": r"b\.my\.items, shop\.my\.items, shop\.old\.items:",
+        "my.items": r"b\.my\.items, shop\.my\.items, shop\.public\.my\.items:",
+    }
+    for table, named in mixed.items():
+        with pytest.raises(BadInputError, match=f"events of {table} are of several tables, {named}"):
+            read(table)
