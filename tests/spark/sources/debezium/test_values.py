@@ -131,6 +131,29 @@ def test_base64_for_a_decimal_without_a_schema_says_how_its_scale_is_told(spark:
         read_items(spark, path, ddl="id INT, v DECIMAL(12,2)")
 
 
+def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSession, tmp_path: Path) -> None:
+    # As decimal.format=NUMERIC of the converter writes decimals.
+    sent = {"a": "12345678901234567.89", "b": "10000000000000000.01", "c": "-0.12345678901234567890", "d": "0.5"}
+    rows = [",".join(f'"{name}":{number}' for name, number in sent.items())]
+    rows += [rows[0].replace(":", ": "), f'"p":{{"a":1.2345678901234567}},{rows[0]}']
+    event = json.dumps(envelope("c", None, ["1", "2"]))
+    lines = [event.replace('"after": null', f'"after":{{"id":{n},{row}}}') for n, row in enumerate(rows)]
+    ddl = "id INT, a DECIMAL(38,2), b DECIMAL(38,2), c STRING, d DOUBLE"
+    batch = read_items(spark, write_files(tmp_path / "in", lines), ddl=ddl)
+    expected = (Decimal(sent["a"]), Decimal(sent["b"]), sent["c"], 0.5)
+    assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
+
+
+def test_a_number_where_the_schema_has_bytes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    of_numeric = [
+        {**_decimal_field(0), "field": "v"},
+        {"field": "w", "type": "array", "items": {key: _decimal_field(2)[key] for key in ("type", "name")}},
+    ]
+    path = write_files(tmp_path / "in", [_with_schema(1, of_numeric, {"v": 1234, "w": [1234]})])
+    with pytest.raises(BadInputError, match=r"without quotes in \['v', 'w'\], .*decimal\.format=BASE64"):
+        read_items(spark, path, ddl="id INT")
+
+
 def _with_schema(key: int, fields: list[dict[str, Any]], image: dict[str, Any]) -> str:
     columns = [{"field": "id", "type": "int32"}, *fields]
     schema = {"type": "struct", "fields": [{"field": side, "fields": columns} for side in ("before", "after")]}

@@ -19,7 +19,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition
-from airflow_lake_provider.contracts.author.debezium_connector import DecimalHandling
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete, position_of
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
@@ -28,12 +27,13 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
     DebeziumStream,
     EventTexts,
     envelope_fields,
+    row_fields,
 )
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import ambiguous_columns, with_all_digits
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
-# Of base64 each four characters are three bytes.
-_DIGITS_IN_BASE64 = r"(?:[0-9E+]{4})++"
+_IMAGE = "MAP<STRING, STRING>"
 
 
 def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], names: Names = ()) -> DataFrame:
@@ -48,7 +48,8 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
     :return: ``events.event_columns``. The place has the two LSNs of ``source.sequence``, see ``PostgresLogPosition``.
         ``ts_ms`` is of the source's clock. ``types`` is a text per distinct connect schema.
     """
-    kept = _events_of_table(texts, source.table, "MAP<STRING, STRING>", names)
+    kept = _events_of_table(texts, source.table, _IMAGE, names)
+    kept = kept.withColumn("after", with_all_digits(sf.col("after"), sf.col("value")))
     rows = _row_columns(source, keys)
     return kept.select(
         ARRIVAL, "bad", "op", "table", *_places(names), _record_key(source.key_field_name), "after", *rows
@@ -134,39 +135,18 @@ def _row_columns(source: DebeziumStream, keys: Sequence[str]) -> list[Column]:
     # Without an old image, the record's key still tells whose row is gone.
     key = sf.map_filter(_key_fields("key_text"), lambda name, _: name != source.key_field_name)
     image = sf.when(is_delete(), sf.coalesce("before", key)).otherwise(sf.col("after"))
+    line = sf.when(is_delete() & sf.col("before").isNull(), sf.col("key_text")).otherwise(sf.col("value"))
     holes = sf.map_keys(sf.map_filter("after", lambda _, text: is_placeholder(text, source.unavailable_value)))
     return [
         sf.map_keys(image).alias("image"),
         sf.coalesce(holes, sf.array().cast("ARRAY<STRING>")).alias("holes"),
-        _ambiguous(source, image).alias("ambiguous"),
+        ambiguous_columns(source, image, line).alias("ambiguous"),
         _texts(image, keys).alias("key"),
         sf.when(sf.col("before").isNotNull(), _texts(sf.col("before"), keys)).alias("key_before"),
         _key_of_header("old_key", keys).alias("old_key"),
         _key_of_header("new_key", keys).alias("new_key"),
         _types_text().alias("types"),
     ]
-
-
-def _ambiguous(source: DebeziumStream, image: Column) -> Column:
-    """Return the columns whose text is a whole number in quotes, and base64 as well: of decimals without a schema."""
-    if source.decimal_handling_mode in (DecimalHandling.DOUBLE, DecimalHandling.STRING):
-        return sf.lit(None).cast("ARRAY<STRING>")
-    line = sf.when(is_delete() & sf.col("before").isNull(), sf.col("key_text")).otherwise(sf.col("value"))
-
-    def is_ambiguous(name: Column, text: Column) -> Column:
-        in_array = text.startswith("[") & text.rlike(f'"{_DIGITS_IN_BASE64}"')
-        return in_array | (text.rlike(f"^{_DIGITS_IN_BASE64}$") & ~_is_bare(line, name, text))
-
-    texts = sf.map_filter(image, is_ambiguous)
-    return sf.when(sf.col("schema").isNull() & (sf.size(texts) > 0), sf.map_keys(texts))
-
-
-def _is_bare(line: Column, name: Column, number: Column) -> Column:
-    """Return whether a number of an object has no quotes in a line; spaces are as the usual writers set them."""
-    forms = [(colon, end) for colon in ('":', '": ') for end in (",", "}")]
-    quote = sf.lit('"')
-    members = (sf.concat(quote, name, sf.lit(colon), number, sf.lit(end)) for colon, end in forms)
-    return reduce(or_, (sf.contains(line, member) for member in members))
 
 
 def _texts(image: Column, keys: Sequence[str]) -> Column:
@@ -221,7 +201,6 @@ def _key_fields(text: str) -> Column:
 
 def _types_text() -> Column:
     """The connect types of the row, ``[["name", [type, name, scale, precision], [the same of items]], ...]``."""
-    fields = sf.get(sf.filter("schema.fields", lambda field: field["field"] == "after"), sf.lit(0))["fields"]
 
     def described(connect: Column) -> Column:
         scale = sf.element_at(connect["parameters"], "scale")
@@ -230,7 +209,7 @@ def _types_text() -> Column:
 
     return sf.to_json(
         sf.transform(
-            fields,
+            row_fields(),
             lambda field: sf.struct(
                 field["field"].alias("column"), described(field).alias("self"), described(field["items"]).alias("items")
             ),

@@ -40,6 +40,11 @@ def envelope_fields(image: str) -> str:
     return f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
 
 
+def row_fields() -> Column:
+    """Return the fields of the row in the connect schema, which is in the column ``schema``."""
+    return sf.get(sf.filter("schema.fields", lambda field: field["field"] == "after"), sf.lit(0))["fields"]
+
+
 class EventTexts(ABC):
     """Texts of a batch, parsed into ``line``, and what stands beside them."""
 

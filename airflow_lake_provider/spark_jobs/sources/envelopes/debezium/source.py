@@ -28,6 +28,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
     LinesOfFiles,
 )
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
+    DECIMAL,
     ConnectType,
     common_type,
     convert,
@@ -121,7 +122,7 @@ def find_columns(
     if None in types.values():
         inferred = _inferred(spark, read_images(texts, source.table))
         types = {name: kind or inferred[name] for name, kind in types.items()}
-    _refuse_ambiguous(source.table, {name: types[name] for name in surveyed.ambiguous_columns if name in types})
+    _refuse_ambiguous(source.table, surveyed, connect_types, types)
     return DebeziumColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
         connect_types=connect_types,
@@ -130,14 +131,33 @@ def find_columns(
     )
 
 
-def _refuse_ambiguous(table: str, types: Mapping[str, DataType | None]) -> None:
-    numbers = [name for name, kind in types.items() if kind and isinstance(element_type(kind), NumericType)]
-    if numbers:
+def _refuse_ambiguous(
+    table: str,
+    surveyed: EventSurvey,
+    connect_types: Mapping[str, Mapping[str, ConnectType]],
+    types: Mapping[str, DataType | None],
+) -> None:
+    kinds = {name: types[name] for name in surveyed.ambiguous_columns if name in types}
+    bare = [
+        name for name in kinds if any(name in fields and _is_decimal(fields[name]) for fields in connect_types.values())
+    ]
+    if bare:
         raise BadInputError(
-            f"events of {table} carry no schema, and have numbers in quotes in {numbers} that may as well be bytes in "
-            "base64. Give the source decimal_handling_mode='string', if the connector's decimal.handling.mode is that. "
-            f"{_ABOUT_DECIMALS}"
+            f"events of {table} have numbers without quotes in {bare}, which are bytes by the events' schema: the "
+            "converter writes decimals as numbers. Set value.converter.decimal.format=BASE64, its default, or "
+            "decimal.handling.mode=string in the connector"
         )
+    in_quotes = [name for name, kind in kinds.items() if kind and isinstance(element_type(kind), NumericType)]
+    if in_quotes:
+        raise BadInputError(
+            f"events of {table} carry no schema, and have numbers in quotes in {in_quotes} that may as well be bytes "
+            "in base64. Give the source decimal_handling_mode='string', if the connector's decimal.handling.mode is "
+            f"that. {_ABOUT_DECIMALS}"
+        )
+
+
+def _is_decimal(connect: ConnectType) -> bool:
+    return connect.name == DECIMAL or bool(connect.items and connect.items.name == DECIMAL)
 
 
 def _connect_type(connect_types: Mapping[str, Mapping[str, ConnectType]], column: str) -> DataType | None:

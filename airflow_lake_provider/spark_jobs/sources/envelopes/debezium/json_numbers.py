@@ -1,0 +1,79 @@
+"""Numbers in the JSON of an event, of which a map of texts shows neither the quotes nor more digits than a double has.
+
+A decimal is bytes in base64, digits in quotes, or a number without them: ``decimal.handling.mode`` of the connector and
+``decimal.format`` of its converter say which.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.author.debezium_connector import DecimalHandling
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import DebeziumStream, row_fields
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import DECIMAL
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
+
+# Of base64 each four characters are three bytes.
+_DIGITS_IN_BASE64 = r"(?:[0-9E+]{4})++"
+_FRACTION = r"-?[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?"
+# A double may round more than 15 digits.
+_LONG_FRACTION = r"[:,\[]\s*+-?(?=[0-9.]{17})[0-9]++\.[0-9]"
+
+
+def ambiguous_columns(source: DebeziumStream, image: Column, line: Column) -> Column:
+    """Return the columns whose text is a number by its quotes, and bytes by its type, or the other way round.
+
+    :param image: row of the event, a map of texts; ``schema`` is beside it.
+    :param line: JSON that has the row.
+    """
+    decimals = sf.filter(row_fields(), lambda field: sf.coalesce(field["name"], field["items"]["name"]) == DECIMAL)
+    names = sf.transform(decimals, lambda field: field["field"])
+    bare = sf.map_filter(image, lambda name, text: sf.array_contains(names, name) & _is_bare_number(line, name, text))
+    by_schema = sf.when(sf.size(decimals) > 0, sf.map_keys(bare))
+    if source.decimal_handling_mode in (DecimalHandling.DOUBLE, DecimalHandling.STRING):
+        return by_schema
+    in_quotes = sf.map_filter(image, lambda name, text: _may_be_base64(line, name, text))
+    return sf.when(sf.col("schema").isNull(), sf.map_keys(in_quotes)).otherwise(by_schema)
+
+
+def with_all_digits(row: Column, line: Column) -> Column:
+    """Return a map of texts in which numbers have the digits of the line: Spark's parser rounds fractions to a double.
+
+    Those in arrays and objects stay rounded.
+
+    :param row: map of texts, ``after`` of the line.
+    """
+    start = sf.position(sf.lit('"after"'), line)
+    tail = line.substr(start, sf.length(line))
+
+    def exact(name: Column, text: Column) -> Column:
+        member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
+        behind = sf.call_function("split", tail, member)
+        numbers = sf.transform(behind, lambda part: sf.regexp_extract(part, rf"^\s*+({_FRACTION})", 1))
+        # A field of that name inside another value is another number.
+        same = sf.filter(numbers, lambda number: try_cast(number, "double") == try_cast(text, "double"))
+        return sf.when(text.rlike(f"^{_FRACTION}$"), sf.coalesce(sf.get(same, sf.lit(0)), text)).otherwise(text)
+
+    return sf.when(line.rlike(_LONG_FRACTION), sf.transform_values(row, exact)).otherwise(row)
+
+
+def _may_be_base64(line: Column, name: Column, text: Column) -> Column:
+    in_array = text.startswith("[") & text.rlike(f'"{_DIGITS_IN_BASE64}"')
+    return in_array | (text.rlike(f"^{_DIGITS_IN_BASE64}$") & ~_is_bare(line, name, text))
+
+
+def _is_bare_number(line: Column, name: Column, text: Column) -> Column:
+    in_array = text.startswith("[") & text.rlike(r"[\[,]\s*+-?[0-9]")
+    return in_array | (text.rlike("^-?[0-9.]++") & _is_bare(line, name, text))
+
+
+def _is_bare(line: Column, name: Column, number: Column) -> Column:
+    """Return whether a number of an object has no quotes in a line; spaces are as the usual writers set them."""
+    forms = [(colon, end) for colon in ('":', '": ') for end in (",", "}")]
+    quote = sf.lit('"')
+    members = (sf.concat(quote, name, sf.lit(colon), number, sf.lit(end)) for colon, end in forms)
+    return reduce(or_, (sf.contains(line, member) for member in members))
