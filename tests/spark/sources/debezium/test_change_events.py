@@ -261,6 +261,9 @@ def test_a_delete_without_an_old_image_is_applied_by_the_records_key(
     assert (batch.deletes, batch.upserts) == (2, 0)
     if ordering == "stream":
         assert applied(rows, batch, ["id"]) == {(3,): rows[(3,)]}
+    undeclared = list_input_files(spark, write_files(tmp_path / "undeclared", lines[:1]))
+    alone = read_debezium_changes(spark, replace(source, schema=None), undeclared, ["id"], TargetState(), order=order)
+    assert [row["id"] for row in alone.changes.filter(DELETED).collect()] == [1]
     with pytest.raises(BadInputError, match="1 events have a key that is NULL"):
         read_items(spark, write_files(tmp_path / "none", [json.dumps(bare), *lines[1:]]))
 
@@ -328,6 +331,10 @@ NO_EVENTS = (
     '{"ts_ms": 1',
     '{"topic": "t", "key": {"id": 1}, "value": {"id": 1, "n": 2}}',
     '{"topic": "t", "key": {"id": 1}, "value": 5}',
+    # A row that is no object, and a key that is cut off.
+    json.dumps({**envelope("c", {}, ["1", "2"]), "after": '{"id": 1}'}),
+    json.dumps({**envelope("c", {}, ["1", "2"]), "after": [1]}),
+    json.dumps({"topic": "t", "key": '{"id": 1, "li', "value": envelope("c", {"id": 1}, ["1", "2"])}),
 )
 
 

@@ -315,6 +315,15 @@ def test_keys_that_are_not_the_streams_are_refused(spark: SparkSession) -> None:
         read_debezium_changes(spark, events_of("orders"), files, ["customer_id"], TargetState())
 
 
+def test_keys_that_tell_no_columns_are_taken_and_an_empty_one_is_refused(reader: Reader) -> None:
+    def line(key: Any) -> str:
+        return json.dumps({"topic": "t", "key": key, "value": envelope("c", {"id": 1, "n": 1, "note": ""}, ["1", "2"])})
+
+    assert reader.apply([line("Struct{id=1}"), line(1), line('"1"')]).keys == 1
+    with pytest.raises(BadInputError, match="have no key"):
+        reader.apply([line({"schema": None, "payload": None})])
+
+
 def test_records_that_a_sink_wrote_without_their_keys_are_read(reader: Reader) -> None:
     value = envelope("c", {"id": 1, "n": 1, "note": "x"}, ["1", "2"])
     later = envelope("c", {"id": 2, "n": 1, "note": "x"}, ["2", "3"])

@@ -258,7 +258,7 @@ def test_a_column_whose_connect_type_widens_within_a_batch_takes_the_wider_one(
 
 
 def test_types_are_inferred_where_nothing_declares_them(spark: SparkSession, tmp_path: Path) -> None:
-    image = {"id": 1, "t": "1.50", "d": 0.5, "b": True, "a": [1, None], "z": None, "o": {"x": 1}}
+    image = {"id": 1, "t": "1.50", "d": 0.5, "b": True, "a": [1, None], "z": None, "o": {"x": 1}, "e": {}}
     lines = [
         json.dumps(envelope("c", image, ["1", "1"])),
         json.dumps(envelope("c", {**image, "id": 2, "d": 3}, ["1", "2"])),
@@ -275,6 +275,7 @@ def test_types_are_inferred_where_nothing_declares_them(spark: SparkSession, tmp
         "a": "array<bigint>",
         "z": "string",
         "o": "string",
+        "e": "string",
         DELETED: "boolean",
     }
     assert {row["id"]: row["d"] for row in batch.changes.collect()} == {1: 0.5, 2: 3.0}

@@ -57,8 +57,8 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
 
 
 def read_images(texts: EventTexts, table: str) -> DataFrame:
-    """Return ``after``, or ``before`` where there is none, of the table's events as one column of JSON text."""
-    return _events_of_table(texts, table, "STRING").select(sf.coalesce("after", "before"))
+    """Return ``after``, else ``before``, else the record's key, of the table's events as one column of JSON text."""
+    return _events_of_table(texts, table, "STRING").select(sf.coalesce("after", "before", "key_text"))
 
 
 def count_tables(texts: EventTexts, limit: int) -> dict[str, int]:
@@ -71,7 +71,7 @@ def count_tables(texts: EventTexts, limit: int) -> dict[str, int]:
 
 def mark_bad(texts: EventTexts, table: str) -> DataFrame:
     """Return every text's arrival and ``bad``, whether ``read_events`` counts it as no change event."""
-    return _parse(texts, "STRING").select(ARRIVAL, (sf.col("bad") & _may_be_of(table)).alias("bad"))
+    return _parse(texts, _IMAGE).select(ARRIVAL, (sf.col("bad") & _may_be_of(table)).alias("bad"))
 
 
 def _events_of_table(texts: EventTexts, table: str, image: str, names: Names | None = None) -> DataFrame:
@@ -106,7 +106,10 @@ def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFr
     # A row without its envelope may have a column "op" that is 'm'. A message has a clock, with or without a table.
     of_no_table = sf.col("source_table").isNull() & (~is_message() | sf.col("ts_ms").isNull())
     no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
-    bad = sf.when(sf.col("op").isNull(), no_event).otherwise(sf.col("corrupt") | of_no_table)
+    # An object that is cut off tells no columns of the key.
+    broken_key = sf.col("key_text").startswith("{") & sf.json_object_keys("key_text").isNull()
+    bad_event = sf.col("corrupt") | of_no_table | sf.coalesce(broken_key, sf.lit(False))
+    bad = sf.when(sf.col("op").isNull(), no_event).otherwise(bad_event)
     full_name = sf.concat_ws(".", "source_db", "source_schema", "source_table")
     return read.withColumns({"tombstone": tombstone, "bad": bad, "table": full_name})
 
@@ -174,12 +177,13 @@ def _places(names: Names) -> list[Column | str]:
 
 
 def _record_key(added: str) -> Column:
-    """Names of the columns of the record's key; a key that is one bare value has none to tell.
+    """Names of the columns of the record's key; a bare value, and text of another converter, have none to tell.
 
     :param added: field that a transform adds to the key, and no row has.
     """
     names = sf.json_object_keys("key_text")
-    payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
+    wrapped = sf.get_json_object("key_text", "$.payload")
+    payload = sf.when(wrapped.isNull(), sf.array().cast("ARRAY<STRING>")).otherwise(sf.json_object_keys(wrapped))
     named = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
     # A sink may write records without their keys, which tells nothing.
     keyless = sf.when(sf.col("tells_key"), sf.array().cast("ARRAY<STRING>"))

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, DataType, NumericType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BinaryType, DataType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition, TuplePosition
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
@@ -121,7 +121,8 @@ def find_columns(
     types = {name: declared.get(name.lower()) or _connect_type(connect_types, name) for name in columns}
     if None in types.values():
         inferred = _inferred(spark, read_images(texts, source.table))
-        types = {name: kind or inferred[name] for name, kind in types.items()}
+        # Spark leaves out objects without a field.
+        types = {name: kind or inferred.get(name, StringType()) for name, kind in types.items()}
     _refuse_ambiguous(source.table, surveyed, connect_types, types)
     return DebeziumColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
