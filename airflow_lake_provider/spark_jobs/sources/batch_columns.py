@@ -18,9 +18,10 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 
 
-def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
+def refuse_unfit_columns(columns: Sequence[str], what: str, remedy: str = "give each a name of its own") -> None:
     """Refuse column names of this package, and names that are one to Spark, which compares them without case.
 
+    :param remedy: what to do about names that are one.
     :raises BadInputError: naming them.
     """
     ours = [name for name in columns if name.lower().startswith(_OURS)]
@@ -36,9 +37,7 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
     lower = [name.lower() for name in columns]
     twice = sorted({name for name in columns if lower.count(name.lower()) > 1})
     if twice:
-        raise BadInputError(
-            f"{what} has columns twice, as names are compared without case: {twice}; give each a name of its own"
-        )
+        raise BadInputError(f"{what} has columns twice, as names are compared without case: {twice}; {remedy}")
 
 
 def refuse_unfit_fields(table: str, columns: StructType) -> None:

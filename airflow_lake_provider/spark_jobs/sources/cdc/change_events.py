@@ -52,6 +52,10 @@ from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import (
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 _TABLES_NAMED = 20
+_ABOUT_TWINS = (
+    "a lake table has one of them. Leave one out of the stream, or rename it there; exclude_columns leaves both out. "
+    "Where the source has renamed it, apply the events from before that in a run of their own"
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def _surveyed(
     surveyed = replace(surveyed, positions=surveyed.positions.with_offsets(stream.offsets))
     stream.refuse(surveyed, keys)
     facts = surveyed.without(exclude_columns)
-    refuse_unfit_columns(facts.columns, f"events of {table}")
+    refuse_unfit_columns(facts.columns, f"the batch of events of {table}", _ABOUT_TWINS)
     if not target.has_had_events and not facts.events:
         _refuse_other_tables(stream)
     return raw, facts

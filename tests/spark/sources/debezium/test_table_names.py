@@ -14,6 +14,18 @@ from tests.spark.sources.debezium.event_writer import envelope, write_files
 from tests.spark.sources.debezium.shop_events import events_of
 
 
+def test_columns_that_differ_in_case_are_refused_whether_in_one_row_or_in_two(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = {"one": [{"id": 1, "n": 1, "N": 2}], "two": [{"id": 1, "n": 1}, {"id": 2, "N": 2}]}
+    for name, images in rows.items():
+        lines = [json.dumps(envelope("c", image, ["1", str(image["id"])])) for image in images]
+        files = list_input_files(spark, write_files(tmp_path / name, lines))
+        expected = r"batch of events of items has columns twice.*\['N', 'n'\]; a lake table has one.*has renamed it"
+        with pytest.raises(BadInputError, match=expected):
+            read_debezium_changes(spark, events_of("items", ITEMS), files, ["id"], TargetState())
+
+
 def test_a_name_with_dots_is_read_and_tables_of_one_name_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
     def line(key: int, schema: str, table: str, db: str = "shop") -> str:
         event = envelope("c", {"id": key, "n": key, "note": "x"}, ["1", str(key)], table)
