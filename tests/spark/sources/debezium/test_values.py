@@ -136,7 +136,9 @@ def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSes
     sent = {"a": "12345678901234567.89", "b": "10000000000000000.01", "c": "-0.12345678901234567890", "d": "0.5"}
     rows = [",".join(f'"{name}":{number}' for name, number in sent.items())]
     rows += [rows[0].replace(":", ": "), f'"p":{{"a":1.2345678901234567}},{rows[0]}']
-    event = json.dumps(envelope("c", None, ["1", "2"]))
+    event = json.dumps(envelope("u", None, ["1", "2"]))
+    # The same double as the one behind it.
+    event = event.replace('"before": null', '"before":{"a":12345678901234567.11}')
     lines = [event.replace('"after": null', f'"after":{{"id":{n},{row}}}') for n, row in enumerate(rows)]
     ddl = "id INT, a DECIMAL(38,2), b DECIMAL(38,2), c STRING, d DOUBLE"
     batch = read_items(spark, write_files(tmp_path / "in", lines), ddl=ddl)

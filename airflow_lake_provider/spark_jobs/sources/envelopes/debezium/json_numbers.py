@@ -6,7 +6,7 @@ A decimal is bytes in base64, digits in quotes, or a number without them: ``deci
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 from pyspark.sql import Column
@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 # Of base64 each four characters are three bytes.
 _DIGITS_IN_BASE64 = r"(?:[0-9E+]{4})++"
 _FRACTION = r"-?[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?"
+_MEMBER = rf'"([^"\\]++)"\s*+:\s*+({_FRACTION})'
 # A double may round more than 15 digits.
 _LONG_FRACTION = r"[:,\[]\s*+-?(?=[0-9.]{17})[0-9]++\.[0-9]"
 
@@ -30,10 +31,13 @@ def ambiguous_columns(source: DebeziumStream, image: Column, line: Column) -> Co
     :param image: row of the event, a map of texts; ``schema`` is beside it.
     :param line: JSON that has the row.
     """
-    decimals = sf.filter(row_fields(), lambda field: sf.coalesce(field["name"], field["items"]["name"]) == DECIMAL)
-    names = sf.transform(decimals, lambda field: field["field"])
-    bare = sf.map_filter(image, lambda name, text: sf.array_contains(names, name) & _is_bare_number(line, name, text))
-    by_schema = sf.when(sf.size(decimals) > 0, sf.map_keys(bare))
+
+    def is_bare_decimal(field: Column) -> Column:
+        is_decimal = sf.coalesce(field["name"], field["items"]["name"]) == DECIMAL
+        return is_decimal & _is_bare_number(line, field["field"], sf.element_at(image, field["field"]))
+
+    # Over the fields of the schema: those of the image would look for each name in it.
+    by_schema = sf.transform(sf.filter(row_fields(), is_bare_decimal), lambda field: field["field"])
     if source.decimal_handling_mode in (DecimalHandling.DOUBLE, DecimalHandling.STRING):
         return by_schema
     in_quotes = sf.map_filter(image, lambda name, text: _may_be_base64(line, name, text))
@@ -47,18 +51,33 @@ def with_all_digits(row: Column, line: Column) -> Column:
 
     :param row: map of texts, ``after`` of the line.
     """
+    # A row from before the change stands first, and may have another number that is the same double.
     start = sf.position(sf.lit('"after"'), line)
     tail = line.substr(start, sf.length(line))
+    # Bound once for a line: in the function of a map they would be looked for at each column.
+    members = sf.struct(
+        *(sf.regexp_extract_all(tail, sf.lit(_MEMBER), sf.lit(part)).alias(f"g{part}") for part in (1, 2))
+    )
+    exact = sf.transform(sf.array(members), lambda found: sf.transform_values(row, partial(_exact, found, tail)))
+    return sf.when(line.rlike(_LONG_FRACTION), sf.get(exact, sf.lit(0))).otherwise(row)
 
-    def exact(name: Column, text: Column) -> Column:
-        member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
-        behind = sf.call_function("split", tail, member)
-        numbers = sf.transform(behind, lambda part: sf.regexp_extract(part, rf"^\s*+({_FRACTION})", 1))
-        # A field of that name inside another value is another number.
-        same = sf.filter(numbers, lambda number: try_cast(number, "double") == try_cast(text, "double"))
-        return sf.when(text.rlike(f"^{_FRACTION}$"), sf.coalesce(sf.get(same, sf.lit(0)), text)).otherwise(text)
 
-    return sf.when(line.rlike(_LONG_FRACTION), sf.transform_values(row, exact)).otherwise(row)
+def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
+    number = sf.get(members["g2"], (sf.array_position(members["g1"], name) - 1).cast("int"))
+    found = sf.when(_is_same(number, text), number).otherwise(_of_other_member(tail, name, text))
+    return sf.when((number == text) | number.isNull() | ~text.rlike(f"^{_FRACTION}$"), text).otherwise(found)
+
+
+def _of_other_member(tail: Column, name: Column, text: Column) -> Column:
+    """Return the number behind any member of that name, where the first one is inside another value."""
+    member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
+    behind = sf.call_function("split", tail, member)
+    numbers = sf.transform(behind, lambda part: sf.regexp_extract(part, rf"^\s*+({_FRACTION})", 1))
+    return sf.coalesce(sf.get(sf.filter(numbers, lambda number: _is_same(number, text)), sf.lit(0)), text)
+
+
+def _is_same(number: Column, text: Column) -> Column:
+    return try_cast(number, "double") == try_cast(text, "double")
 
 
 def _may_be_base64(line: Column, name: Column, text: Column) -> Column:
