@@ -35,7 +35,7 @@ class EarlierTable:
 def earlier_table(before: Mapping[str, str], table: str) -> str | None:
     """Return the digest of the table that was read before, where another one is read now.
 
-    ``items`` that became ``public.items`` is the same one.
+    ``items`` that became ``public.items``, or this one ``shop.public.items``, is the same one.
 
     :param before: shape of the last commit.
     """
@@ -44,8 +44,14 @@ def earlier_table(before: Mapping[str, str], table: str) -> str | None:
 
 
 def _is_table(name: str, former: str) -> bool:
-    """Return whether a digest is that of a table, with or without its schema."""
-    return former in (digest(name), digest(name.rpartition(".")[2]))
+    """Return whether a digest is that of a table, with or without its schema and its database."""
+    return former in map(digest, spellings(name))
+
+
+def spellings(table: str) -> list[str]:
+    """Return a name with fewer and fewer of its leading parts; a name may have dots itself."""
+    parts = table.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
 
 
 def refuse_other_table(

@@ -8,10 +8,20 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EVENTS_OF, earlier_table
+from airflow_lake_provider.spark_jobs.sources.files import digest
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.debezium_batches import ITEMS, read_debezium_changes
 from tests.spark.sources.debezium.event_writer import envelope, write_files
 from tests.spark.sources.debezium.shop_events import events_of
+
+
+def test_a_table_that_is_given_with_its_schema_or_database_later_is_the_same_one() -> None:
+    names = ["items", "public.items", "shop.public.items"]
+    for place, former in enumerate(names):
+        before = {EVENTS_OF: digest(former)}
+        others = [name for name in (*names, "public.others", "shop.items") if earlier_table(before, name) is not None]
+        assert others == [*names[:place], "public.others", *(["shop.items"] if place else [])]
 
 
 def test_columns_that_differ_in_case_are_refused_whether_in_one_row_or_in_two(

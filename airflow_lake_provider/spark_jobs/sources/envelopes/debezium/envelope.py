@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete, position_of
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import spellings
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import (
     CORRUPT,
@@ -91,9 +92,7 @@ def _may_be_of(table: str) -> Column:
     if not re.fullmatch(r"[\w.]+", table, re.ASCII):
         # An encoder may have escaped it.
         return sf.lit(True)
-    # A name may have dots, so any part of it may be that of the schema.
-    parts = table.split(".")
-    names = "|".join(re.escape(".".join(parts[start:])) for start in range(len(parts)))
+    names = "|".join(map(re.escape, spellings(table)))
     return sf.col("value").rlike(rf'"table"\s*:\s*"(?:{names})"') | ~sf.col("value").rlike(r'"table"\s*:')
 
 
