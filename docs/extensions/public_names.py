@@ -68,6 +68,7 @@ OTHERS = (
     "contracts.author.topic.OnGap",
     "contracts.applied.event_marks.EventOrdering",
     "contracts.author.debezium_connector.BinaryHandling",
+    "contracts.author.debezium_connector.DecimalHandling",
     "contracts.author.lake_tables.ChangeMode",
     "contracts.author.merge_engines.MergeEngine",
     "contracts.author.merge_engines.Deletes",

@@ -58,14 +58,14 @@ def with_all_digits(row: Column, line: Column) -> Column:
     members = sf.struct(
         *(sf.regexp_extract_all(tail, sf.lit(_MEMBER), sf.lit(part)).alias(f"g{part}") for part in (1, 2))
     )
-    exact = sf.transform(sf.array(members), lambda found: sf.transform_values(row, partial(_exact, found, tail)))
+    exact = sf.transform(sf.array(members), lambda pair: sf.transform_values(row, partial(_exact, pair, tail)))
     return sf.when(line.rlike(_LONG_FRACTION), sf.get(exact, sf.lit(0))).otherwise(row)
 
 
 def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
     number = sf.get(members["g2"], (sf.array_position(members["g1"], name) - 1).cast("int"))
-    found = sf.when(_is_same(number, text), number).otherwise(_of_other_member(tail, name, text))
-    return sf.when((number == text) | number.isNull() | ~text.rlike(f"^{_FRACTION}$"), text).otherwise(found)
+    exact = sf.when(_is_same(number, text), number).otherwise(_of_other_member(tail, name, text))
+    return sf.when((number == text) | number.isNull() | ~text.rlike(f"^{_FRACTION}$"), text).otherwise(exact)
 
 
 def _of_other_member(tail: Column, name: Column, text: Column) -> Column:
