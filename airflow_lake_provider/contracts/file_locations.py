@@ -43,7 +43,11 @@ def _split(rest: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def _followed(folder: str) -> str:
-    return os.path.realpath(folder or "/")
+    try:
+        return os.path.realpath(folder or "/")
+    except ValueError:
+        # Anybody may write a location that is no path: of a NUL, or of half a surrogate pair. No disk has a link there.
+        return folder or "/"
 
 
 def is_below(location: str, root: str) -> bool:

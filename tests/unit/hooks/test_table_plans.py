@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,6 +91,22 @@ def test_a_table_that_shares_its_dotted_name_with_another_is_not_taken_for_it(
     assert {each.why for each in plans["shop.a.b"].not_planned} == {"The policy pauses the table."}
     if "shop.a%2Eb" in plans:
         assert (plans["shop.a%2Eb"].error or "").startswith("UnsupportedError: table shop.a%2Eb: no operator can name")
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("strange", ["a\0b", "a\ud800"], ids=["NUL", "half a surrogate pair"])
+@pytest.mark.parametrize("place", ["location", "write.data.path", "manifest-list"])
+def test_a_location_that_is_no_path_stops_no_plan(
+    place: str, strange: str, lake_catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    metadata = json.loads(Path(lake_catalog.load_table("shop.orders").metadata_location[len("file://") :]).read_text())
+    holder = {"location": metadata, "write.data.path": metadata["properties"]}.get(place, metadata["snapshots"][0])
+    holder[place] = f"file:///{strange}" if place == "location" else f"file:///{strange}/x"
+    (tmp_path / "odd.metadata.json").write_text(json.dumps(metadata))
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"odd": f"file://{tmp_path}/odd.metadata.json"})
+    plans = {each.table: each for each in table_plans("shop.*")}
+    assert plans.keys() == {"shop.orders", "shop.well", "shop.gone", "shop.odd"}
+    assert [task["action"] for task in plans["shop.orders"].tasks] == ["compaction"]
 
 
 @pytest.mark.usefixtures("three")

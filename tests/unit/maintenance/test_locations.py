@@ -65,6 +65,14 @@ def test_a_link_of_the_disk_is_followed_to_its_end(tmp_path: Path) -> None:
     assert overlapping_locations(table("a.b", f"file:{tmp_path}/link"), [table("a.c", f"file://{tmp_path}/real")])
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"], ids=["NUL", "half a surrogate pair"])
+def test_a_folder_that_is_no_path_is_compared_as_it_is(name: str) -> None:
+    strange = table("a.b", f"file:///wh/{name}")
+    others = [table("a.c", f"file:/wh/{name}/data"), table("a.d", "file:///wh/a")]
+    assert [each.other for each in overlapping_locations(strange, others)] == ["a.c"]
+    assert [(each.table, each.other) for each in overlaps_of_all([strange, *others])] == [("a.c", "a.b")]
+
+
 def test_a_table_that_cannot_be_read_overlaps_by_its_metadata_file_or_is_nowhere_known() -> None:
     own = table("a.b", "s3://b/wh/t")
     broken = table("a.c", *folders_of_metadata("s3://b/wh/t/metadata/00001-x.metadata.json"), error="gone")
