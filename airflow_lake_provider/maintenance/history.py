@@ -9,11 +9,11 @@ from itertools import takewhile
 
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
-from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.row_age import newest_arrival
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
-from airflow_lake_provider.tables.head_files import AddedFiles, is_small
+from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, is_small
 
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 _SHORTEST_SPAN = timedelta(hours=1)
@@ -59,7 +59,8 @@ class Growth:
 
     :param commits: that changed rows, since data files were rewritten.
     :param commits_of_deletes: that changed rows, since delete files were removed.
-    :param small_files: data files of commits whose files are small on average.
+    :param small_files: data files of commits whose files are small on average; all small ones where commits do not say
+        what they added.
     :param delete_files: delete files and deletion vectors of the head: a compaction that paid them has left none.
     """
 
@@ -172,6 +173,41 @@ def growth(history: Sequence[Snapshot], target: int) -> Growth:
         small_files=sum(small_files(summary, target) for summary in since),
         delete_files=count_of(history[0].summary, "total-delete-files") if history else 0,
     )
+
+
+def counted_growth(grown: Growth, history: Sequence[Snapshot], head: HeadFiles | None) -> Growth:
+    """Return the growth by manifests, where commits since the last compaction do not say what they added.
+
+    Small files from before count again then, until a compaction merges them.
+
+    :param grown: by summaries.
+    :param history: of main, newest first.
+    :param head: its files; None where nobody has read manifests.
+    """
+    if head is None or not head.are_counted or not history:
+        return grown
+    says_deletes = whole_number(history[0].summary.get("total-delete-files")) is not None
+    return replace(
+        grown,
+        small_files=max(grown.small_files, head.small_files) if has_uncounted_files(history) else grown.small_files,
+        delete_files=grown.delete_files if says_deletes else head.delete_files,
+    )
+
+
+def has_uncounted_files(history: Sequence[Snapshot]) -> bool:
+    """Tell whether a change of rows since the last compaction does not say how many files it added.
+
+    :param history: of main, newest first.
+    """
+    return not all(map(counts_files, changes_since(history, "deleted-data-files")))
+
+
+def counts_files(summary: Mapping[str, str]) -> bool:
+    """Tell whether a commit says how many files it added; the spec asks for no count.
+
+    A writer that counts says a total, also where it added none.
+    """
+    return any(name in summary for name in ("added-data-files", "total-data-files", "changed-partition-count"))
 
 
 def changes_since(history: Sequence[Snapshot], rewritten: str) -> list[Mapping[str, str]]:

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.policy_settings import SETTINGS, NamedValue
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.maintenance.history import changes_since, small_files
+from airflow_lake_provider.maintenance.history import changes_since, counts_files, small_files
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.maintenance.policy import Layer, LayerValues, TablePolicy, merge
 from airflow_lake_provider.maintenance.score import size_text
@@ -97,7 +97,7 @@ def write_rate(history: Sequence[Snapshot], target: int, now: datetime) -> Write
     newest = [each for each in past if each.at >= midnight - span_millis(_LONGEST)]
     changes = [each.summary for each in newest if each.changes_rows]
     days = (midnight - min((each.at for each in newest), default=midnight)) / span_millis(_DAY)
-    if len(changes) < _FEWEST_COMMITS or days < _FEWEST_DAYS:
+    if len(changes) < _FEWEST_COMMITS or days < _FEWEST_DAYS or not all(map(counts_files, changes)):
         return None
     rewrites = [each.summary for each in newest if each.operation == "replace" and _rewritten(each.summary)]
     small = [each for each in changes if small_files(each, target)]

@@ -1,0 +1,112 @@
+"""Tables whose writers leave counts out of summaries, which the spec asks for in none but the operation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable
+
+from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.maintenance.health import TableHealth, health_of
+from airflow_lake_provider.maintenance.policy import limits_of
+from airflow_lake_provider.maintenance.tuning import write_rate
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from tests.unit.maintenance.plans_of_numbers import GIB, MIB, in_short, plan, policy
+
+AFTER_FIVE: dict[str, Any] = {"compaction": {"after_small_files": 5}}
+Summaries = list[dict[str, str]]
+Changed = Callable[[Callable[[Summaries], None]], LoadedIcebergTable]
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Iterator[Changed]:
+    """Return a table of twelve files, a commit for each, whose summaries are changed, the oldest first."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", pa.schema([("id", pa.int64())]))
+    for number in range(12):
+        table.append(pa.table({"id": [number]}))
+    metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+
+    def run(change: Callable[[Summaries], None]) -> LoadedIcebergTable:
+        change([each["summary"] for each in metadata["snapshots"]])
+        (tmp_path / "changed.metadata.json").write_text(json.dumps(metadata))
+        return LoadedIcebergTable(StaticTable.from_metadata(f"file://{tmp_path}/changed.metadata.json"))
+
+    yield run
+    catalog.close()
+
+
+def without_counts(summaries: Summaries) -> None:
+    for each in summaries:
+        each.clear()
+        each["operation"] = "append"
+
+
+def judged(table: LoadedIcebergTable, **given: Any) -> TableHealth:
+    return health_of(table, datetime.now(UTC), limits_of(policy(**given)))
+
+
+def test_small_files_that_no_commit_counts_make_a_compaction_due_by_growth(changed: Changed) -> None:
+    health = judged(changed(without_counts), **AFTER_FIVE)
+    assert (health.growth.commits, health.growth.small_files, health.growth.delete_files) == (12, 12, 0)
+    assert in_short(plan(health, **AFTER_FIVE)) == ["compaction minor new-small-files"]
+
+
+def test_a_total_of_a_later_writer_hides_no_commit_that_counted_nothing(changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        head = dict(summaries[-1])
+        without_counts(summaries)
+        # As a writer that begins to count at nothing would have them.
+        summaries[-1].update(head, **{"total-data-files": "1", "total-files-size": str(600 * MIB)})
+
+    assert in_short(plan(judged(changed(change), **AFTER_FIVE), **AFTER_FIVE)) == ["compaction minor new-small-files"]
+
+
+def test_what_was_compacted_since_is_not_counted_again(changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        without_counts(summaries)
+        summaries[-2].update({"operation": "replace", "deleted-data-files": "11", "added-data-files": "1"})
+        summaries[-1]["added-data-files"] = "1"
+
+    health = judged(changed(change), **AFTER_FIVE)
+    assert health.manifests_read
+    assert in_short(plan(health, **AFTER_FIVE)) == []
+
+
+@pytest.mark.parametrize(
+    "total", ["data-files", "files-size", "records", "delete-files", "position-deletes", "equality-deletes"]
+)
+def test_manifests_are_read_where_one_total_is_missing(total: str, changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        # Nothing else is worth a look.
+        summaries[-1].update({"total-files-size": str(40 * GIB), "added-files-size": str(GIB)})
+        for each in summaries:
+            each["added-files-size"] = str(GIB)
+            each.pop(f"total-{total}")
+
+    health = judged(changed(change))
+    assert (health.suspected, health.manifests_read) == (("no-summary",), True)
+
+
+@pytest.mark.parametrize("counts", [{}, {"added-records": "5", "total-records": "90"}], ids=["none", "rows alone"])
+def test_nothing_is_tuned_by_commits_that_do_not_say_what_they_added(counts: dict[str, str]) -> None:
+    now = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    summary = {"operation": "append", **counts}
+    history = [
+        Snapshot(
+            id=str(hours),
+            parent=str(hours + 1),
+            at=round((now - timedelta(hours=hours)).timestamp() * 1000),
+            summary=summary,
+        )
+        for hours in range(0, 24 * 6, 2)
+    ]
+    assert write_rate(history, 512 * MIB, now) is None
