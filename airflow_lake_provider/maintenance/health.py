@@ -22,7 +22,7 @@ from airflow_lake_provider.maintenance.history import (
     HotPartition,
     MaintenanceRun,
     SnapshotAges,
-    calendar_tags,
+    calendar_refs,
     commit_rate,
     consumer_lags,
     counted_growth,
@@ -177,6 +177,7 @@ class TableHealth:
     :param statistics_at: moment of the newest snapshot that has statistics.
     :param orphans: None where no dry run has counted them.
     :param tags: those that a policy makes by the calendar.
+    :param branches: those whose names are such as these tags have.
     :param obstacles: why the table rules an action out, by the action; a compaction is asked for where manifests were
         worth reading.
     """
@@ -210,6 +211,7 @@ class TableHealth:
     statistics_at: datetime | None = None
     orphans: OrphanCount | None = None
     tags: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
     obstacles: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -285,7 +287,8 @@ def health_of(
         rows_expired_at=rows_expired_at(history),
         statistics_at=table.statistics_at(),
         orphans=orphans,
-        tags=calendar_tags(facts),
+        tags=calendar_refs(facts),
+        branches=calendar_refs(facts, of_branches=True),
         obstacles=_obstacles(table, suspected=bool(suspected)),
     )
     parts = score_parts(_measures(health), declared)

@@ -297,10 +297,10 @@ def with_files(
     )
 
 
-def calendar_tags(facts: TableFacts) -> tuple[str, ...]:
-    """Return the tags that a policy makes by the calendar, sorted."""
-    tags = (name for name, ref in facts.references.items() if not ref.is_branch)
-    return tuple(sorted(name for name in tags if name.startswith(CALENDAR_TAGS)))
+def calendar_refs(facts: TableFacts, *, of_branches: bool = False) -> tuple[str, ...]:
+    """Return the tags, or the branches, with such names as a policy gives tags by the calendar, sorted."""
+    refs = (name for name, ref in facts.references.items() if ref.is_branch is of_branches)
+    return tuple(sorted(name for name in refs if name.startswith(CALENDAR_TAGS)))
 
 
 def has_identifiers(facts: TableFacts) -> bool:

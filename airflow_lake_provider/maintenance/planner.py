@@ -112,18 +112,26 @@ def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iter
     )
     asked = [(name, count * days) for count, name, days in kinds if count > 0]
     old = _age_of_head(health, now)
-    missing = [(name, days) for name, days in asked if name not in health.tags]
+    taken = [name for name, _ in asked if name in health.branches]
+    missing = [(name, days) for name, days in asked if name not in (*health.tags, *taken)]
     if not asked:
         yield NotPlanned(
             action="create-tag",
             why="The policy asks for no tags.",
             instead="Set tags.daily, tags.weekly or tags.monthly to make some.",
         )
-    elif not missing:
+    elif not missing and not taken:
         yield NotPlanned(
             action="create-tag",
             why="The tags of this day, week and month are there.",
             instead="The next one is due when a new day, week or month begins.",
+        )
+    for name in taken:
+        yield NotPlanned(
+            action="create-tag",
+            why=f"A branch has the name {name} of the tag.",
+            instead="Drop the branch, or make it anew by another name.",
+            is_unsupported=True,
         )
     for name, days in missing:
         sentence = f"Tag {name} is missing; it is kept for {min(days, _LONGEST_DAYS)} days."

@@ -208,6 +208,13 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ("no tags", {}, {}, "create-tag", "The policy asks for no tags."),
     (
+        "a branch has the name of a tag",
+        {"branches": ("daily-2026-11-26", "daily-2026-11-27"), "tags": ("weekly-2026-W48",)},
+        {"tags": {"daily": 7, "weekly": 1}},
+        "create-tag",
+        "A branch has the name daily-2026-11-26 of the tag.",
+    ),
+    (
         "all tags are there",
         {"tags": ("monthly-2026-11", "weekly-2026-W48")},
         {"tags": {"weekly": 1, "monthly": 1}},

@@ -15,7 +15,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
+from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
@@ -118,3 +120,17 @@ def test_branches_of_others_are_no_part_of_main(table: Table) -> None:
     assert (found.files, found.snapshot) == (before.files, before.snapshot)
     assert found.snapshots is not None
     assert found.snapshots.snapshots == len(table.snapshots())
+
+
+def test_a_branch_with_the_name_of_a_tag_is_no_tag_and_no_run_tries_to_make_that(table: Table) -> None:
+    now, head = datetime(2026, 11, 26, 12, tzinfo=UTC), table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "daily-2026-11-26").commit()
+    table.manage_snapshots().create_tag(head.snapshot_id, "weekly-2026-W48").commit()
+    found = health(table)
+    assert (found.tags, found.branches) == (("weekly-2026-W48",), ("daily-2026-11-26",))
+    made = plan_of(
+        found, MaintenancePolicy.from_mapping({"tags": {"daily": 7, "weekly": 4, "monthly": 1}}, "policy"), now
+    )
+    assert [each.task["tag"] for each in made.actions if each.action == "create-tag"] == ["monthly-2026-11"]
+    assert [each.is_unsupported for each in made.not_planned if each.action == "create-tag"] == [True]
