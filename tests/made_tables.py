@@ -28,13 +28,15 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 MIB = 1024**2
 _SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", IntegerType()))
 _BY_DAY = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"), spec_id=0)
+# Of version 1 after its only field was dropped.
+_VOID = PartitionSpec(PartitionField(2, 1000, VoidTransform(), "day"), spec_id=1)
 _PLAIN = PartitionSpec(spec_id=0)
 _PATH = 2147483546
 _FILES = PyArrowFileIO()
@@ -77,6 +79,7 @@ class MadeTable:
     :param sequence: number of the head; that of its snapshots where 0.
     :param summaries: entries of a snapshot's summary beside the totals, by its place.
     :param totals: of the head's summary in place of the true ones; None for no totals.
+    :param is_dropped: whether deletes are of a later spec, whose only field is void.
     :param tags: names with the place of the snapshot that each is on.
     """
 
@@ -86,6 +89,7 @@ class MadeTable:
     sequence: int = 0
     version: int = 2
     is_partitioned: bool = True
+    is_dropped: bool = False
     properties: dict[str, str] = field(default_factory=dict)
     summaries: dict[int, dict[str, str]] = field(default_factory=dict)
     totals: dict[str, str] | None = field(default_factory=dict)
@@ -109,8 +113,8 @@ class MadeTable:
             "last-column-id": 2,
             "current-schema-id": 0,
             "schemas": [json.loads(_SCHEMA.model_dump_json())],
-            "default-spec-id": 0,
-            "partition-specs": [json.loads(self._spec.model_dump_json())],
+            "default-spec-id": int(self.is_dropped),
+            "partition-specs": [json.loads(each.model_dump_json()) for each in self._specs],
             "last-partition-id": 1000,
             "default-sort-order-id": 0,
             "sort-orders": [{"order-id": 0, "fields": []}],
@@ -132,8 +136,9 @@ class MadeTable:
         return f"file://{file}"
 
     @property
-    def _spec(self) -> PartitionSpec:
-        return _BY_DAY if self.is_partitioned else _PLAIN
+    def _specs(self) -> list[PartitionSpec]:
+        """Specs of the data, and of deletes where these have one of their own."""
+        return [_BY_DAY if self.is_partitioned else _PLAIN, *([_VOID] if self.is_dropped else [])]
 
     def _snapshots(self, folder: Path, now: datetime) -> list[dict[str, Any]]:
         totals = self.true_totals() if self.totals is not None else {}
@@ -206,7 +211,7 @@ class MadeTable:
         return self._entry(
             snapshot,
             f"file://{folder}/data/delete-{number}",
-            delete.day,
+            None if self.is_dropped else delete.day,
             1000,
             delete.rows,
             DataFileContent.EQUALITY_DELETES if is_equality else DataFileContent.POSITION_DELETES,
@@ -219,7 +224,7 @@ class MadeTable:
         self,
         snapshot: int,
         path: str,
-        day: int,
+        day: int | None,
         size: int,
         rows: int,
         content: DataFileContent,
@@ -250,7 +255,8 @@ class MadeTable:
         self, folder: Path, name: str, snapshot: int, entries: Iterable[ManifestEntry], content: ManifestContent
     ) -> ManifestFile:
         output = _FILES.new_output(f"file://{folder}/metadata/{name}.avro")
-        with _Writer(content, self._spec, output, snapshot) as writer:
+        spec = self._specs[-1 if content == ManifestContent.DELETES else 0]
+        with _Writer(content, spec, output, snapshot) as writer:
             for entry in entries:
                 writer.add_entry(entry)
         return writer.to_manifest_file()

@@ -267,6 +267,11 @@ class TableShape:
         return [self._paths.get(field["source-id"], "") for field in self.sort_order]
 
     @property
+    def is_partitioned(self) -> bool:
+        """True where rows are in partitions now: a void field makes none."""
+        return any(each.get("transform") != "void" for each in self.partition_specs.get(self.spec_id, ()))
+
+    @property
     def was_partitioned(self) -> bool:
         """True where the files of some spec are in partitions."""
         return any(field.transform != "void" for field in self.partition_fields(of_all_specs=True))

@@ -69,7 +69,6 @@ class HeadCounts:
             squared_distance=squared_distance((size or 0) / files, target) if is_sized and files else None,
         )
 
-
     @property
     def lacks_totals(self) -> bool:
         """True where the summary leaves out a total by which a table is judged: the spec asks for none of them."""
@@ -148,9 +147,4 @@ def _may_have_many_manifests(
         since = list(_since_maintenance(history))
         rewritten = history[len(since)].sequence_number if len(since) < len(history) else 0
         most = max(len(since), history[0].sequence_number - rewritten)
-    return most >= min(MANIFESTS.first, limits.manifests) or (most >= FEWEST_MANIFESTS and _is_partitioned(facts))
-
-
-def _is_partitioned(facts: TableFacts) -> bool:
-    shape = facts.shape
-    return bool(shape.partition_specs.get(shape.spec_id))
+    return most >= min(MANIFESTS.first, limits.manifests) or (most >= FEWEST_MANIFESTS and facts.shape.is_partitioned)

@@ -151,8 +151,7 @@ def _tuned(
     taken = {each.key for each in untuned.values if each.layer is not Layer.DEFAULTS}
     # Nor is one tuned whose owner has asked for a value that does not hold.
     taken |= {each.key for each in untuned.ignored}
-    shape = table.facts.shape
-    is_partitioned = bool(shape.partition_specs.get(shape.spec_id))
+    is_partitioned = table.facts.shape.is_partitioned
     tuned: dict[str, NamedValue | None] = {}
     if TARGET not in taken and not is_partitioned:
         tuned[TARGET] = smaller = _target(rate, policy.tuning, target)

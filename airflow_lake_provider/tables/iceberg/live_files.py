@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -12,6 +12,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType
 from pyparsing import ParseException
 
@@ -19,7 +20,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
-from airflow_lake_provider.tables.iceberg.partitions import value_range
+from airflow_lake_provider.tables.iceberg.partitions import is_void, value_range
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
 _REFERENCED_DATA_FILE = 143
@@ -30,6 +31,9 @@ _REFERENCED_AT = (
     if isinstance(_DATA_FILE_STRUCT, StructType)
     else -1
 )
+
+
+Partition = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,7 @@ class DeleteRecord:
 
     id: str
     spec_id: int
-    partition: tuple[Hashable, ...]
+    partition: Partition
     bytes: int
     records: int
     sequence: int
@@ -84,9 +88,12 @@ class DeleteIndex:
         else:
             self._by_partition[(delete.spec_id, delete.partition)].append(delete)
 
-    def on(self, file: DataFile, sequence: int) -> list[DeleteRecord]:
-        """Return the deletes on a data file."""
-        key = (file.spec_id, _values(file))
+    def on(self, file: DataFile, partition: Partition, sequence: int) -> list[DeleteRecord]:
+        """Return the deletes on a data file.
+
+        :param partition: of the file.
+        """
+        key = (file.spec_id, partition)
         candidates = chain(self._by_target.get(file.file_path, ()), self._by_partition.get(key, ()), self._everywhere)
         deletes = list(candidates)
         # Once a file has a vector, older position deletes of it are part of the vector.
@@ -138,13 +145,14 @@ def read_files(
     :param column: whose bounds each file is given with.
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
     """
-    deletes = DeleteIndex()
+    deletes, partition_of = DeleteIndex(), _partitions_of(table.metadata)
     of_deletes = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
     for entry in live_entries(table.io, of_deletes):
-        deletes.add(_delete_record(entry))
+        deletes.add(_delete_record(entry, partition_of(entry.data_file)))
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     entries = live_entries(table.io, data) if where is None else _entries_with(table, data, where)
-    return LiveFiles(data=[_file_record(entry, deletes, column) for entry in entries], deletes=deletes.all)
+    placed = ((entry, partition_of(entry.data_file)) for entry in entries)
+    return LiveFiles(data=[_file_record(*each, deletes, column) for each in placed], deletes=deletes.all)
 
 
 def _entries_with(
@@ -162,13 +170,15 @@ def _entries_with(
         raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
 
 
-def _file_record(entry: ManifestEntry, deletes: DeleteIndex, column: NestedField | None) -> FileRecord:
+def _file_record(
+    entry: ManifestEntry, partition: Partition, deletes: DeleteIndex, column: NestedField | None
+) -> FileRecord:
     file = entry.data_file
-    on = deletes.on(file, entry.sequence_number or 0)
+    on = deletes.on(file, partition, entry.sequence_number or 0)
     return FileRecord(
         path=file.file_path,
         spec_id=file.spec_id,
-        partition=_values(file),
+        partition=partition,
         bytes=file.file_size_in_bytes,
         records=file.record_count,
         delete_files=frozenset(delete.id for delete in on),
@@ -184,14 +194,14 @@ def _bounds(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
     return value_range(low, high, column.field_type)
 
 
-def _delete_record(entry: ManifestEntry) -> DeleteRecord:
+def _delete_record(entry: ManifestEntry, partition: Partition) -> DeleteRecord:
     file = entry.data_file
     target = _target(file)
     is_vector = file.file_format == FileFormat.PUFFIN
     return DeleteRecord(
         id=f"{file.file_path}#{target}" if is_vector else file.file_path,
         spec_id=file.spec_id,
-        partition=_values(file),
+        partition=partition,
         bytes=file.file_size_in_bytes,
         records=file.record_count,
         sequence=entry.sequence_number or 0,
@@ -213,5 +223,15 @@ def _target(file: DataFile) -> str | None:
     return lower.decode() if lower is not None and lower == upper else None
 
 
-def _values(file: DataFile) -> tuple[Any, ...]:
-    return tuple(file.partition[i] for i in range(len(file.partition))) if file.partition else ()
+def _partitions_of(metadata: TableMetadata) -> Callable[[DataFile], Partition]:
+    """Return what reads the partition of a file: none of a spec whose fields are all void, as Iceberg has it.
+
+    Version 1 keeps a field that was dropped as a void one, also after an upgrade.
+    """
+    unpartitioned = {spec.spec_id for spec in metadata.partition_specs if all(map(is_void, spec.fields))}
+
+    def partition_of(file: DataFile) -> Partition:
+        values = None if file.spec_id in unpartitioned else file.partition
+        return tuple(values[i] for i in range(len(values))) if values else ()
+
+    return partition_of

@@ -10,7 +10,9 @@ from typing import Any
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, PrimitiveType
 
@@ -38,21 +40,33 @@ _MOMENTS = ("date", "timestamp", "timestamptz")
 _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, LookupError)
 
 
-def partition_types(metadata: TableMetadata) -> Mapping[int, Sequence[IcebergType]]:
-    """Return the types of the partition fields of each spec, by the current schema."""
+def is_void(field: IcebergField) -> bool:
+    """Tell whether a partition field has no values: the column was dropped from the spec of a table of version 1."""
+    return isinstance(field.transform, VoidTransform)
+
+
+def partition_types(metadata: TableMetadata) -> Mapping[int, Sequence[IcebergType | None]]:
+    """Return the types of the partition fields of each spec, by the current schema; None of a void field."""
     schema = metadata.schema()
     return {
-        spec.spec_id: [field.field_type for field in spec.partition_type(schema).fields]
+        spec.spec_id: [
+            None if is_void(field) else kind.field_type
+            for field, kind in zip(spec.fields, spec.partition_type(schema).fields, strict=True)
+        ]
         for spec in metadata.partition_specs
     }
 
 
-def partition_ranges(manifest: ManifestFile, types: Sequence[IcebergType]) -> tuple[tuple[Any, Any] | None, ...]:
-    """Return the lowest and the highest value of each partition field of a manifest; None where it does not say."""
+def partition_ranges(manifest: ManifestFile, types: Sequence[IcebergType | None]) -> tuple[tuple[Any, Any] | None, ...]:
+    """Return the lowest and the highest value of each partition field of a manifest; None where it does not say.
+
+    A void field has no values to meet, and is left out.
+    """
     summaries = manifest.partitions or []
     return tuple(
         value_range(summary.lower_bound, summary.upper_bound, kind)
         for summary, kind in zip(summaries, types, strict=False)
+        if kind is not None
     )
 
 
