@@ -174,7 +174,7 @@ class TableHealth:
     :param last_data_commit: newest commit that changed rows.
     :param last_arrival: newest commit that brought rows, and took fewer away.
     :param rows_expired_at: newest expiry of rows.
-    :param statistics_at: moment of the newest snapshot that has statistics.
+    :param statistics_at: moment of main's newest snapshot that has statistics.
     :param orphans: None where no dry run has counted them.
     :param tags: those that a policy makes by the calendar.
     :param branches: those whose names are such as these tags have.

@@ -105,7 +105,7 @@ class LoadedTable(ABC):
         return None
 
     def statistics_at(self) -> datetime | None:
-        """Return the moment of the newest snapshot that has statistics; None where none has."""
+        """Return the moment of main's newest snapshot that has statistics; None where none has."""
         return None
 
     def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport | None:

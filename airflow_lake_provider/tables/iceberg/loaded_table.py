@@ -139,7 +139,7 @@ class LoadedIcebergTable(LoadedTable):
         return plan_statistics(self, spec, of_table, of_partitions)
 
     def statistics_at(self) -> datetime | None:
-        """Return the moment of the newest snapshot that has statistics."""
+        """Return the moment of main's newest snapshot that has statistics."""
         return statistics_at(self.facts)
 
     def plan_row_expiry(self, spec: RowExpirySpec) -> RowExpiryReport:

@@ -42,6 +42,9 @@ def plan_statistics(
 
 
 def statistics_at(facts: IcebergFacts) -> datetime | None:
-    """Return the moment of the newest snapshot that has statistics; None where none has."""
-    snapshots = (facts.snapshots.get(id_) for id_, _ in facts.statistics)
-    return max((each.committed_at for each in snapshots if each is not None), default=None)
+    """Return the moment of main's newest snapshot that has statistics; None where none has.
+
+    Those of another branch, or of what a rollback took off main, help no reader of main.
+    """
+    ids = {id_ for id_, _ in facts.statistics}
+    return next((each.committed_at for each in facts.ancestors() if each.id in ids), None) if ids else None

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -120,6 +121,38 @@ def test_branches_of_others_are_no_part_of_main(table: Table) -> None:
     assert (found.files, found.snapshot) == (before.files, before.snapshot)
     assert found.snapshots is not None
     assert found.snapshots.snapshots == len(table.snapshots())
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False], ids=["rolled back", "another branch"])
+def test_statistics_of_what_main_does_not_have_are_none_of_main(table: Table, is_rolled_back: bool) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    daily = MaintenancePolicy.from_mapping({"statistics": {"every": "P7D"}}, "policy")
+
+    def planned() -> list[str]:
+        return [each.action for each in plan_of(health(table.refresh()), daily, later).actions]
+
+    def computed(branch: str) -> None:
+        newest = table.refresh().metadata.refs[branch].snapshot_id
+        file = StatisticsFile.model_validate(
+            {
+                "snapshot-id": newest,
+                "statistics-path": f"{table.location()}/metadata/{newest}.stats",
+                "file-size-in-bytes": 1,
+                "file-footer-size-in-bytes": 1,
+                "blob-metadata": [],
+            }
+        )
+        table.update_statistics().set_statistics(file).commit()
+
+    branch, head = ("main", table.current_snapshot()) if is_rolled_back else ("audit", None)
+    table.append(pa.table({"id": [1], "region": ["east"]}), branch=branch)
+    computed(branch)
+    assert "compute-statistics" not in planned() or not is_rolled_back
+    if head is not None:
+        table.manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
+    assert "compute-statistics" in planned()
+    computed("main")
+    assert "compute-statistics" not in planned()
 
 
 def test_a_branch_with_the_name_of_a_tag_is_no_tag_and_no_run_tries_to_make_that(table: Table) -> None:
