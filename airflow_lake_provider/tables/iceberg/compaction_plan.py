@@ -27,7 +27,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     target_size_owner,
 )
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target
-from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
@@ -141,8 +141,8 @@ def _equality_deletes(files: LiveFiles) -> int:
 
 def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
     paths = {file.path for file in rewritten}
-    held_back = {id_ for file in files.data if file.path not in paths for id_ in file.delete_files}
-    released = {id_ for file in rewritten for id_ in file.delete_files}
+    held_back = deletes_on(file for file in files.data if file.path not in paths)
+    released = deletes_on(rewritten)
     # A delete file of a whole partition or table may lie on files that ``where`` has left out of the plan.
     live_paths = {file.path for file in files.data}
     surely = {d.id for d in files.deletes if d.target is None or d.target in live_paths}
@@ -151,7 +151,7 @@ def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
 
 def _deletes_to_merge(table: _Table, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]) -> int:
     """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
-    applied = {id_ for group in groups for file in group for id_ in file.delete_files}
+    applied = deletes_on(file for group in groups for file in group)
     left = [d for d in files.deletes if not (d.is_equality or d.is_vector or d.id in applied)]
     if not left or is_of_part(spec):
         return 0

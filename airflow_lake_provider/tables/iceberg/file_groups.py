@@ -5,11 +5,36 @@ The rule is ``BinPackRewriteFilePlanner`` of Iceberg 1.12, which is what a compa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
+
+
+@dataclass(frozen=True)
+class LaterDeletes(Collection[str]):
+    """Ids of the delete files that apply to a data file, as ends of lists that all files of a partition share.
+
+    A table that Flink upserts into has thousands of files and of equality deletes. One set for each file would take
+    gigabytes.
+
+    :param ends: lists by sequence numbers, and where in each the first that applies is.
+    """
+
+    ends: tuple[tuple[Sequence[tuple[int, str]], int], ...] = ()
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return sum(len(ordered) - start for ordered, start in self.ends)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield each of them."""
+        return (ordered[place][1] for ordered, start in self.ends for place in range(start, len(ordered)))
+
+    def __contains__(self, id_: object) -> bool:
+        """Tell whether one is among them."""
+        return any(each == id_ for each in self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +54,25 @@ class FileRecord:
     partition: Hashable
     bytes: int
     records: int
-    delete_files: frozenset[str] = frozenset()
+    delete_files: Collection[str] = ()
     deleted_records: int = 0
     snapshot: str | None = None
     bounds: tuple[Any, Any] | None = None
     nulls: int | None = None
+
+
+def deletes_on(files: Iterable[FileRecord]) -> set[str]:
+    """Return the ids of all delete files that apply to any of some files; a list that they share is walked once."""
+    ids: set[str] = set()
+    longest: dict[int, tuple[Sequence[tuple[int, str]], int]] = {}
+    for file in files:
+        if not isinstance(file.delete_files, LaterDeletes):
+            ids.update(file.delete_files)
+            continue
+        for ordered, start in file.delete_files.ends:
+            _, earlier = longest.get(id(ordered), (ordered, start))
+            longest[id(ordered)] = ordered, min(start, earlier)
+    return ids.union(LaterDeletes(tuple(longest.values())))
 
 
 def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:

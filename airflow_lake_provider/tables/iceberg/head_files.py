@@ -20,7 +20,7 @@ from airflow_lake_provider.tables.head_files import (
     is_small,
     squared_distance,
 )
-from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
 
 # A head with more files is judged by its summary and its manifest list: reading them would take minutes.
@@ -171,10 +171,7 @@ def _apart(bounds: list[tuple[Any, Any]]) -> int:
 
 
 def _dangling(live: LiveFiles) -> set[str]:
-    applied: set[str] = set()
-    for file in live.data:
-        applied |= file.delete_files
-    return {delete.id for delete in live.deletes} - applied
+    return {delete.id for delete in live.deletes} - deletes_on(live.data)
 
 
 def _deleted_by_partition(named: Callable[[int, Hashable], str], live: LiveFiles) -> tuple[tuple[str, float], ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
@@ -18,7 +20,7 @@ from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
-from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, LaterDeletes
 from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
 from airflow_lake_provider.tables.iceberg.partitions import is_void, value_range
 
@@ -69,37 +71,44 @@ class LiveFiles:
     deletes: list[DeleteRecord]
 
 
-@dataclass
 class DeleteIndex:
-    """Finds the delete files that apply to a data file, as a scan does."""
+    """Finds the delete files that apply to a data file, as a scan does.
 
-    all: list[DeleteRecord] = field(default_factory=list)
-    _by_target: dict[str, list[DeleteRecord]] = field(default_factory=lambda: defaultdict(list))
-    _by_partition: dict[Hashable, list[DeleteRecord]] = field(default_factory=lambda: defaultdict(list))
-    _everywhere: list[DeleteRecord] = field(default_factory=list)
+    :param deletes: all of a head.
+    """
 
-    def add(self, delete: DeleteRecord) -> None:
-        """File a delete under what it applies to."""
-        self.all.append(delete)
-        if delete.target is not None:
-            self._by_target[delete.target].append(delete)
-        elif delete.is_equality and not delete.partition:
-            self._everywhere.append(delete)
-        else:
-            self._by_partition[(delete.spec_id, delete.partition)].append(delete)
+    def __init__(self, deletes: Iterable[DeleteRecord]) -> None:
+        self._by_target: dict[str, list[DeleteRecord]] = defaultdict(list)
+        # Those on many files, by whether they are of keys, and by the partition; no partition is all of the table.
+        self._on_many: dict[tuple[bool, Hashable], list[tuple[int, str]]] = defaultdict(list)
+        for delete in deletes:
+            if delete.target is not None:
+                self._by_target[delete.target].append(delete)
+            else:
+                is_everywhere = delete.is_equality and not delete.partition
+                place = None if is_everywhere else (delete.spec_id, delete.partition)
+                self._on_many[delete.is_equality, place].append((delete.sequence, delete.id))
+        for ordered in self._on_many.values():
+            ordered.sort()
 
-    def on(self, file: DataFile, partition: Partition, sequence: int) -> list[DeleteRecord]:
-        """Return the deletes on a data file.
+    def on(self, file: DataFile, partition: Partition, sequence: int) -> tuple[list[DeleteRecord], LaterDeletes]:
+        """Return the deletes on a data file: those on it alone, and the ids of all.
 
         :param partition: of the file.
+        :param sequence: number of the file.
         """
-        key = (file.spec_id, partition)
-        candidates = chain(self._by_target.get(file.file_path, ()), self._by_partition.get(key, ()), self._everywhere)
-        deletes = list(candidates)
+        own, place = self._by_target.get(file.file_path, []), (file.spec_id, partition)
         # Once a file has a vector, older position deletes of it are part of the vector.
-        if any(delete.is_vector for delete in deletes):
-            deletes = [delete for delete in deletes if delete.is_vector or delete.is_equality]
-        return [d for d in deletes if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
+        has_vector = any(each.is_vector for each in own)
+        own = [each for each in own if each.sequence >= sequence and (each.is_vector or not has_vector)]
+        kinds = [(True, place), (True, None), *([] if has_vector else [(False, place)])]
+        lists = [(self._on_many[kind], kind[0]) for kind in kinds if kind in self._on_many]
+        # A key is deleted from earlier files alone, a position from those of the same commit as well.
+        ends = [
+            (ordered, (bisect_right if is_equality else bisect_left)(ordered, sequence, key=itemgetter(0)))
+            for ordered, is_equality in lists
+        ]
+        return own, LaterDeletes((([(each.sequence, each.id) for each in own], 0), *ends) if own else tuple(ends))
 
 
 def _parsed_where(where: str | BooleanExpression, table: str) -> BooleanExpression:
@@ -145,14 +154,14 @@ def read_files(
     :param column: whose bounds each file is given with.
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
     """
-    deletes, partition_of = DeleteIndex(), _partitions_of(table.metadata)
+    partition_of = _partitions_of(table.metadata)
     of_deletes = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
-    for entry in live_entries(table.io, of_deletes):
-        deletes.add(_delete_record(entry, partition_of(entry.data_file)))
+    deletes = [_delete_record(entry, partition_of(entry.data_file)) for entry in live_entries(table.io, of_deletes)]
+    index = DeleteIndex(deletes)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     entries = live_entries(table.io, data) if where is None else _entries_with(table, data, where)
     placed = ((entry, partition_of(entry.data_file)) for entry in entries)
-    return LiveFiles(data=[_file_record(*each, deletes, column) for each in placed], deletes=deletes.all)
+    return LiveFiles(data=[_file_record(*each, index, column) for each in placed], deletes=deletes)
 
 
 def _entries_with(
@@ -174,15 +183,15 @@ def _file_record(
     entry: ManifestEntry, partition: Partition, deletes: DeleteIndex, column: NestedField | None
 ) -> FileRecord:
     file = entry.data_file
-    on = deletes.on(file, partition, entry.sequence_number or 0)
+    own, on = deletes.on(file, partition, entry.sequence_number or 0)
     return FileRecord(
         path=file.file_path,
         spec_id=file.spec_id,
         partition=partition,
         bytes=file.file_size_in_bytes,
         records=file.record_count,
-        delete_files=frozenset(delete.id for delete in on),
-        deleted_records=sum(delete.records for delete in on if delete.target is not None),
+        delete_files=on,
+        deleted_records=sum(delete.records for delete in own),
         snapshot=None if entry.snapshot_id is None else str(entry.snapshot_id),
         bounds=None if column is None else _bounds(file, column),
         nulls=None if column is None else (file.null_value_counts or {}).get(column.field_id),
