@@ -164,6 +164,24 @@ def test_each_type_has_the_very_value_that_the_database_has(shop: Shop) -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_days_before_year_1_and_after_9999_stay_the_same_in_arrays(shop: Shop, kind: str) -> None:
+    days = "{0044-03-15 BC,NULL,0001-01-01,15000-12-31,1969-12-31}"
+    shop.run("SET TIME ZONE 'UTC'", f"CREATE TABLE eras (days {kind}[], one {kind})")
+    shop.run(f"INSERT INTO eras VALUES ('{days}', '4713-01-01 BC'), ('{{}}', NULL), (NULL, NULL)")
+    source, listing = shop.listed("eras")
+    rows = source.raw(listing, None).rows
+    read = rows.selectExpr("transform(days, x -> unix_date(CAST(x AS DATE)))", "unix_date(CAST(one AS DATE))").collect()
+    # Days of the Julian period, of which 2440588 is that of 1970-01-01.
+    day = "to_char({}, 'J')::int - 2440588"
+    inside = f"CASE WHEN days IS NOT NULL THEN ARRAY(SELECT {day.format('x')} FROM unnest(days) AS x) END"
+    assert [tuple(row) for row in read] == shop.ask(f"SELECT {inside}, {day.format('one')} FROM eras")
+    assert {field.dataType.simpleString() for field in rows.schema} == {SPARK_TYPE[kind], f"array<{SPARK_TYPE[kind]}>"}
+
+
+SPARK_TYPE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+
+
 def plain(value: Any) -> str:
     """Return a value as text that tells NaN, and types, apart; all zones here are UTC."""
     if isinstance(value, list):

@@ -39,7 +39,7 @@ _TEXTS = frozenset(
         *("time", "timetz", "interval", "inet", "cidr", "macaddr", "macaddr8", "bit", "varbit"),
     }
 )
-_TIMES = {"date": "DATE", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
+_TIMES = frozenset({"date", "timestamp", "timestamptz"})
 
 
 def sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
@@ -63,15 +63,18 @@ def sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | N
 
 
 def _time(column: DatabaseColumn, value: str) -> SentValue:
-    if column.kind == "date":
-        sql, sent, made = f"({value} - DATE '1970-01-01')", "int4", "date_from_unix_date({})"
-    else:
-        sql, sent, made = f"(extract(epoch FROM {value}) * 1000000)::int8", "int8", "timestamp_micros({})"
-    if column.kind == "timestamp":
-        # The session's zone is UTC.
-        made = f"CAST({made} AS TIMESTAMP_NTZ)"
+    sent, sql, made = _as_number(column.kind, value)
     checked = _unless({f"NOT isfinite({value})": "infinity"}, column, value, sent, sql)
     return SentValue(checked, IntegerType() if sent == "int4" else LongType(), made)
+
+
+def _as_number(kind: str, value: str) -> tuple[str, str, str]:
+    """Return PostgreSQL's type of a number, the number that stands for a date or a time, and what Spark makes of it."""
+    if kind == "date":
+        return "int4", f"({value} - DATE '1970-01-01')", "date_from_unix_date({})"
+    sql, made = f"(extract(epoch FROM {value}) * 1000000)::int8", "timestamp_micros({})"
+    # The session's zone is UTC.
+    return "int8", sql, f"CAST({made} AS TIMESTAMP_NTZ)" if kind == "timestamp" else made
 
 
 def _numeric(column: DatabaseColumn, value: str, wanted: DecimalType | None) -> SentValue:
@@ -91,20 +94,30 @@ def _numeric(column: DatabaseColumn, value: str, wanted: DecimalType | None) -> 
 
 def _array(column: DatabaseColumn, value: str, kind: str) -> SentValue | None:
     # The driver's array of arrays is none of values.
-    faults, made = {f"array_ndims({value}) > 1": "an array of several dimensions"}, VALUE
+    faults = {f"array_ndims({value}) > 1": "an array of several dimensions"}
     if kind in _PLAIN:
         cast, sent = _PLAIN[kind]
     elif kind == "numeric" and column.decimal is not None:
         cast, sent = "numeric", column.decimal
         faults[f"'NaN' = ANY({value})"] = "NaN"
     elif kind in _TIMES:
-        cast, sent, made = "text", StringType(), f"transform({{}}, x -> CAST(x AS {_TIMES[kind]}))"
-        faults[f"'infinity' = ANY({value}) OR '-infinity' = ANY({value})"] = "infinity"
+        return _times(column, value, kind, faults)
     elif kind == "numeric" or kind in _TEXTS:
         cast, sent = "text", StringType()
     else:
         return None
-    return SentValue(_unless(faults, column, value, f"{cast}[]", f"{value}::{cast}[]"), ArrayType(sent), made)
+    return SentValue(_unless(faults, column, value, f"{cast}[]", f"{value}::{cast}[]"), ArrayType(sent))
+
+
+def _times(column: DatabaseColumn, value: str, kind: str, faults: dict[str, str]) -> SentValue:
+    # As texts, those before year 1 end in BC, which Spark drops from a date.
+    sent, number, made = _as_number(kind, "x")
+    faults = {**faults, f"'infinity' = ANY({value}) OR '-infinity' = ANY({value})": "infinity"}
+    # Of no array there are no elements, and their array is empty.
+    numbers = f"CASE WHEN {value} IS NOT NULL THEN ARRAY(SELECT {number} FROM unnest({value}) AS x) END"
+    each = IntegerType() if sent == "int4" else LongType()
+    made = f"transform({{}}, x -> {made.replace(VALUE, 'x')})"
+    return SentValue(_unless(faults, column, value, f"{sent}[]", numbers), ArrayType(each), made)
 
 
 def _unless(faults: dict[str, str], column: DatabaseColumn, value: str, kind: str, sql: str) -> str:
