@@ -394,6 +394,25 @@ def test_a_watermark_that_would_lose_rows_is_refused(
         shop.listed("stamped", watermark="w", overlap="PT1H")
 
 
+def test_who_may_read_some_columns_alone_reads_them_in_ranges_too(shop: Shop) -> None:
+    shop.run("DROP ROLE IF EXISTS clerk", "CREATE ROLE clerk LOGIN PASSWORD 'secret'")
+    shop.run(
+        "CREATE TABLE people (id int, w int, salary int)",
+        "INSERT INTO people SELECT i, i FROM generate_series(1, 900) i",
+    )
+    shop.run("ANALYZE people", "GRANT USAGE ON SCHEMA public TO clerk", "GRANT SELECT (id, w) ON people TO clerk")
+    for name, value in DatabaseAccess(shop.access.url, "clerk", "secret").to_settings("pg_clerk").items():
+        shop.spark.conf.set(name, value)
+    may_read = {"connection": "pg_clerk", "columns": ["id", "w"], "partitions": 3}
+    for ways, ranges in (({}, 1), ({"watermark": "w"}, 3), ({"partition_column": "id"}, 3)):
+        source, listing = shop.listed("people", **may_read, **ways)
+        rows = source.raw(listing, None).rows
+        assert rows.rdd.getNumPartitions() == ranges
+        assert sorted(map(tuple, rows.collect())) == shop.ask("SELECT id, w FROM people ORDER BY id")
+    with pytest.raises(AccessDeniedError, match="user 'clerk' may not read it"):
+        shop.rows("people", connection="pg_clerk")
+
+
 def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:
     shop.run("CREATE TABLE t (id int)", "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN PASSWORD 'secret'")
     shop.run("GRANT USAGE ON SCHEMA public TO reader")

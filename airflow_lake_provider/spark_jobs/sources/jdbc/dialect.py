@@ -160,8 +160,13 @@ class Dialect(ABC):
         """Return a query for ``are_there``: whether the column has no value somewhere that can be ordered."""
 
     @abstractmethod
-    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:
-        """Return how many bytes the database expects; 0 where it does not tell."""
+    def planned_bytes(
+        self, database: Asked, relation: str, table: Sequence[str] | None, columns: Sequence[str], where: str
+    ) -> int:
+        """Return how many bytes the database expects; 0 where it does not tell.
+
+        :param columns: that are read; the user may have no right to others.
+        """
 
     @abstractmethod
     def weighed_values(self, database: Asked, relation: str, column: DatabaseColumn) -> list[tuple[str, float]]:

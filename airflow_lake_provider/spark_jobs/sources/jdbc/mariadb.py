@@ -129,7 +129,14 @@ class MariaDb(Dialect):
         nulls = f"SELECT 1 FROM {relation} AS lake WHERE {is_none}"
         return f"SELECT JSON_OBJECT('are_there', EXISTS ({nulls}))"
 
-    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others plan
+    def planned_bytes(
+        self,
+        database: Asked,
+        relation: str,  # noqa: ARG002  # others plan
+        table: Sequence[str] | None,
+        columns: Sequence[str],  # noqa: ARG002
+        where: str,
+    ) -> int:
         """Ask for the size of the table; nothing tells that of a part."""
         if table is None or where != "true":
             return 0

@@ -23,13 +23,15 @@ _GREATEST = {
     "timestamp": ("to_char(m, 'YYYY-MM-DD\"T\"HH24:MI:SS.US')", "now() AT TIME ZONE 'UTC'"),
     "timestamptz": ("to_char(m AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')", "now()"),
 }
-# The table itself and what inherits from it, partitions among them. Other kinds of storage have other row addresses.
+# The table itself and what inherits from it, partitions among them. Other kinds of storage have other row addresses,
+# and who may read some columns alone may not read addresses.
 _STORED = """
 WITH RECURSIVE parts(oid) AS (
     SELECT to_regclass({name})::oid
     UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON i.inhparent = p.oid
 )
-SELECT c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND coalesce(a.amname, '') = 'heap') AS is_heap,
+SELECT (c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND coalesce(a.amname, '') = 'heap'))
+        AND has_table_privilege(to_regclass({name}), 'SELECT') AS has_pages,
     CASE WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(c.oid) / current_setting('block_size')::int8 ELSE 0 END
     AS pages
 FROM parts p JOIN pg_class c ON c.oid = p.oid LEFT JOIN pg_am a ON a.oid = c.relam
@@ -119,7 +121,7 @@ class PostgreSql(Dialect):
         stored = database.rows(_STORED.format(name=literal(name)))
         if not stored:
             return None
-        return tuple(part["pages"] for part in stored) if all(part["is_heap"] for part in stored) else ()
+        return tuple(part["pages"] for part in stored) if all(part["has_pages"] for part in stored) else ()
 
     def sent(self, column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
         """Return how the values of a column are sent."""
@@ -139,9 +141,17 @@ class PostgreSql(Dialect):
         nulls = f"SELECT 1 FROM {relation} AS lake WHERE {quoted_identifier(column.name)} IS NULL"
         return f"SELECT EXISTS ({nulls}) AS are_there"
 
-    def planned_bytes(self, database: Asked, relation: str, table: Sequence[str] | None, where: str) -> int:  # noqa: ARG002  # others look a table up
+    def planned_bytes(
+        self,
+        database: Asked,
+        relation: str,
+        table: Sequence[str] | None,  # noqa: ARG002  # others look a table up
+        columns: Sequence[str],
+        where: str,
+    ) -> int:
         """Ask the planner."""
-        plan = json.loads(database.text(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation} AS lake WHERE {where}"))
+        names = ", ".join(map(quoted_identifier, columns))
+        plan = json.loads(database.text(f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {relation} AS lake WHERE {where}"))
         top = plan[0]["Plan"]
         return int(top["Plan Rows"]) * int(top["Plan Width"])
 

@@ -66,7 +66,8 @@ def choose_splits(
     if by_pages:
         total = sum(by_pages) * 8192
     else:
-        total = database.dialect.planned_bytes(database, relation.sql, relation.table, where)
+        columns = [column.name for column in relation.chosen(source.columns)]
+        total = database.dialect.planned_bytes(database, relation.sql, relation.table, columns, where)
     wanted = source.partitions or min(at_once, -(-total // _BYTES_OF_A_SPLIT))
     if wanted < 2:
         return Splits()
