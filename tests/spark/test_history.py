@@ -138,3 +138,38 @@ def test_a_table_that_cannot_have_a_history_is_left_as_it_is(new_flow: NewFlow) 
         ("Bern", False),
         ("Rome", True),
     ]
+
+
+# As others keep histories: the second version of a key, and what is said of both.
+BROKEN = [
+    ("2026-01-05", "'9999-12-31'", "true", "1 rows .* have an end in valid_to and are current, or end in the year"),
+    ("2026-01-05", "'9999-12-31'", "NULL", "1 rows .* or end in the year 9999 or later"),
+    ("2026-01-05", "'2026-01-09'", "true", "1 rows .* have an end in valid_to and are current"),
+    ("2026-01-03", "NULL", "true", "1 rows .* or when the next version of their key has already begun"),
+    ("2026-01-05", "'2026-01-05'", "false", "1 rows .* end in valid_to before they begin"),
+    ("2026-01-05", "'2026-01-02'", "false", "1 rows .* end in valid_to before they begin"),
+]
+
+
+def test_versions_that_others_wrote_and_that_are_no_history_are_refused(new_flow: NewFlow) -> None:
+    flow = history_of(new_flow)
+    put(flow, "0.jsonl", [Event(9, 1, 1, "Bern", "a")])
+    flow.apply("run 0")
+    rows = []
+    for key, (begin, end, current, _) in enumerate(BROKEN):
+        for day, until in (("2026-01-01", "'2026-01-05', false"), (begin, f"{end}, {current}")):
+            rows.append(f"({key}, '{day}', 1, 'Bern', 'a', '{day}', {until})")
+    flow.spark.sql(
+        f"INSERT INTO {flow.table} (id, at, seq, city, note, valid_from, valid_to, is_current) SELECT id, CAST(at AS "
+        "TIMESTAMP), seq, city, note, CAST(since AS TIMESTAMP), CAST(until AS TIMESTAMP), is_current FROM VALUES "
+        f"{', '.join(rows)} AS rows(id, at, seq, city, note, since, until, is_current)"
+    )
+    before = table(flow)
+    for key, (*_, says) in enumerate(BROKEN):
+        put(flow, "1.jsonl", [Event(key, 24 * 2, 1, "Oslo", "b")])
+        with pytest.raises(BadInputError, match=says):
+            flow.apply(f"run {key}")
+    assert table(flow) == before
+    # Keys that the batch does not have are nobody's concern.
+    put(flow, "1.jsonl", [Event(9, 24 * 2, 1, "Oslo", "b")])
+    assert flow.apply("run 9").rows_inserted == 1

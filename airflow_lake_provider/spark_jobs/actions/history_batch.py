@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType, TimestampType
 
@@ -24,6 +24,9 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _MOST_BROADCAST = 2_000_000
 _ROWS_OF_FILE = 100_000
+_NEXT_START = "_lake_next_start"
+# In place of NULL, where others keep a history.
+_NEVER = 9999
 
 
 def stored_with_history(new: NewInput[UpsertSpec, UpsertReport], rows: DataFrame) -> DataFrame:
@@ -140,23 +143,34 @@ def _rows_of_keys(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, s
 def _checked(spec: UpsertSpec, engine: History, rows: DataFrame) -> int:
     """Return how many rows there are, in the job that fills their cache.
 
-    :raises BadInputError: some have no time, or one later than the batch.
+    :raises BadInputError: some have no time, one later than the batch, or times of which no history has both.
     """
     start, end = quoted(engine.valid_from), quoted(engine.valid_to)
-    later = sf.lit(False)
+    versions = Window.partitionBy(*map(quoted, spec.keys)).orderBy(start)
+    is_current = quoted(engine.current) if engine.current else sf.lit(False)
+    faults = {
+        f"have NULL in {engine.valid_from}, so nobody can say since when they are valid; fill it with "
+        "LakeUpdateRowsOperator": start.isNull(),
+        f"have an end in {engine.valid_to} and are current, or end in the year 9999 or later. A version that is valid "
+        f"now has NULL there; set it with LakeUpdateRowsOperator": end.isNotNull()
+        & (is_current | (sf.year(end) >= _NEVER)),
+        f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, so "
+        "nobody can say which of them is valid; repair them with LakeUpdateRowsOperator or LakeDeleteRowsOperator": (
+            (end <= start) | ((sf.col(_NEXT_START) > start) & (sf.col(_NEXT_START) < end))
+        ),
+    }
     if engine.at is not None:
         at = sf.lit(engine.at).cast("timestamp")
-        later = (start > at) | sf.coalesce(end > at, sf.lit(False))
-    counted = rows.agg(sf.count(sf.lit(1)), sf.count_if(start.isNull()), sf.count_if(later)).collect()[0]
-    total, without, after = map(int, counted)
-    if without:
-        raise BadInputError(
-            f"{spec.table}: {without} rows of the table with keys of the batch have NULL in {engine.valid_from}, so "
-            "nobody can say since when they are valid; fill it with LakeUpdateRowsOperator"
-        )
-    if after:
-        raise BadInputError(
-            f"{spec.table}: the batch is of {engine.at}, and {after} rows of the table with its keys begin or end "
-            "later. Run the batches in the order of their times; max_active_runs=1 does that"
-        )
-    return total
+        faults[
+            f"begin or end later than {engine.at}, the time of the batch. Run the batches in the order of their times; "
+            "max_active_runs=1 does that"
+        ] = (start > at) | (end > at)
+    total, *counts = (
+        rows.withColumn(_NEXT_START, sf.lead(start).over(versions))
+        .agg(sf.count(sf.lit(1)), *map(sf.count_if, faults.values()))
+        .collect()[0]
+    )
+    for fault, count in zip(faults, counts, strict=True):
+        if count:
+            raise BadInputError(f"{spec.table}: {count} rows of the table with keys of the batch {fault}")
+    return int(total)
