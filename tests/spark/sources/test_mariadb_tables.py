@@ -147,6 +147,16 @@ def test_a_date_that_is_none_ends_the_read_and_is_never_null(shop: Shop, kind: s
     assert len(shop.rows(sql="SELECT CAST(`it's {}` AS CHAR) AS d FROM days")) == 3
 
 
+def test_no_limit_of_the_server_ends_a_read(shop: Shop) -> None:
+    shop.run("CREATE TABLE log (id int, w int)", "INSERT INTO log SELECT seq, seq FROM seq_1_to_300")
+    shop.run("SET GLOBAL sql_select_limit = 7")
+    try:
+        assert sorted(shop.rows("log")) == [(number, number) for number in range(1, 301)]
+        assert len(shop.rows("log", watermark="w", columns=["id"])) == 300
+    finally:
+        shop.run("SET GLOBAL sql_select_limit = DEFAULT")
+
+
 def test_numbers_are_fitted_to_the_column_of_the_table_or_refused(shop: Shop) -> None:
     types = StructType([StructField("A", BooleanType()), StructField("b", DecimalType(4, 2))])
     shop.run("CREATE TABLE sums (a tinyint(1), b decimal(65,5))")

@@ -44,7 +44,9 @@ class MariaDb(Dialect):
     version: ClassVar[str] = "SELECT VERSION()"
     properties: ClassVar[Mapping[str, str]] = {
         # The server ends a connection whose reader takes no rows for a minute, and lets it wait a day for who alters.
-        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600,lock_wait_timeout=300",
+        # A limit of the server's on the rows of any SELECT would end a read, and nothing would tell.
+        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600,lock_wait_timeout=300,"
+        f"sql_select_limit={2**64 - 1}",
         "tinyInt1isBit": "false",
     }
     number_cast: ClassVar[str] = "CAST(x AS SIGNED)"
