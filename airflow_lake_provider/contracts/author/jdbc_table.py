@@ -104,6 +104,13 @@ class JdbcTable(Source):
         return {self.connection: "database"}
 
     @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns, those that say what is read among them; nothing where all are read."""
+        others = [name for name in (self.watermark, self.partition_column) if name is not None]
+        by_name = {name.lower(): name for name in (*others, *(self.columns or ()))}
+        return tuple(by_name.values()) if self.columns else ()
+
+    @property
     def reads_again(self) -> bool:
         """Tell whether a run reads rows that an earlier one has applied."""
         return self.watermark is None or self.overlap is not None

@@ -157,6 +157,19 @@ def test_no_limit_of_the_server_ends_a_read(shop: Shop) -> None:
         shop.run("SET GLOBAL sql_select_limit = DEFAULT")
 
 
+def test_who_may_read_some_columns_alone_reads_them(shop: Shop) -> None:
+    shop.run("CREATE TABLE people (id int, w int, Salary int)", "INSERT INTO people VALUES (1, 2, 3), (4, 5, 6)")
+    shop.run("CREATE OR REPLACE USER clerk IDENTIFIED BY 'secret'", "GRANT SELECT (id, w) ON shop.people TO clerk")
+    for name, value in DatabaseAccess(shop.access.url, "clerk", "secret").to_settings("my_clerk").items():
+        shop.spark.conf.set(name, value)
+    may_read: dict[str, Any] = {"connection": "my_clerk", "columns": ["ID"]}
+    for ways in ({}, {"watermark": "w"}, {"partition_column": "w", "partitions": 2, "consistent": False}):
+        assert sorted(shop.rows("people", **may_read, **ways)) == [(1,), (4,)]
+    for columns in (None, ["id", "salary"]):
+        with pytest.raises(AccessDeniedError, match="user 'clerk' may not read it"):
+            shop.rows("people", connection="my_clerk", columns=columns)
+
+
 def test_numbers_are_fitted_to_the_column_of_the_table_or_refused(shop: Shop) -> None:
     types = StructType([StructField("A", BooleanType()), StructField("b", DecimalType(4, 2))])
     shop.run("CREATE TABLE sums (a tinyint(1), b decimal(65,5))")

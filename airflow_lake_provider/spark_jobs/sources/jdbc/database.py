@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -120,13 +120,22 @@ class Database:
                 # It serves no reader, and would lock the table's definition: who alters it waits, and all behind it.
                 self.connection.rollback()
 
-    def columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+    def columns(self, relation: str, names: Sequence[str] = ()) -> tuple[DatabaseColumn, ...]:
         """Return the columns of what stands behind FROM; no row is read.
 
+        :param names: of those that are wanted, where the user may not read all.
         :raises BadInputError: it cannot be read.
         """
+        try:
+            return self._described("*", relation)
+        except AccessDeniedError:
+            if not names:
+                raise
+            return self._described(", ".join(map(self.dialect.quoted, names)), relation)
+
+    def _described(self, columns: str, relation: str) -> tuple[DatabaseColumn, ...]:
         with database_errors(self.access):
-            statement = self.connection.prepareStatement(f"SELECT * FROM {relation} AS lake LIMIT 0")
+            statement = self.connection.prepareStatement(f"SELECT {columns} FROM {relation} AS lake LIMIT 0")
             try:
                 described = statement.getMetaData()
                 return tuple(self._column(described, place) for place in range(1, described.getColumnCount() + 1))

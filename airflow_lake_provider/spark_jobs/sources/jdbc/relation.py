@@ -48,7 +48,8 @@ class Relation:
                 "into its schema. Names are spelled as the database has them, in lower case unless they were made in "
                 "double quotes"
             )
-        return cls(sql=sql, what=what, table=table, columns=database.columns(sql), pages=pages)
+        columns = database.columns(sql, source.read_columns)
+        return cls(sql=sql, what=what, table=table, columns=columns, pages=pages)
 
     def column(self, name: str, what: str) -> DatabaseColumn:
         """Return the column of a name; where none is spelled so, the one that differs in case only.
