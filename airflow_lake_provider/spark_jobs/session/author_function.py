@@ -24,6 +24,8 @@ from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_setting
 _MOST_LINES = 10
 # Their lines tell an author nothing.
 _LIBRARIES = ("pyspark", "py4j", "airflow_lake_provider")
+# Each session has it.
+_SESSION_CATALOG = "spark_catalog"
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r' {2}File "([^"]*)", line \d+')
 
@@ -76,14 +78,16 @@ def frame_of(spark: SparkSession, function: str, result: object) -> DataFrame:
 
 @contextmanager
 def errors_of(spark: SparkSession, function: str) -> Iterator[None]:
-    """Show an error of an author's code with its own lines.
+    """Show an error of an author's code with its own lines; names mean the same as before it, also after a ``USE``.
 
     :raises InvalidSpecError: it ended Python, or stopped the session.
     :raises JobFailedError: any other error but one of this package, and of a module that is not there.
     """
+    catalog, namespace = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     try:
         yield
         _refuse_stopped(spark, function)
+        _use(spark, catalog, namespace)
     except (LakeProviderError, ModuleNotFoundError):
         raise
     except (Exception, SystemExit) as error:
@@ -96,6 +100,17 @@ def errors_of(spark: SparkSession, function: str) -> Iterator[None]:
                 f"{lines}{what}"
             ) from error
         raise JobFailedError(f"{function} raised an error:\n{lines}{what}") from error
+
+
+def _use(spark: SparkSession, catalog: str, namespace: str) -> None:
+    """Let names be of a catalog and a namespace again, which is the empty one where none was chosen."""
+    if (spark.catalog.currentCatalog(), spark.catalog.currentDatabase()) == (catalog, namespace):
+        return
+    # Another catalog forgets the namespace; no statement names the empty one.
+    for name in (_SESSION_CATALOG, catalog):
+        spark.catalog.setCurrentCatalog(name)
+    if spark.catalog.currentDatabase() != namespace:
+        spark.catalog.setCurrentDatabase(namespace)
 
 
 def _refuse_stopped(spark: SparkSession, function: str) -> None:

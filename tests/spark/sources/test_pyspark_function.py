@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.sources import Files
@@ -51,6 +52,12 @@ def in_new_york(spark, inputs, params):
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     spark.conf.set("spark.sql.caseSensitive", "true")
     return spark.sql("SELECT id, timestamp_seconds(1793505600 - 7200 * id) AS at FROM range(2)")
+
+def in_place(spark, inputs, params):
+    kept = spark.table(params["kept"])
+    for place in params["places"]:
+        spark.sql(f"USE {place}")
+    return inputs["t"].join(kept, "id", "left_semi").selectExpr("id", "name", "n")
 
 def two(spark, inputs):
     return None
@@ -159,6 +166,27 @@ def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
         assert "UNRESOLVED_COLUMN" in told
         assert "py4j" not in told
         assert "pyspark/" not in told
+
+
+@pytest.mark.parametrize("places", [["flows"], ["spark_catalog", "default"]])
+def test_a_use_in_a_function_changes_no_name_of_what_comes_after(flow: Flow, places: list[str]) -> None:
+    kept = f"{flow.table}_kept"
+    flow.catalog()
+    flow.spark.sql(f"CREATE TABLE {kept} USING iceberg AS SELECT 1L AS id, 'a' AS name, 1 AS n")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg")
+    before = flow.spark.catalog.currentCatalog(), flow.spark.catalog.currentDatabase()
+    read = function("in_place", over={"t": LakeTable(kept)}, params={"kept": kept, "places": places})
+    spec = AppendSpec(
+        catalog="lake_default",
+        table=flow.table,
+        run=RunIdentity.of("dag", "run", "task"),
+        source=read,
+        audits=Audits({"kept": f"SELECT id FROM batch LEFT ANTI JOIN {kept} USING (id)"}),
+    )
+    # The second attempt calls the function again.
+    assert append_batch(flow.spark, spec, foreign_commit(flow)).outcome is Outcome.APPLIED
+    assert flow.rows() == {1: ("a", 1), 77: ("foreign", 7)}
+    assert (flow.spark.catalog.currentCatalog(), flow.spark.catalog.currentDatabase()) == before
 
 
 def foreign_commit(flow: Flow) -> InterruptedProgress:
