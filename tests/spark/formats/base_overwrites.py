@@ -214,17 +214,23 @@ class OverwriteSuite(BackfillSuite):
         assert rows_of(flow) == [(0, "old", ONE)]
 
     @needs("overwrite-partitions", "read-changes")
-    def test_rows_with_a_field_named_like_a_type_are_compared(self, flow: Flow) -> None:
+    def test_rows_with_maps_and_a_field_named_like_a_type_are_compared(self, flow: Flow) -> None:
         flow.changes["create"] = self.layout(partition_by=["day"])
-        columns = "id BIGINT, product STRUCT<variant: STRING>, day DATE"
+        columns = "id BIGINT, product STRUCT<variant: STRING>, sizes MAP<STRING, INT>, day DATE"
         source = Files(path=f"{flow.inbox}/in/*.jsonl", format="json", schema=columns)
         (flow.inbox / "in").mkdir(parents=True)
-        flow.arrive("in/rows.jsonl", {"id": 1, "product": {"variant": "red"}, "day": ONE})
+        made = {"id": 1, "product": {"variant": "red"}, "day": ONE}
+        flow.arrive("in/rows.jsonl", {**made, "sizes": {"a": 1, "b": 2}})
         part: dict[str, Any] = {"source": source, "where": f"day = '{ONE}'", "keys": ("id",)}
         overwrite(flow, "run 1", "in", **part)
         before = flow.head()
+        flow.arrive("in/rows.jsonl", {**made, "sizes": {"b": 2, "a": 1}})
         assert overwrite(flow, "run 2", "in", **part).rows_written == 1
         assert read_changes(flow.spark, flow.table, before, None, keys=("id",)).collect() == []
+        flow.arrive("in/rows.jsonl", {**made, "sizes": {"b": 1, "a": 1}})
+        overwrite(flow, "run 3", "in", **part)
+        (changed,) = read_changes(flow.spark, flow.table, before, None, keys=("id",)).collect()
+        assert (changed["id"], changed["sizes"]) == (1, {"a": 1, "b": 1})
 
     @needs("overwrite-partitions", "audits", "branches")
     def test_audits_branches_and_queries_go_with_it(self, flow: Flow) -> None:
