@@ -50,7 +50,8 @@ class MariaDb(Dialect):
         "tinyInt1isBit": "false",
     }
     number_cast: ClassVar[str] = "CAST(x AS SIGNED)"
-    text_cast: ClassVar[str] = "CAST(x AS CHAR)"
+    # All that it has beside geometry is read.
+    text_cast: ClassVar[str] = "ST_AsText(x)"
     remedies: ClassVar[str] = "CASE WHEN YEAR(x) > 0 THEN x END, CAST(x AS CHAR), or CAST(x AS DECIMAL(38, 9))"
     numbers: ClassVar[Sequence[str]] = tuple(
         f"{name}{sign}"
