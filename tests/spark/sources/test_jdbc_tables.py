@@ -394,6 +394,19 @@ def test_a_watermark_that_would_lose_rows_is_refused(
         shop.listed("stamped", watermark="w", overlap="PT1H")
 
 
+def test_a_type_of_another_schema_parts_a_table(shop: Shop) -> None:
+    mood = 'ours."My mood"'
+    shop.run("DROP SCHEMA IF EXISTS ours CASCADE", "CREATE SCHEMA ours", f"CREATE TYPE {mood} AS ENUM ('sad', 'glad')")
+    shop.run(
+        f"CREATE TABLE people (id int, mood {mood})", "INSERT INTO people SELECT i, 'sad' FROM generate_series(1, 99) i"
+    )
+    shop.run("INSERT INTO people SELECT 100 + i, 'glad' FROM generate_series(1, 99) i", "ANALYZE people")
+    source, listing = shop.listed("people", partition_column="mood", partitions=2)
+    rows = source.raw(listing, None).rows
+    assert sorted(map(len, rows.rdd.glom().collect())) == [99, 99]
+    assert sorted(map(tuple, rows.collect())) == shop.ask("SELECT id, mood::text FROM people ORDER BY id")
+
+
 def test_who_may_read_some_columns_alone_reads_them_in_ranges_too(shop: Shop) -> None:
     shop.run("DROP ROLE IF EXISTS clerk", "CREATE ROLE clerk LOGIN PASSWORD 'secret'")
     shop.run(

@@ -10,7 +10,12 @@ from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.errors import AccessDeniedError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
-from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import literal, quoted_identifier, sent_value
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import (
+    literal,
+    quoted_identifier,
+    quoted_type,
+    sent_value,
+)
 
 # Ranges of row addresses are scanned from here on.
 _OLDEST = 140_000
@@ -92,7 +97,7 @@ class PostgreSql(Dialect):
         return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {literal(snapshot)}", *settings])
 
     def kind(self, type_name: str) -> str:
-        """Return the name of the type, which the driver may quote."""
+        """Return the name of the type, which the driver quotes where it is of a schema that no search finds."""
         return type_name.strip('"')
 
     def quoted(self, name: str) -> str:
@@ -105,7 +110,7 @@ class PostgreSql(Dialect):
 
     def typed(self, value: str, kind: str) -> str:
         """Return a cast."""
-        return f"{literal(value)}::{quoted_identifier(kind)}"
+        return f"{literal(value)}::{quoted_type(kind)}"
 
     def below(self, value: str, microseconds: int) -> str:
         """Return a difference."""
@@ -157,7 +162,7 @@ class PostgreSql(Dialect):
 
     def weighed_values(self, database: Asked, relation: str, column: DatabaseColumn) -> list[tuple[str, float]]:
         """Ask the statistics that ANALYZE keeps."""
-        kind = quoted_identifier(column.kind)
+        kind = quoted_type(column.kind)
         asked = _COMMON_AND_BOUNDS.format(relation=literal(relation), column=literal(column.name), kind=kind)
         return [(row["value"], row["weight"]) for row in database.rows(asked)]
 

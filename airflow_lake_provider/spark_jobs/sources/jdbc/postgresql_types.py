@@ -138,6 +138,11 @@ def quoted_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def quoted_type(kind: str) -> str:
+    """Return a type as PostgreSQL reads it, with its schema where the driver has named that."""
+    return ".".join(map(quoted_identifier, kind.split('"."')))
+
+
 def literal(text: str) -> str:
     """Return a text as a constant of PostgreSQL, whatever the server makes of backslashes."""
     escaped = text.replace("'", "''")
