@@ -18,6 +18,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetWatcher, conf
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
+from airflow_lake_provider.contracts.argument_validation import flag, text
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
@@ -94,6 +95,7 @@ def _file_of(module: ModuleType) -> str:
     return str(getattr(module, "__file__", None) or module.__name__)
 
 
+_LONGEST = timedelta.max.total_seconds()
 REQUIRED_KEYS = ("table", "branch", "snapshot_id", "previous_snapshot_id")
 
 
@@ -124,13 +126,13 @@ def lake_table_asset(
     :param min_added_rows: collect commits until they added this many rows.
     :param min_interval: least time between two events, likewise given.
     :param extra: the asset's extra.
-    :raises InvalidSpecError: for a malformed table name or duration, and where Airflow parses DAG files that declare
-        the asset with different watchers.
+    :raises InvalidSpecError: for a malformed table name, branch, number or duration, and where Airflow parses DAG files
+        that declare the asset with different watchers.
     :raises InvalidConnectionError: for an authority that does not fit into a URI.
     """
     table_name = TableName.parse(table)
-    known_authority = checked_authority(lake_conn_id if authority is None else authority)
-    uri = table_name.asset_uri(known_authority) + ("" if branch == "main" else f"/@{branch}")
+    known_authority = checked_authority(text(lake_conn_id, "lake_conn_id") if authority is None else authority)
+    uri = table_name.asset_uri(known_authority, branch=text(branch, "branch"))
     asset_name = name or uri
     EventThreshold(min_added_rows=min_added_rows)
     trigger = LakeSnapshotEventTrigger(
@@ -142,9 +144,10 @@ def lake_table_asset(
         min_added_rows=min_added_rows,
         min_interval=_seconds(min_interval, "min_interval"),
     )
-    watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if watch else []
+    is_watched = flag(watch, "watch")
+    watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if is_watched else []
     asset = Asset(name=asset_name, uri=uri, extra=dict(extra or {}), watchers=watchers)
-    settings = trigger.serialize()[1] if watch else None
+    settings = trigger.serialize()[1] if is_watched else None
     declare(asset.name, asset.uri, DeclaredAsset(lake_conn_id, str(table_name), branch, settings))
     return asset
 
@@ -203,10 +206,11 @@ def snapshot_event(event: object) -> dict[str, Any]:
     return dict(payload or {})
 
 
-def _seconds(value: timedelta | float | str, name: str) -> float:
+def _seconds(value: object, name: str) -> float:
     if isinstance(value, timedelta | str):
         return duration(value, name).total_seconds()
-    if isinstance(value, bool) or value < 0:
+    # NaN, which no JSON has, is in no range.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST:
         raise InvalidSpecError(f"{name} must be a duration of 0 or more seconds, got {value!r}")
     return float(value)
 
@@ -214,9 +218,9 @@ def _seconds(value: timedelta | float | str, name: str) -> float:
 _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def checked_authority(authority: str) -> str:
+def checked_authority(authority: object) -> str:
     """Return ``authority``; InvalidConnectionError unless it has only letters, digits, ``.``, ``_`` and ``-``."""
-    if not _AUTHORITY.fullmatch(authority):
+    if not isinstance(authority, str) or not _AUTHORITY.fullmatch(authority):
         raise InvalidConnectionError(
             f"asset authority {authority!r} does not fit into an asset URI; use letters, digits, '.', '_' and '-'"
         )

@@ -13,6 +13,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 # Word characters and hyphens: whatever needs no escape in a URI, a branch name or a backtick quote.
 _LEVEL = re.compile(r"[\w-]+")
 _NO_CHARACTER = re.compile(r"[^\w-]")
+# What Airflow cuts off or sorts in a URI, and the sign that stands before what is written in its place.
+_NOT_IN_BRANCH = re.compile(r"[\s#?%]|/$")
 
 
 def is_level(text: str) -> bool:
@@ -22,9 +24,11 @@ def is_level(text: str) -> bool:
 
 def encoded_level(text: str) -> str:
     """Return a level whose characters are those of a :class:`TableName`, the others written as ``%2E``."""
-    return _NO_CHARACTER.sub(
-        lambda each: "".join(f"%{byte:02X}" for byte in each[0].encode(errors="surrogatepass")), text
-    )
+    return _encoded(_NO_CHARACTER, text)
+
+
+def _encoded(characters: re.Pattern[str], text: str) -> str:
+    return characters.sub(lambda each: "".join(f"%{byte:02X}" for byte in each[0].encode(errors="surrogatepass")), text)
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,14 @@ class TableName:
         levels = (catalog, *self.levels) if catalog else self.levels
         return ".".join(f"`{level}`" for level in levels)
 
-    def asset_uri(self, authority: str, scheme: str = "iceberg") -> str:
-        """Return the asset URI, ``iceberg://<authority>/<namespace>/<table>``.
+    def asset_uri(self, authority: str, scheme: str = "iceberg", *, branch: str = "main") -> str:
+        """Return the asset URI, ``iceberg://<authority>/<namespace>/<table>``; of another branch ``/@<branch>`` more.
 
         :param authority: the connection's ``asset_authority`` or its id; never a host.
+        :param branch: written as ``%23`` where it has what Airflow would take out of a URI.
         """
-        return f"{scheme}://{authority}/{'/'.join(self.levels)}"
+        of_branch = "" if branch == "main" else f"/@{_encoded(_NOT_IN_BRANCH, branch)}"
+        return f"{scheme}://{authority}/{'/'.join(self.levels)}{of_branch}"
 
 
 def _any_matches(patterns: Iterable[str], name: str) -> bool:

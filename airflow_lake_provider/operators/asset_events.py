@@ -111,7 +111,7 @@ def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -
 
 def _uris(operator: TaskWithOutlets, table: TableName, branch: str) -> set[str]:
     authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
-    return {table.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}") for authority in authorities}
+    return {table.asset_uri(authority, branch=branch) for authority in authorities}
 
 
 def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[str, str]]) -> list[Asset]:

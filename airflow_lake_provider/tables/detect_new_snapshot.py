@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
@@ -95,8 +96,8 @@ class EventThreshold:
     min_interval: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
-        if self.min_added_rows < 0:
-            raise InvalidSpecError(f"min_added_rows must be 0 or more, got {self.min_added_rows}")
+        if number(self.min_added_rows, "min_added_rows") < 0 or isinstance(self.min_added_rows, str):
+            raise InvalidSpecError(f"min_added_rows must be a number, 0 or more, got {self.min_added_rows!r}")
         if self.min_interval < timedelta(0):
             raise InvalidSpecError(f"min_interval must be 0 or more, got {self.min_interval}")
 

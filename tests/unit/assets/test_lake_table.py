@@ -142,3 +142,37 @@ def test_changed_tables_are_those_of_events_on_main_of_the_connection_each_once(
         SimpleNamespace(asset=SimpleNamespace(name="report", uri="s3://reports"), extra={"rows": 3}),
     ]
     assert changed_tables(events, "lake_default", ["lake_default", "prod"]) == ["shop.orders", "shop.items"]
+
+
+@pytest.mark.parametrize("branches", [("a#b", "a#c"), ("a", "a/"), ("a?x=1&b=2", "a?b=2&x=1"), ("a%23b", "a#b")])
+def test_two_branches_are_two_assets_whatever_airflow_cuts_off_a_uri(branches: tuple[str, str]) -> None:
+    one, other = (lake_table_asset("shop.orders", branch=branch) for branch in branches)
+    assert one.uri != other.uri
+    # Airflow leaves them as they are, so that the outlet and the schedule are one asset.
+    assert all(each.name == each.uri == Asset(each.uri).uri for each in (one, other))
+
+
+@pytest.mark.parametrize("branch", ["audit/2026-11.28", "größe", "a@b"])
+def test_a_branch_is_written_in_the_uri_as_it_is_where_it_can_be(branch: str) -> None:
+    assert lake_table_asset("shop.orders", branch=branch).uri == f"iceberg://lake_default/shop/orders/@{branch}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("branch", value) for value in (None, "", "  ", 3)),
+        *(("lake_conn_id", value) for value in (None, 3)),
+        *(("watch", value) for value in ("yes", 1, None)),
+        *(("min_added_rows", value) for value in (None, "5", 1.5, float("nan"), True, -1)),
+        *((name, value) for name in ("poll_interval", "min_interval") for value in (float("nan"), float("inf"))),
+        *((name, value) for name in ("poll_interval", "min_interval") for value in ([60], 10**400, -1, True)),
+        ("min_interval", None),
+    ],
+)
+def test_an_argument_that_a_watcher_could_not_use_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=name):
+        lake_table_asset("shop.orders", **{"watch": True, name: value})
+
+
+def test_a_text_may_say_whether_an_asset_is_watched() -> None:
+    assert [watches(lake_table_asset(f"shop.{text}", watch=text)) for text in ("true", "false")] == [True, False]  # type: ignore[arg-type]  # of a variable
