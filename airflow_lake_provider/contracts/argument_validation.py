@@ -7,6 +7,7 @@ whatever it does not take.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -128,9 +129,14 @@ def sql(value: object, name: str) -> str:
 
 def share(value: object, name: str) -> float:
     """Return a number such as ``0.1``."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    try:
+        given = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        given = math.nan
+    # NaN is within every limit and beyond none.
+    if math.isnan(given):
         raise InvalidSpecError(f"{name} must be a number such as 0.1, got {value!r}")
-    return float(value)
+    return given
 
 
 def number(value: object, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -110,14 +110,15 @@ class TablePatterns:
     allowed: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, given: str | Sequence[object], allowed: tuple[str, ...] | None = None) -> TablePatterns:
+    def parse(cls, given: object, allowed: tuple[str, ...] | None = None) -> TablePatterns:
         """Read patterns such as ``["shop.*", "!shop.tmp_*"]``.
 
         :param given: one pattern or several.
         :param allowed: patterns of the tables that may be meant; None for any.
         :raises InvalidSpecError: there is none, or one has other characters than names, ``*`` and ``?``.
         """
-        asked = (given,) if isinstance(given, str) else tuple(given)
+        is_list = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+        asked = tuple(given) if is_list else (given,)  # type: ignore[arg-type]  # a list here
         patterns = [each for each in asked if isinstance(each, str) and _PATTERN.fullmatch(each)]
         if len(patterns) < len(asked) or not asked:
             refused = [each for each in asked if each not in patterns]

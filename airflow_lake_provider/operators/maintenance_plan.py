@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
-from airflow_lake_provider.contracts.author_object import refuse_template
+from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.json_codec import storable
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
@@ -25,6 +25,7 @@ from airflow_lake_provider.maintenance.fleet_entries import fleet_entries
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
 from airflow_lake_provider.maintenance.leases import leased_run, without_leased
 from airflow_lake_provider.maintenance.packing import Budget
+from airflow_lake_provider.maintenance.policy import dag_layer
 from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_run import asking_run
@@ -114,6 +115,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
         try:
             for name, value in {**limits, "job_core_seconds": job_core_seconds, "job_tables": job_tables}.items():
                 refuse_template(value, name)
+                if isinstance(value, (int, float)) and value < 0:
+                    raise InvalidSpecError(f"{name} must be 0 or more, got {value!r}; None is no limit")
             self.only_changed = flag(only_changed, "only_changed")
             self.allowed_tables = table_patterns(allowed_tables)
             self.budget = Budget(
@@ -126,8 +129,20 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.run_pool = optional(text)(run_pool, "run_pool")
             if self.job_tables < 1:
                 raise InvalidSpecError(f"job_tables must be at least 1, got {job_tables!r}")
+            self._refuse_early()
         except InvalidSpecError as error:
             raise as_task_failure(error) from None
+
+    def _refuse_early(self) -> None:
+        """Refuse what cannot be right, of the arguments that have no template."""
+        if not is_open(self.tables):
+            TablePatterns.parse(self.tables, self.allowed_tables)
+        if not is_open(self.policy):
+            dag_layer(self.policy)
+        if not is_open(self.policy_file):
+            optional(text)(self.policy_file, "policy_file")
+        if not is_open(self.dry_run):
+            flag(self.dry_run, "dry_run")
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look at the tables, and return the jobs of this run."""

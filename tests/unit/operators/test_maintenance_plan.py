@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
@@ -416,3 +417,41 @@ def test_what_no_retry_mends_fails_at_once(context: Context, arguments: Any) -> 
     with pytest.raises(AirflowFailException) as refused:
         plan(**arguments).execute(context)
     assert isinstance(refused.value, LakeProviderError)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("tables", value) for value in (None, 3, {"shop.*": 1}, [], ["shop.orders", None], "shop orders")),
+        *(("policy", value) for value in ("minor", ["compaction"], {"compactoin": {"level": "minor"}})),
+        *(("policy_file", value) for value in (3, "  ")),
+        *(("dry_run", value) for value in ("maybe", None, 1)),
+        *(("max_core_seconds", value) for value in (float("nan"), -1, 10**400)),
+        *(("job_core_seconds", value) for value in (float("nan"), -1.5)),
+        ("max_tables", -1),
+    ],
+)
+def test_an_argument_that_no_run_can_use_is_refused_as_the_dag_is_parsed(name: str, value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=name.split("_", maxsplit=1)[0]):
+        LakeMaintenancePlanOperator(**{"task_id": "t", name: value})
+
+
+def test_templates_and_xcom_are_looked_at_when_they_are_rendered() -> None:
+    of_params: Any = {
+        "tables": ["{{ params.table }}"],
+        "policy": {"paused": "{{ params.paused }}"},
+        "dry_run": "{{ x }}",
+    }
+    assert plan(policy_file="{{ params.file }}", **of_params).tables == of_params["tables"]
+    with DAG("d", schedule=None):
+        other: Any = plan().output
+        assert LakeMaintenancePlanOperator(task_id="x", tables=other, policy=other["policy"]).tables is other
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("tables", [None, 3, {"shop.*": 1}])
+def test_what_a_template_renders_to_no_patterns_fails_without_a_retry(context: Context, tables: Any) -> None:
+    task = plan(tables="{{ params.tables }}")
+    task.tables = tables
+    with pytest.raises(AirflowFailException, match="are no patterns of table names"):
+        task.execute(context)
