@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from airflow_lake_provider.contracts.argument_validation import flag, text
+from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import TableName, table_name
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, TableHead, decide
@@ -67,15 +69,32 @@ class LakeSnapshotSensor(BaseSensorOperator):
     ) -> None:
         interval = default_poll_interval() if poke_interval is None else poke_interval
         super().__init__(poke_interval=interval, **kwargs)
-        if since is not None and consumer is not None:
-            raise InvalidSpecError(f"{table}: give either since or consumer, got {since!r} and {consumer!r}")
         self.table = table
         self.since = since
         self.consumer = consumer
         self.lake_conn_id = lake_conn_id
         self.branch = branch
-        self.min_added_rows = EventThreshold(min_added_rows=min_added_rows).min_added_rows
-        self.deferrable = deferrable
+        try:
+            self._refuse_early()
+            self.min_added_rows = EventThreshold(min_added_rows=min_added_rows).min_added_rows
+            self.deferrable = flag(deferrable, "deferrable")
+        except InvalidSpecError as error:
+            # A mapped sensor is made when it runs; there a retry would hear the same.
+            raise as_task_failure(error) from None
+
+    def _refuse_early(self) -> None:
+        """Refuse what cannot be right, of the arguments that have no template."""
+        if self.since is not None and self.consumer is not None:
+            raise InvalidSpecError(
+                f"{self.table}: give either since or consumer, got {self.since!r} and {self.consumer!r}"
+            )
+        if not is_open(self.table):
+            table_name(self.table, "table")
+        if self.since is not None and not is_open(self.since):
+            Since.parse(self.since)
+        for name in ("lake_conn_id", "branch", *(() if self.consumer is None else ("consumer",))):
+            if not is_open(getattr(self, name)):
+                text(getattr(self, name), name)
 
     def execute(self, context: Context) -> Any:
         """Look at once; then poke, or defer."""
@@ -142,12 +161,12 @@ class LakeSnapshotSensor(BaseSensorOperator):
 
     @lock_free_cached_property
     def _poller(self) -> _SingleLook:
-        table = str(TableName.parse(self.table))
-        return _SingleLook(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
+        branch = text(self.branch, "branch")
+        return _SingleLook(table=self.table, lake_conn_id=self.lake_conn_id, branch=branch, log=self.log)
 
     def _start(self, context: Context) -> Since:
         if self.consumer is not None:
-            return Since(consumer=self.consumer)
+            return Since(consumer=text(self.consumer, "consumer"))
         given = self.since if self.since is not None else context.get("data_interval_start")
         if given is None:
             raise InvalidSpecError(

@@ -28,7 +28,7 @@ class Since:
     consumer: str | None = None
 
     @classmethod
-    def parse(cls, value: str | int | datetime) -> Since:
+    def parse(cls, value: object) -> Since:
         """Read a snapshot id or a time.
 
         :param value: digits for a snapshot id, ``snapshot:<id>`` where ids are no numbers, otherwise a time with a
@@ -43,7 +43,9 @@ class Since:
             return cls(snapshot_id=text)
         time = _in_utc(value if isinstance(value, datetime) else _parse_time(value))
         if time is None:
-            given = value if isinstance(value, datetime) else shown(value if isinstance(value, str) else hex(value))
+            # Python refuses to write a very long number in decimal.
+            as_text = value if isinstance(value, str) else hex(value) if isinstance(value, int) else repr(value)
+            given = value if isinstance(value, datetime) else shown(as_text)
             raise InvalidSpecError(
                 f"since={given} is neither a snapshot id (digits, or snapshot:<id>) nor a time with a zone, for "
                 "example 2026-11-20T08:00:00+00:00"

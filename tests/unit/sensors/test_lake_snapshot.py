@@ -175,3 +175,45 @@ def test_the_poke_interval_is_the_packages_setting_unless_given(monkeypatch: pyt
     assert LakeSnapshotSensor(task_id="a", table="shop.orders").poke_interval == 7.5
     with DAG("d", schedule=None, default_args={"poke_interval": 9.0}):
         assert LakeSnapshotSensor(task_id="b", table="shop.orders").poke_interval == 9.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("table", value) for value in (None, "orders", "shop.or ders", 3)),
+        *(("since", value) for value in ("yesterday", "", 1.5, b"3", AN_HOUR_AGO.date())),
+        ("since", {}),
+        ("since", AN_HOUR_AGO.replace(tzinfo=None)),
+        *(("consumer", value) for value in ("", 3)),
+        *((name, value) for name in ("branch", "lake_conn_id") for value in (None, " ", 3)),
+        *(("deferrable", value) for value in ("perhaps", None, 1)),
+        *(("min_added_rows", value) for value in (None, "5", float("nan"), -1)),
+    ],
+)
+def test_an_argument_that_no_look_can_use_is_refused_as_the_dag_is_parsed(name: str, value: Any) -> None:
+    # A mapped sensor is made when it runs, where no retry makes it better.
+    with pytest.raises(InvalidSpecError, match=name) as refused:
+        sensor(**{name: value})
+    assert isinstance(refused.value, AirflowFailException)
+
+
+def test_templates_and_xcom_are_looked_at_when_they_are_rendered() -> None:
+    texts = dict.fromkeys(("table", "since", "branch", "lake_conn_id"), "{{ params.x }}")
+    with DAG("d", schedule=None):
+        of_xcom: Any = sensor(**texts).output
+        assert sensor(task_id="next", since=of_xcom["snapshot_id"], table=of_xcom["table"]).since
+
+
+@pytest.mark.parametrize("name", ["branch", "consumer"])
+def test_a_template_that_renders_to_nothing_names_no_branch_and_no_consumer(
+    orders: Table, append: Append, name: str
+) -> None:
+    append(orders, 1)
+    task = sensor(**{"since": None, "consumer": "{{ params.x }}", name: "{{ params.x }}"})
+    setattr(task, name, "")
+    with pytest.raises(InvalidSpecError, match=f"{name} must not be empty"):
+        run(task)
+
+
+def test_a_text_may_say_whether_a_sensor_defers() -> None:
+    assert [sensor(deferrable=text).deferrable for text in ("False", "true")] == [False, True]
