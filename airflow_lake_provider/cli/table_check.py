@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from typing import Any
 
-from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
+from airflow_lake_provider.cli.print_tables import show
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -35,10 +34,11 @@ def check(args: Namespace) -> None:
         verdicts = LakeCatalogHook(args.conn_id).loaded(args.table).check(args.keys)
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
-    AirflowConsole().print_as(data=verdicts, output=args.output, mapper=_row)
+    rows = [_row(each) for each in verdicts]
+    show(rows, args.output, lambda row, shown: {name: shown(value) for name, value in row.items()})
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def _row(verdict: Verdict) -> dict[str, str]:
     return {
         "operator": verdict.operator,
         "use": verdict.use,

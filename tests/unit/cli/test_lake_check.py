@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 from airflow.cli.cli_parser import get_parser
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 Append = Callable[..., int]
@@ -39,6 +41,19 @@ def test_it_prints_each_use_of_each_operator(orders: Table, append: Append, caps
     printed = capsys.readouterr().out
     assert "LakeRollbackOperator" in printed
     assert "name key columns with --keys" in printed
+
+
+def test_a_column_with_what_a_terminal_obeys_is_shown_as_it_is_written(
+    lake_catalog: SqlCatalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    styled = "[red]paid\x1b[31m[/red]"
+    lake_catalog.create_table("shop.styled", pa.schema([(styled, pa.int64())]))
+    run("shop.styled", "--keys", "absent")
+    printed = capsys.readouterr().out
+    assert "[red]paid" in printed
+    assert "\x1b[31m" not in printed
+    run("shop.styled", "--keys", "absent", "--output", "json")
+    assert repr(styled) in json.loads(capsys.readouterr().out)[0]["reason"]
 
 
 def test_a_table_or_a_connection_that_is_not_there_is_said(orders: Table) -> None:
