@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.argument_validation import mapping
 from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE
 from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -45,10 +46,14 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         load: Mapping[str, Any] | None = None,
         **application: Any,
     ) -> None:
-        given = dict(load or {})
-        if own := sorted(given.keys() & set(_OWN)):
-            error = f"load has {own}; give target, letters and keys, and the operator makes these of them"
-            raise as_task_failure(InvalidSpecError(error)) from None
+        try:
+            given = mapping({} if load is None else load, "load", "the name of an argument to its value")
+            if own := sorted(given.keys() & set(_OWN)):
+                raise InvalidSpecError(
+                    f"load has {own}; give target, letters and keys, and the operator makes these of them"
+                )
+        except InvalidSpecError as error:
+            raise as_task_failure(error) from None
         given |= {"keys": keys} if keys else {}
         action = "upsert" if keys else "append"
         source = RepairedLetters(letters, name=name or letters)

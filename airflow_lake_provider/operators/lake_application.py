@@ -136,7 +136,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         :raises InvalidSpecError: they are no list.
         """
         if not isinstance(self.tasks, Sequence) or isinstance(self.tasks, str):
-            raise InvalidSpecError(f"tasks must be a list of tasks, got a {type(self.tasks).__name__}")
+            raise _no_list(self.tasks)
         given = list(self.tasks)
         written = _without_clashes([_written_or_refused(task, number) for number, task in enumerate(given)])
         names = Counter[str]()
@@ -257,9 +257,15 @@ def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any)
     return group
 
 
+def _no_list(tasks: object) -> InvalidSpecError:
+    return InvalidSpecError(f"tasks must be a list of tasks, got a {type(tasks).__name__}")
+
+
 def _written(tasks: Any) -> Any:
     """Return tasks as specs, as far as they are known while a DAG is parsed."""
-    if not isinstance(tasks, (list, tuple)):
+    if isinstance(tasks, str) or not isinstance(tasks, Sequence):
+        if not is_open(tasks):
+            raise _no_list(tasks)
         return tasks
     return [task if _is_open(task) else written_task(task, f"tasks[{number}]") for number, task in enumerate(tasks)]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_lake_provider.contracts.argument_validation import text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -102,7 +102,7 @@ class SparkApplicationOperator(
         refuse_template(report_location, "report_location")
         self.report_location = None if report_location is None else text(report_location, "report_location")
         self.allowed_tables = table_patterns(allowed_tables)
-        self.deferrable = deferrable
+        self.deferrable = optional(flag)(deferrable, "deferrable")
         self._catalog: CatalogTables | None = None
         self._attempt: SparkSubmission | None = None
         self._driver = DriverStart()

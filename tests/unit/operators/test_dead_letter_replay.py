@@ -40,6 +40,8 @@ def test_letters_are_appended_or_upserted_by_keys_under_the_name_of_their_table(
     [
         ({"load": {"source": "in/*.json"}}, "load has .'source'.; give target"),
         ({"load": {"colour": 1}}, "colour"),
+        ({"load": "keys"}, "load must map the name of an argument to its value, got 'keys'"),
+        ({"load": [["complete", True]]}, "load must map the name of an argument"),
         ({"letters": "letters"}, "'letters'"),
         ({"load": {"complete": True}, "keys": ["id"]}, "must not replace a table"),
     ],

@@ -158,3 +158,14 @@ def test_a_task_that_is_resumed_too_late_times_out_with_its_application_in_hand(
         resumed(job, context, tmp_path, overdue=True)
     assert job._hook is not None
     assert job._hook._yarn_application_id == APPLICATION
+
+
+@pytest.mark.parametrize(("text", "defers"), [("False", False), ("true", True), ("", None)])
+def test_a_text_may_say_whether_to_defer(text: Any, defers: bool | None) -> None:
+    assert LakeCompactionOperator(task_id="t", table="a.b", deferrable=text).deferrable is defers
+
+
+@pytest.mark.parametrize("value", ["perhaps", 1, []])
+def test_what_is_no_switch_is_refused_while_the_dag_is_parsed(value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="deferrable must be true or false"):
+        LakeCompactionOperator(task_id="t", table="a.b", deferrable=value)

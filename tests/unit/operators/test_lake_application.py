@@ -444,3 +444,9 @@ def test_the_archive_of_classes_is_kept_where_the_driver_ended_in_order(
     application(UPSERT, {**UPSERT, "table": "shop.customers"}).execute(context)
     left = [path.read_bytes() for path in archive.folder.glob("*.jsa")]
     assert left == ([] if kept is None else [kept])
+
+
+@pytest.mark.parametrize("tasks", [None, 3, "compaction", COMPACT, {}])
+def test_tasks_that_are_no_list_are_refused_while_the_dag_is_parsed(tasks: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="tasks must be a list of tasks, got a"):
+        LakeApplicationOperator(task_id="t", tasks=tasks)
