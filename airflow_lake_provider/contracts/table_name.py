@@ -24,11 +24,11 @@ def is_level(text: str) -> bool:
 
 def encoded_level(text: str) -> str:
     """Return a level whose characters are those of a :class:`TableName`, the others written as ``%2E``."""
-    return _encoded(_NO_CHARACTER, text)
+    return _NO_CHARACTER.sub(_percent_encoded, text)
 
 
-def _encoded(characters: re.Pattern[str], text: str) -> str:
-    return characters.sub(lambda each: "".join(f"%{byte:02X}" for byte in each[0].encode(errors="surrogatepass")), text)
+def _percent_encoded(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode(errors="surrogatepass"))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TableName:
         :param authority: the connection's ``asset_authority`` or its id; never a host.
         :param branch: written as ``%23`` where it has what Airflow would take out of a URI.
         """
-        of_branch = "" if branch == "main" else f"/@{_encoded(_NOT_IN_BRANCH, branch)}"
+        of_branch = "" if branch == "main" else f"/@{_NOT_IN_BRANCH.sub(_percent_encoded, branch)}"
         return f"{scheme}://{authority}/{'/'.join(self.levels)}{of_branch}"
 
 
