@@ -19,6 +19,7 @@ _OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regex
 # What stands in patterns that are put together, by the names that the code has for it.
 _PARTS = {
     "name": "orders",
+    "names": r"my\.orders|orders",
     "s": ",",
     "q": '"',
     "kind": "json",
@@ -59,6 +60,9 @@ def java_patterns() -> dict[str, str]:
 
 
 def _found(path: Path, pattern: ast.expr) -> dict[str, str]:
+    match pattern:
+        case ast.Call(func=ast.Attribute(attr="lit"), args=[inner]):
+            pattern = inner
     code = compile(ast.fix_missing_locations(ast.Expression(pattern)), str(path), "eval")
     place = f"{path.relative_to(PACKAGE)}: {ast.unparse(pattern)}"
     for sample in _SAMPLES:
