@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import deleted_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import MaintainedTable
@@ -191,6 +192,62 @@ def test_rows_that_a_rollback_brought_back_stay(
 
     assert report.outcome is not Outcome.DONE
     assert table.rows_read() == table.rows
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_delete_by_key_that_a_branch_brings_after_a_rollback_is_no_older_than_new_files(
+    spark: SparkSession, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = MaintainedTable(spark, version=version)
+    for place in range(3):
+        table.append(place * 10, 10)
+    first, rows = table.head(), dict(table.rows)
+    delete_by_equality(spark, table.handle.java, [5, 15])
+    table.create_branch("b")
+    spark.sql(f"CALL system.rollback_to_snapshot('{table.name}', {first})")
+    table.append(100, 10)
+    table.append(200, 10)
+
+    def call(procedure: str) -> None:
+        table.other_session().sql(f"CALL system.{procedure}")
+
+    interrupted(
+        monkeypatch,
+        lambda: call(f"rollback_to_snapshot('{table.name}', {first})"),
+        lambda: call(f"fast_forward('{table.name}', 'main', 'b')"),
+    )
+    report = compact(table, where="id < 50", max_attempts=1, **BY_ARROW)
+
+    assert report.outcome is not Outcome.DONE
+    call(f"fast_forward('{table.name}', 'main', 'b')")
+    assert table.rows_read() == {id_: row for id_, row in rows.items() if id_ not in (5, 15)}
+
+
+def test_new_files_without_row_ids_do_not_serve_a_table_that_has_them_by_now(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark, version=2))
+    lineage: dict[int, tuple[int, int]] = {}
+
+    def upgrade_and_delete() -> None:
+        table.other_session().sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version' = '3')")
+        table.delete([300], table.other_session())
+        lineage.update(table.lineage())
+
+    interrupted(monkeypatch, upgrade_and_delete)
+    report = compact(table, max_attempts=1, **BY_ARROW)
+
+    assert (report.outcome, table.rows_read(), table.lineage()) == (Outcome.CONFLICT, table.rows, lineage)
+
+
+def test_more_deletes_than_a_driver_takes_are_a_conflict(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark))
+    monkeypatch.setattr(deleted_positions, "MOST_POSITIONS", 3)
+    interrupted(monkeypatch, lambda: table.delete([300, 400, 500], table.other_session()))
+
+    report = compact(table, max_attempts=1, **BY_ARROW)
+
+    assert (report.outcome, table.rows_read()) == (Outcome.CONFLICT, table.rows)
 
 
 def test_sorted_rows_are_in_another_order_so_that_a_delete_is_a_conflict(

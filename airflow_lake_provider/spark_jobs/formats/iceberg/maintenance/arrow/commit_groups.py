@@ -7,6 +7,7 @@ Here the commit is put onto the new head: what was deleted meanwhile is deleted 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
     DeletedPositions,
     Positions,
+    refuse_many,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.moved_positions import moved_positions
@@ -41,6 +43,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 # Heads of writers that a commit is put onto, one after the other.
 _MOST_HEADS = 10
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,9 @@ class GroupCommit:
             return 0
         for _ in range(_MOST_HEADS):
             tried, head = head, int(self.table.refresh().head() or 0)
-            deleted = None if head == tried else self._deleted_meanwhile(head)
+            if head == tried or self._is_rolled_back(number):
+                break
+            deleted = self._deleted_meanwhile(head)
             if deleted is None:
                 break
             try:
@@ -91,6 +96,11 @@ class GroupCommit:
             else:
                 return sum(map(len, deleted[0].values()))
         raise refused
+
+    def _is_rolled_back(self, number: int) -> bool:
+        """Tell whether the head is older than the start, so that a branch may bring deletes by key that are, too."""
+        snapshot = self.table.java.currentSnapshot()
+        return snapshot is None or int(snapshot.sequenceNumber()) < number
 
     def _replace_and_delete(
         self, start: RewriteStart, head: int, number: int, deleted: Mapping[str, Positions], outdated: Any
@@ -143,10 +153,11 @@ class GroupCommit:
         """Return the rows of the new files that a head has no more, and the delete files that go with the old ones.
 
         :return: None where the new files have not the rows of the head. An old file is gone, rows came back, keys were
-            deleted, or rows are in another order.
+            deleted, rows are in another order, or they have row ids by now.
         """
         parts = {part.path: part for split, _ in self.splits for part in split.parts}
-        if any(split.order for split, _ in self.splits):
+        has_row_lineage = self.table.format_version >= 3
+        if any(split.order or split.has_row_lineage != has_row_lineage for split, _ in self.splits):
             return None
         try:
             tasks = list_of(self.table.spark, scan_tasks(self.table, head, parts).values())
@@ -171,19 +182,21 @@ class GroupCommit:
 
     def _newer(self, parts: Mapping[str, FilePart], of_head: Mapping[str, FilePart]) -> dict[str, Positions]:
         """Return the rows of new files that are deleted in old ones at a head, and were not when the rewrite began."""
+        changed = [path for path, part in parts.items() if part.deletes != of_head[path].deletes]
+        refuse_many(sum(each.rows for each in {each for path in changed for each in of_head[path].deletes}))
         before, now = DeletedPositions(self.opened, parts), DeletedPositions(self.opened, parts)
-        applied, newer = {}, {}
-        for path, part in parts.items():
-            if part.deletes == of_head[path].deletes:
-                continue
-            applied[path], deleted = before.of(path, part.deletes), now.of(path, of_head[path].deletes)
-            newer[path] = np.setdiff1d(deleted, applied[path], assume_unique=True)
-            if len(newer[path]) != len(deleted) - len(applied[path]):
-                raise CommitConflictError(f"{self.table.name}: rows of {path} that were deleted came back")
+        # One read each, of an object store perhaps.
+        with ThreadPoolExecutor(_AT_ONCE) as readers:
+            applied = readers.map(lambda path: before.of(path, parts[path].deletes), changed)
+            deleted = readers.map(lambda path: now.of(path, of_head[path].deletes), changed)
+            left_out, gone = (dict(zip(changed, each, strict=True)) for each in (applied, deleted))
+        newer = {path: np.setdiff1d(gone[path], left_out[path], assume_unique=True) for path in changed}
+        if any(len(newer[path]) != len(gone[path]) - len(left_out[path]) for path in changed):
+            raise CommitConflictError(f"{self.table.name}: rows that were deleted came back")
         moved: dict[str, Positions] = {}
         for _, result in self.splits:
             new_files = [(file.location, file.rows) for file in result.files]
-            moved |= moved_positions(result.parts, new_files, applied, newer)
+            moved |= moved_positions(result.parts, new_files, left_out, newer)
         if sum(map(len, moved.values())) != sum(map(len, newer.values())):
             raise CommitConflictError(f"{self.table.name}: rows that were deleted are in no new file")
         return moved

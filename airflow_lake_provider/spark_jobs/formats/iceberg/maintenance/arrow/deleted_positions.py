@@ -63,7 +63,7 @@ class DeletedPositions:
         :raises BrokenMetadataError: a vector is not what the metadata says.
         :raises UnsupportedError: they are too many for a worker's memory.
         """
-        _refuse_many(sum(delete.rows for delete in deletes))
+        refuse_many(sum(delete.rows for delete in deletes))
         parts = [part for delete in deletes for part in self._parts(path, delete)]
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
@@ -86,11 +86,15 @@ class DeletedPositions:
                         of_path = positions[paths.indices.to_numpy() == code]
                         by_path.setdefault(path, []).append(of_path)
                         self._count += len(of_path)
-                        _refuse_many(self._count)
+                        refuse_many(self._count)
         return by_path
 
 
-def _refuse_many(count: int) -> None:
+def refuse_many(count: int) -> None:
+    """Refuse to read so many positions.
+
+    :raises UnsupportedError: they are too many for the memory of one process.
+    """
     if count > MOST_POSITIONS:
         raise UnsupportedError(f"more than {MOST_POSITIONS:,} rows of its files are deleted")
 
