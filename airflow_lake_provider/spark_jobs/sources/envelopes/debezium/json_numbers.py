@@ -63,7 +63,9 @@ def with_all_digits(row: Column, line: Column) -> Column:
 
 
 def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
-    number = sf.get(members["g2"], (sf.array_position(members["g1"], name) - 1).cast("int"))
+    # PySpark's own takes no column in Spark 3.5.
+    place = sf.call_function("array_position", members["g1"], name)
+    number = sf.get(members["g2"], (place - 1).cast("int"))
     exact = sf.when(_is_same(number, text), number).otherwise(_of_other_member(tail, name, text))
     return sf.when((number == text) | number.isNull() | ~text.rlike(f"^{_FRACTION}$"), text).otherwise(exact)
 
