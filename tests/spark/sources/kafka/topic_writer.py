@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.kafka_access import KafkaAccess
 from airflow_lake_provider.hooks.topic_end import end_of_topic
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import topic_offsets
@@ -106,8 +107,19 @@ class Cluster:
         self._wait_for(topic)
 
     def _wait_for(self, topic: str) -> None:
-        """Wait until each partition answers: a record that came before was kept for two minutes and then given up."""
-        topic_offsets(self.spark, KafkaAccess({"bootstrap.servers": self.broker.plain}), topic, None)
+        """Wait until each partition answers: a record that came before was kept for two minutes and then given up.
+
+        A topic that was made may not be there for a moment yet, to those who ask for it.
+        """
+        access, until = KafkaAccess({"bootstrap.servers": self.broker.plain}), time.monotonic() + 30
+        while True:
+            try:
+                topic_offsets(self.spark, access, topic, None)
+                return
+            except MissingTableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def cut(self, topic: str, partition: int, before: int) -> None:
         """Remove the records before an offset, as retention does."""
