@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_deletes_without_source
@@ -169,8 +170,8 @@ class GroupCommit:
             newer = self._newer(parts, {part.path: part for part in of_head.parts(tasks)})
             # Iceberg adds deletes in the place of others alone.
             return None if newer and outdated.isEmpty() else (newer, outdated)
-        # A store may not answer, or the deletes may be more than a driver takes.
-        except (LakeProviderError, OSError):
+        # A store may not answer, a file may be broken, or the deletes may be more than a driver takes.
+        except (LakeProviderError, JavaError, OSError, pa.ArrowException):
             return None
 
     def _on_one_file(self, deletes: Any) -> Any:
