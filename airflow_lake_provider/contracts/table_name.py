@@ -117,8 +117,8 @@ class TablePatterns:
         :param allowed: patterns of the tables that may be meant; None for any.
         :raises InvalidSpecError: there is none, or one has other characters than names, ``*`` and ``?``.
         """
-        is_list = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
-        asked = tuple(given) if is_list else (given,)  # type: ignore[arg-type]  # a list here
+        is_one = isinstance(given, (str, bytes, Mapping))
+        asked = tuple(given) if isinstance(given, Iterable) and not is_one else (given,)
         patterns = [each for each in asked if isinstance(each, str) and _PATTERN.fullmatch(each)]
         if len(patterns) < len(asked) or not asked:
             refused = [each for each in asked if each not in patterns]
