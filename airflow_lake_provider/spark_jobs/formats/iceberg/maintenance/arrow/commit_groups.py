@@ -17,10 +17,7 @@ import pyarrow as pa
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_deletes_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discard_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import (
-    write_position_deletes,
-    write_vectors,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
@@ -37,7 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_
     SplitResult,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import RewriteStart
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks, whole_file_task
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
@@ -71,58 +68,50 @@ class GroupCommit:
         :raises JavaError: Iceberg's refusal, where the new files do not serve any more, or writers went on for too
             long; or that the outcome is unknown.
         """
-        head, number = start.snapshot, start.sequence_number
-        vectors = self._set("DeleteFileSet", (group.danglingDVs() for group in self.groups))
-        try:
-            self._replace(start, head, number if start.keeps_sequence_number else None, vectors)
-        except JavaError as error:
-            if not is_conflict(error):
-                raise
-            refused = error
-        else:
-            return 0
-        for _ in range(_MOST_HEADS):
-            tried, head = head, int(self.table.refresh().head() or 0)
-            if head == tried or self._is_rolled_back(number):
-                break
-            deleted = self._deleted_meanwhile(head)
-            if deleted is None:
-                break
+        head, number = start.snapshot, start.sequence_number if start.keeps_sequence_number else None
+        deleted: Mapping[str, Positions] = {}
+        outdated = self._set("DeleteFileSet", (group.danglingDVs() for group in self.groups))
+        for heads_left in reversed(range(_MOST_HEADS + 1)):
             try:
-                self._replace_and_delete(start, head, number, *deleted)
+                self._replace_and_delete(start, head, number, deleted, outdated)
+                break
             except JavaError as error:
-                if not is_conflict(error):
+                newer = self._newer_head(start, head) if heads_left and is_conflict(error) else None
+                if newer is None:
                     raise
-                refused = error
-            else:
-                return sum(map(len, deleted[0].values()))
-        raise refused
+                number = start.sequence_number
+                head, deleted, outdated = newer
+        return sum(map(len, deleted.values()))
 
-    def _is_rolled_back(self, number: int) -> bool:
-        """Tell whether the head is older than the start, so that a branch may bring deletes by key that are, too."""
-        snapshot = self.table.java.currentSnapshot()
-        return snapshot is None or int(snapshot.sequenceNumber()) < number
+    def _newer_head(self, start: RewriteStart, tried: int) -> tuple[int, Mapping[str, Positions], Any] | None:
+        """Return a head that the commit may be put onto, with what is :meth:`_deleted_meanwhile` there.
+
+        :return: None where it has not moved. Nor is one older than the start: a branch may bring deletes by key that
+            are, too.
+        """
+        snapshot = self.table.refresh().java.currentSnapshot()
+        if snapshot is None or int(snapshot.sequenceNumber()) < start.sequence_number:
+            return None
+        head = int(snapshot.snapshotId())
+        deleted = None if head == tried else self._deleted_meanwhile(head)
+        return None if deleted is None else (head, *deleted)
 
     def _replace_and_delete(
-        self, start: RewriteStart, head: int, number: int, deleted: Mapping[str, Positions], outdated: Any
+        self, start: RewriteStart, head: int, number: int | None, deleted: Mapping[str, Positions], outdated: Any
     ) -> None:
-        table = self.table
-        added = {str(file.location()): file for file in JavaItems(table.spark, self._set("DataFileSet", self.files))}
-        make_task = whole_file_task(table)
-        tasks = {location: make_task(added[location]) for location in deleted}
-        if table.format_version >= 3:
-            deletes, _ = write_vectors(table, tasks, deleted)
-        else:
-            deletes = write_position_deletes(table, tasks, deleted)
+        deletes: Sequence[Any] = ()
+        if deleted:
+            added = JavaItems(self.table.spark, self._set("DataFileSet", self.files))
+            deletes = write_deletes(self.table, None, {}, added, deleted).deletes
         try:
             self._replace(start, head, number, outdated, deletes)
         except JavaError as error:
             if not is_unknown(error):
-                discard_files(table, deletes)
+                discard_files(self.table, deletes)
             raise
 
     def _replace(
-        self, start: RewriteStart, head: int, number: int | None, outdated: Any, deletes: Sequence[Any] = ()
+        self, start: RewriteStart, head: int, number: int | None, outdated: Any, deletes: Sequence[Any]
     ) -> None:
         """Put the new files in place of the old ones.
 
