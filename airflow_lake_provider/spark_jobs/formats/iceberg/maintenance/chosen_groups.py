@@ -46,13 +46,15 @@ class CommittedGroups:
 
     :param indexes: their global indexes.
     :param failed: how many others could not be rewritten.
-    :param refusals: why others were rewritten and not committed, as far as it is known.
+    :param messages: why others were rewritten and not committed, as far as it is known.
+    :param is_refused: another commit was in the way of one.
     """
 
     indexes: tuple[int, ...] = ()
     bytes: int = 0
     failed: int = 0
-    refusals: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    is_refused: bool = False
 
     @classmethod
     def of_result(cls, spark: SparkSession, result: Any) -> CommittedGroups:

@@ -287,11 +287,11 @@ def _reported(
     if last.lost and not conflict and not ours:
         raise _failed(
             rewrite.table,
-            f"{last.lost} file groups were written and none was committed, though no writer was in the way; Spark's "
-            "driver log says why. Rows are the same; run it again.",
+            f"{last.lost} file groups were written and none was committed, though no writer was in the way; "
+            f"{_why(last)}. Rows are the same; run it again.",
         )
     if last.lost and not conflict:
-        tally.warnings.append(f"{last.lost} groups were written but not committed; Spark's driver log says why")
+        tally.warnings.append(f"{last.lost} groups were written but not committed; {_why(last)}")
     return replace(
         report,
         outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours else Outcome.NOTHING_DUE,
@@ -312,6 +312,11 @@ def _reported(
         failures=last.messages,
         attempts=max(1, tally.attempts),
     )
+
+
+def _why(lost: RewriteAttempt) -> str:
+    """Iceberg's commit service tells its log alone."""
+    return "; ".join(lost.messages) or "Spark's driver log says why"
 
 
 def _moved(rewrite: DataFileRewrite) -> str:

@@ -234,8 +234,8 @@ class DataFileRewrite:
             failed=attempt.failed + result.failed,
             lost=max(0, attempt.lost - len(done) - result.failed),
             bytes=attempt.bytes + result.bytes,
-            messages=(*attempt.messages, *result.refusals),
-            refused=attempt.refused or bool(result.refusals),
+            messages=(*attempt.messages, *result.messages),
+            refused=attempt.refused or result.is_refused,
         )
 
     def _in_one_commit(self, planned: PlannedGroups) -> RewriteAttempt | None:

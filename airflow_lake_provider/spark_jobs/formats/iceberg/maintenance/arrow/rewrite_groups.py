@@ -134,11 +134,11 @@ class ArrowRewrite:
         """Commit all groups of the newest plan, as :class:`GroupCommit` does.
 
         :param files: of each group, as :meth:`rewrite` has returned them.
-        :param at_once: groups of a commit. Those of one that is refused, or has no answer, do not keep back others.
-            None for a single commit, whose failure is raised.
+        :param at_once: groups of a commit. Those of one that fails, or has no answer, do not keep back others. None
+            for a single commit, whose failure is raised.
         """
         done: list[Any] = []
-        refusals: list[str] = []
+        errors: list[JavaError] = []
         size = at_once or len(groups)
         for begin in range(0, len(groups), size):
             chosen = range(begin, min(begin + size, len(groups)))
@@ -154,19 +154,20 @@ class ArrowRewrite:
             try:
                 self.moved += commit.commit(start)
             except JavaError as error:
-                if at_once is None or not (is_conflict(error) or is_unknown(error)):
+                if at_once is None:
                     raise
+                errors.append(error)
                 # What may be committed is deleted by nobody, whatever becomes of the others.
                 self._done = [each for each in self._done if each[0].group not in chosen]
                 if not is_unknown(error):
                     delete_locations(self.table, _locations(splits))
-                    refusals.append(root_message(error))
             else:
                 done += commit.groups
         return CommittedGroups(
             indexes=tuple(int(group.info().globalIndex()) for group in done),
             bytes=sum(int(group.inputFilesSizeInBytes()) for group in done),
-            refusals=tuple(refusals),
+            messages=tuple(map(root_message, errors)),
+            is_refused=any(map(is_conflict, errors)),
         )
 
     def _opened(self) -> tuple[TableFiles, str | None]:
