@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
+from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
@@ -131,6 +133,10 @@ def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[Split
     """Rewrite splits in a task of Spark; what goes wrong is a result, since a failed task would fail all groups."""
     from pyspark import TaskContext
 
+    # Before each later task of a worker, Spark lets Python read all directories of archives again: 80 ms.
+    for importer in sys.path_importer_cache.values():
+        if isinstance(importer, zipimporter):
+            vars(importer)["invalidate_caches"] = bool
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else 0
     for split in splits:
