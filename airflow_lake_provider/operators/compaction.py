@@ -33,8 +33,9 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :param level: ``"minor"`` merges small files and files with many deletes, ``"major"`` every file with deletes too,
         ``"full"`` everything, ``"auto"`` what the metadata says is due (templated).
     :param strategy: ``"binpack"``, ``"sort"``, ``"zorder"``, or ``"hilbert"`` of Spark 4.1 (templated).
-    :param runner: ``"spark"`` rewrites files by Iceberg's own runner, ``"arrow"`` by ``pyarrow`` in Python workers
-        of the executors, where that surely comes to the same (templated).
+    :param runner: ``"arrow"`` rewrites files by ``pyarrow`` in Python workers of the executors, where that surely
+        comes to the same, ``"spark"`` by Iceberg's own runner. ``"auto"`` is Arrow where executors have 700 MiB for
+        each task beside the JVM's heap (templated).
     :param sort_by: Spark sort order for ``sort``, columns for the two others.
     :param where: predicate on columns that limits the files, or the path of a ``.sql`` file with it (templated).
     :param skip_partitions: paths of partitions that are left alone, such as ``id_bucket=3``; of the current spec.
@@ -62,7 +63,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         *,
         level: str = "auto",
         strategy: str = "binpack",
-        runner: str = "spark",
+        runner: str = "auto",
         sort_by: Sequence[str] = (),
         where: str | None = None,
         skip_partitions: Sequence[str] = (),

@@ -56,7 +56,7 @@ _BY_N = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
 # A table that changes all the time has hot files only. A look for orphans lists a table, so that few have one.
 POLICIES = {
     "*": {
-        "compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3, "runner": "arrow"},
+        "compaction": {"hot_within": "PT1S", "every": "PT1S", "min_input_files": 3},
         "manifests": {"mergeable": 3},
     },
     f"{NAMESPACE}.evolved": {"tags": {"daily": 2}, "statistics": {"every": "PT1S"}},

@@ -71,6 +71,7 @@ class CompactionRunner(str, Enum):
     """Writer of the files of a compaction."""
 
     SPARK = "spark"
+    AUTO = "auto"
     ARROW = "arrow"
 
 
@@ -136,7 +137,8 @@ class CompactionPolicy(AuthorObject):
     :param after_delete_files: delete files and deletion vectors that are there, and that no compaction has paid.
     :param verify: rows or keys before and after it are compared, by a scan of both: ``rows``, ``keys``. Of a table
         without identifier fields rows are.
-    :param runner: ``spark``, or ``arrow`` for Python workers, which need memory outside of the JVM's heap.
+    :param runner: ``arrow`` for Python workers, ``spark`` for Iceberg's own runner; ``auto`` is Arrow where executors
+        have memory for it beside the JVM's heap.
     """
 
     enabled: bool = field(default=True, metadata=setting(FLAG, ONLY_FALSE))
@@ -162,7 +164,7 @@ class CompactionPolicy(AuthorObject):
         default=None, metadata=setting(one_of(Verification).or_none("nothing is compared"), NEVER)
     )
     runner: CompactionRunner = field(
-        default=CompactionRunner.SPARK, metadata=setting(one_of(CompactionRunner), _NO_MORE_MEMORY)
+        default=CompactionRunner.AUTO, metadata=setting(one_of(CompactionRunner), _NO_MORE_MEMORY)
     )
 
     @property

@@ -163,7 +163,7 @@ class CompactionReport(JobReport):
     :param delete_files_removed: delete files that were removed, less those that were added.
     :param groups_rewritten: file groups that were rewritten.
     :param groups_by_arrow: of these, those that Arrow has rewritten.
-    :param left_to_spark: with ``runner="arrow"``, why groups were left to Spark's own rewrite, and how many.
+    :param left_to_spark: why groups were left to Spark's own rewrite, and how many.
     :param equality_deletes_converted: equality delete files that position deletes have taken the place of.
     :param equality_deletes_left: why others were not converted, and how many.
     :param failed_groups: file groups that were planned and not rewritten.

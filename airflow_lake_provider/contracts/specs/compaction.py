@@ -51,7 +51,7 @@ class CompactionSpec(JobSpec):
     strategy: CompactionStrategy = argument(
         choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK, needs=_needs_of_strategy
     )
-    runner: CompactionRunner = argument(choice_of(CompactionRunner), default=CompactionRunner.SPARK)
+    runner: CompactionRunner = argument(choice_of(CompactionRunner), default=CompactionRunner.AUTO)
     sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
     where: str | None = argument(optional(text), default=None, is_sql=True)
     skip_partitions: tuple[str, ...] = argument(_paths, default=(), templated=False)

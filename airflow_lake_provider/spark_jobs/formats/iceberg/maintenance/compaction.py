@@ -152,7 +152,7 @@ def _in_one_commit(table: IcebergTable, spec: CompactionSpec) -> CompactionSpec:
 def _data_file_rewrite(
     table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, run_key: str, meets_equality_deletes: bool
 ) -> DataFileRewrite:
-    by_arrow = spec.runner is CompactionRunner.ARROW
+    by_arrow = spec.runner is not CompactionRunner.SPARK
     return DataFileRewrite(
         table=table,
         spec=spec,

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
@@ -60,7 +60,8 @@ def test_a_writer_in_between_is_told_from_commits_that_were_lost(
 ) -> None:
     table = four_partitions(spark)
     other = table.other_session()
-    report = compact(table, ProgressThatRuns("rewrite", lambda: table.delete([150], other)))
+    by_spark = {"runner": CompactionRunner.SPARK}
+    report = compact(table, ProgressThatRuns("rewrite", lambda: table.delete([150], other)), **by_spark)
     assert (report.outcome, report.attempts, report.groups_rewritten) == (Outcome.DONE, 2, 4)
     assert table.rows_read() == table.rows
     assert "a writer committed first" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact
 
@@ -48,7 +48,7 @@ def test_only_the_groups_of_one_wave_are_rewritten_in_vain_where_a_writer_comes_
     other = table.other_session()
     one_of_each = ProgressThatRuns("rewrite", lambda: table.delete(list(range(12)), other))
 
-    report = compact(table, one_of_each, level=FULL, max_attempts=attempts)
+    report = compact(table, one_of_each, level=FULL, runner=CompactionRunner.SPARK, max_attempts=attempts)
 
     expected = (Outcome.CONFLICT, 6, 6) if attempts == 1 else (Outcome.DONE, 12, 0)
     assert (report.outcome, report.groups_rewritten, report.failed_groups) == expected

@@ -17,11 +17,15 @@ from uuid import uuid4
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionRunner, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
+    memory_obstacle,
+    worker_obstacle,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order
@@ -54,7 +58,7 @@ _BYTES_OF_A_TASK = 32 << 20
 class ArrowRewrite:
     """Rewrites file groups of a table, and remembers which it has left to Spark.
 
-    :param obstacle: why it rewrites none at all.
+    :param obstacle: why it rewrites none at all. A job that fails becomes one: so would that of the next wave.
     :param reasons: why groups were left to Spark, and how many.
     :param indexes: global indexes of the groups that were rewritten by the newest plan.
     :param moved: rows that writers deleted meanwhile, and that commits have deleted in new files.
@@ -237,18 +241,27 @@ class ArrowRewrite:
         if not splits:
             return [], None
         context = self.table.spark.sparkContext
+        tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
+        if obstacle := self._executor_obstacle(min(tasks, context.defaultParallelism)):
+            return [], obstacle
         before = context.getLocalProperty("spark.job.description")
         context.setJobDescription(f"rewrite {len(splits)} splits of {self.table.name} by Arrow")
         shared, rewrite = context.broadcast(opened), rewrite_splits
         try:
-            tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
             work = context.parallelize(splits, tasks).mapPartitions(lambda part: rewrite(part, shared.value))
             return work.collect(), None
         except SPARK_ERRORS as error:
-            return [], f"the job failed: {root_message(error)}"
+            self.obstacle = f"the job failed: {root_message(error)}"
+            return [], self.obstacle
         finally:
             shared.destroy()
             context.setJobDescription(before or "")
+
+    def _executor_obstacle(self, at_once: int) -> str | None:
+        obstacle = worker_obstacle(self.table.spark)
+        # Who names Arrow has given executors the memory.
+        is_chosen = self.spec.runner is CompactionRunner.ARROW
+        return obstacle if obstacle or is_chosen else memory_obstacle(self.table.spark, at_once)
 
     def _discard(self) -> None:
         """Delete all that any attempt has written for splits that are left to Spark."""
