@@ -1,9 +1,15 @@
-"""The files a path or glob stands for at this moment, through Hadoop, so on any storage Spark reads."""
+"""The files a path or glob stands for at this moment, through Hadoop, so on any storage Spark reads.
+
+A file of a local disk that a symbolic link shows once more is the same file, and no other rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from os.path import realpath
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import IllegalArgumentException
@@ -16,8 +22,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array,
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
-from airflow_lake_provider.spark_jobs.sources.symbolic_links import leads_back, without_linked_twins
 
+_LOCAL = "file:"
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
@@ -41,10 +47,10 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     statuses = _file_statuses(spark)
     files = sorted(set(_visible_files(statuses, filesystem, matches)))
     if filesystem.getUri().getScheme() == "file":
-        files = list(without_linked_twins(files))
+        files = list(_without_linked_twins(files))
     for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
-        if file.path.startswith("file:") and ":" in file.path.rpartition("/")[2]:
+        if file.path.startswith(_LOCAL) and ":" in file.path.rpartition("/")[2]:
             raise BadInputError(f"{file.path} {_COLON}")
     return tuple(files)
 
@@ -97,7 +103,7 @@ def _visible_files(statuses: _FileStatuses, filesystem: Any, matches: Any) -> It
             continue
         if is_file:
             yield match
-        elif is_local and not leads_back(match.path):
+        elif is_local and not _leads_back(match.path):
             # Hadoop starts a process for each local file that its own listing of a tree shows, to ask for its owner.
             yield from _visible_files(statuses, filesystem, filesystem.listStatus(matches[place].getPath()))
         elif not is_local:
@@ -109,6 +115,29 @@ def _files_below(statuses: _FileStatuses, filesystem: Any, root: Any) -> Iterato
     for file in statuses.files(statuses.all(filesystem.listFiles(root, True))):
         if not any(is_hidden(level) for level in file.path.removeprefix(folder).split("/")):
             yield file
+
+
+def _leads_back(address: str) -> bool:
+    """Return whether a folder is a link to one that it is in, below which its own tree begins again.
+
+    :param address: of the folder, as Hadoop writes it.
+    """
+    path = Path(address.removeprefix(_LOCAL))
+    return path.is_symlink() and Path(realpath(path.parent)).is_relative_to(realpath(path))
+
+
+def _without_linked_twins(files: Sequence[InputFile]) -> Iterator[InputFile]:
+    """Yield each file of the disk once: by its own path, or by the first one if only links show it."""
+    real_folder = cache(realpath)
+    shown: dict[str, list[InputFile]] = {}
+    for file in files:
+        path = Path(file.path.removeprefix(_LOCAL))
+        real = realpath(path) if path.is_symlink() else f"{real_folder(path.parent)}/{path.name}"
+        shown.setdefault(real, []).append(file)
+    chosen = {
+        min(same, key=lambda file: (file.path.removeprefix(_LOCAL) != real, file)) for real, same in shown.items()
+    }
+    return (file for file in files if file in chosen)
 
 
 @once_a_driver

@@ -34,9 +34,8 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
-from airflow_lake_provider.spark_jobs.sources.jdbc.read_splits import statement_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
-from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits
+from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits, statement_of
 from tests.end_to_end.postgresql_server import postgresql_server
 from tests.spark.append_flow import append, events_of
 from tests.spark.sources.database_tables import DatabaseTables
