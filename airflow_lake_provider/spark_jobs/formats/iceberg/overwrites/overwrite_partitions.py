@@ -38,11 +38,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.older_specs import refuse_older_specs
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.unchanged_rows import identities, with_row_ids
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import (
     files_outside,
     partition_filter,
+    refuse_older_specs,
     refuse_outside,
     selected_files,
 )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.iceberg.commit_invariants import broken_change, broken_invariant
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import broken_change, broken_invariant
 
 REWRITE = {"added-data-files": "1", "deleted-data-files": "6", "added-records": "1000"}
 
