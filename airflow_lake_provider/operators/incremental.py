@@ -16,7 +16,7 @@ from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
-from airflow_lake_provider.submission.function_code import code_of
+from airflow_lake_provider.submission.author_code import code_of
 
 
 class IncrementalAction(WorkerAction[IncrementalSpec]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,6 @@ from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.append import LakeAppendOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from airflow_lake_provider.submission.function_code import code_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,24 +33,6 @@ def test_the_module_of_a_function_is_shipped_where_the_worker_has_it(context: Co
         alone = upsert(PySparkFunction(elsewhere), batch_id="mon").build_spec(context).source
         assert isinstance(alone, PySparkFunction)
         assert alone.function_code is None
-
-
-@pytest.mark.parametrize(
-    ("text", "is_shipped"),
-    [
-        ("from os import path", True),
-        ("from . import rates", False),
-        ("def f():\n    from ..shop import rates", False),
-        ("def f(:", True),
-    ],
-)
-def test_a_module_that_is_none_without_its_package_is_left_to_the_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_shipped: bool
-) -> None:
-    name = f"loads_{abs(hash(text))}"
-    (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert code_of(f"{name}:f") == (text if is_shipped else None)
 
 
 @pytest.mark.usefixtures("lake_catalog")

@@ -1,4 +1,4 @@
-"""A source of one's own is refused before Spark starts where a driver could not import it."""
+"""Code of authors reaches a driver, or is refused before Spark starts where the driver could not import it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.specs.spec_codec import spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.submission.source_modules import refuse_left_behind
+from airflow_lake_provider.submission.author_code import code_of, refuse_left_behind
 
 NUMBERS = Path(__file__).parents[2] / "end_to_end" / "dags" / "numbers_source.py"
 
@@ -102,3 +102,21 @@ def test_a_spec_brings_the_class_to_a_driver_and_no_mapping_of_an_author_can_nam
         source({"type": "this:Zen", "path": "in"})
     assert "this" not in sys.modules
     assert "numbers_source:Numbers" in Source.kinds()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shipped"),
+    [
+        ("from os import path", True),
+        ("from . import rates", False),
+        ("def f():\n    from ..shop import rates", False),
+        ("def f(:", True),
+    ],
+)
+def test_a_module_that_is_none_without_its_package_is_left_to_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_shipped: bool
+) -> None:
+    name = f"loads_{abs(hash(text))}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert code_of(f"{name}:f") == (text if is_shipped else None)

@@ -1,7 +1,12 @@
-"""Modules of sources that are none of this package: their classes travel to the driver by ``py_files``."""
+"""Code of authors that a driver needs, and how it travels: as the text of a module, or by ``py_files``.
+
+A function's module is sent as its text. The classes of a source that is none of this package are in a file of the job.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import sys
 import zipfile
 from importlib.machinery import PathFinder
@@ -13,6 +18,34 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 _OURS = __name__.partition(".")[0]
 _ARCHIVES = (".zip", ".egg", ".whl")
+
+
+def code_of(function: str | None) -> str | None:
+    """Return the text of a function's module when this worker has it; None leaves it to the cluster.
+
+    A module with relative imports is none without its package, and is left to the cluster, too.
+
+    :param function: ``package.module:function``.
+    """
+    if function is None or ":" not in function:
+        return None
+    try:
+        module = importlib.util.find_spec(function.partition(":")[0])
+    except ModuleNotFoundError:
+        return None
+    if module is None or module.origin is None or not module.origin.endswith(".py"):
+        return None
+    text = Path(module.origin).read_text(encoding="utf-8")
+    return None if _has_relative_imports(text) else text
+
+
+def _has_relative_imports(text: str) -> bool:
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:
+        # The driver shows the line.
+        return False
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
 
 
 def refuse_left_behind(source: Source, py_files: str | None) -> None:
