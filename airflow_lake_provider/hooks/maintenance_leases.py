@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.reports.maintenance_lease import LEASES_VERSION, MaintenanceLease
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.hooks.call_limits import seconds_left
 from airflow_lake_provider.hooks.own_tables import OwnTable
-from airflow_lake_provider.maintenance.leases import with_leases, without_leases
+from airflow_lake_provider.maintenance.leases import LEASES_VERSION, MaintenanceLease, with_leases, without_leases
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,12 +6,35 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.maintenance.fleet_run import FleetRun
 from airflow_lake_provider.maintenance.plan import TablePlan
 
 # Each time a budget may take other tables, which may be leased, too.
 _MOST_ASKED = 3
+# Of the columns of ``lake_ops.maintenance_leases``.
+LEASES_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceLease:
+    """A run that maintains a table, and until when others leave it alone.
+
+    It is a row of ``lake_ops.maintenance_leases``. Its fields are the columns, in their order. New ones go to the end.
+
+    :param table_name: whole name of the table.
+    :param run_key: of the run that has it, the same for each retry.
+    :param dag_id: of the run.
+    :param run_id: of the run.
+    :param acquired_at: when.
+    :param expires_at: from when on it does not hold any more.
+    """
+
+    table_name: str
+    run_key: str
+    dag_id: str
+    run_id: str
+    acquired_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,14 @@
-"""LakeMaintenanceOperator: the jobs of a plan; its verdict; and both with the plan as one group, lake_maintenance."""
+"""LakeMaintenanceOperator: the jobs of a plan; its verdict; and both with the plan as one group, lake_maintenance.
+
+The verdict notifies each owner of tables that need a person.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +39,18 @@ from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
-from airflow_lake_provider.operators.owner_notification import notify_owners
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from airflow_lake_provider.operators.table_task import TableTask
 
+_log = logging.getLogger(__name__)
 _MOST_TRENDS = 200
 _MOST_NAMED = 10
+# Of a notification; the log of the task has all of it.
+_MOST_LINES = 50
+_LONGEST_LINE = 300
 # Arguments of the group that are the plan's; those of both are named where they are passed.
 _OF_PLAN = (
     *("tables", "only_changed", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
@@ -169,7 +177,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.log.info("%s", summary)
         show_outcome(context, "maintenance", summary)
         if red and self.notifier is not None:
-            notify_owners(self.notifier, context, red, self.owner)
+            _notify_owners(self.notifier, context, red, self.owner)
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
@@ -207,6 +215,35 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
             raise AirflowSkipException(f"{self.plan_task_id} was a dry run; its log says what it would do")
         # All at once: Airflow logs an error for each look behind the last one.
         return outcomes_of_run(jobs, flat_reports(reports[:] if reports is not None else ()), not_run)
+
+
+def _notify_owners(
+    notifier: Callable[[Any], Any], context: Any, outcomes: Sequence[TaskOutcome], default_owner: str
+) -> None:
+    """Call a notifier once for each owner; one that fails is a warning.
+
+    It gets the context of the task with ``lake_owner``, ``lake_outcomes`` and ``lake_message`` beside it.
+
+    :param outcomes: that owners are told of.
+    :param default_owner: of tables whose policy names none.
+    """
+    by_owner: dict[str, list[TaskOutcome]] = {}
+    for outcome in outcomes:
+        by_owner.setdefault(outcome.owner or default_owner, []).append(outcome)
+    for owner, theirs in sorted(by_owner.items()):
+        values = {**context, "lake_owner": owner, "lake_outcomes": theirs, "lake_message": _message(theirs)}
+        try:
+            # Airflow's notifiers render their templates in place, so that the next owner would get this one's.
+            copy(notifier)(values)
+        # Whatever it raises: the outcomes are what they are. Its text may have what it sends by, so the name is enough.
+        except Exception as error:  # noqa: BLE001
+            _log.warning("%s could not be told of %d outcomes: %s", owner, len(theirs), type(error).__name__)
+
+
+def _message(outcomes: Sequence[TaskOutcome]) -> str:
+    lines = [f"{each}: {each.reason}"[:_LONGEST_LINE] for each in outcomes[:_MOST_LINES]]
+    more = len(outcomes) - len(lines)
+    return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
 
 def lake_maintenance(

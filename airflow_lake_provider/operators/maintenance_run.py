@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.maintenance.history_entries import HistoryRun
+from airflow_lake_provider.maintenance.leases import MaintenanceLease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

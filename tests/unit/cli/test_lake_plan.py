@@ -13,11 +13,11 @@ from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
+from airflow_lake_provider.maintenance.leases import MaintenanceLease
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.maintenance.plan import TablePlan
 from tests.made_tables import register

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
-from airflow_lake_provider.maintenance.leases import without_leased
+from airflow_lake_provider.maintenance.leases import MaintenanceLease, without_leased
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 

@@ -18,13 +18,13 @@ from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
-from airflow_lake_provider.contracts.reports.maintenance_lease import MaintenanceLease
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
+from airflow_lake_provider.maintenance.leases import MaintenanceLease
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, SkipReason, TableHead, decide
