@@ -8,8 +8,6 @@ from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, Co
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes
 from airflow_lake_provider.maintenance.plan import Effect, PlannedAction
 
-# Core-seconds of an application that starts and ends: 8.7 s on two cores (docs/benchmarks/tasks.md).
-START_OF_SPARK = 17.0
 # Most core-seconds, and bytes rewritten, of a job whose driver does without the JVM's second compiler (decision 45).
 SHORT_JOB, SHORT_JOB_BYTES = 20.0, 64 * 1024**2
 # Core-seconds of planning, commits and tidying of a table.

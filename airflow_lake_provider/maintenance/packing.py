@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from airflow_lake_provider.maintenance.costs import START_OF_SPARK
 from airflow_lake_provider.maintenance.plan import Effect, TablePlan
 from airflow_lake_provider.maintenance.score import size_text
 
@@ -67,11 +66,6 @@ class PackedJob:
     def core_seconds(self) -> float:
         """Cost of all plans, without the start of Spark."""
         return sum(each.core_seconds for each in self.plans)
-
-    @property
-    def core_seconds_with_start(self) -> float:
-        """Cost of all plans, and of the application that carries them out."""
-        return START_OF_SPARK + self.core_seconds
 
     @property
     def tasks(self) -> list[dict[str, object]]:

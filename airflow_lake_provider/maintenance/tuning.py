@@ -55,7 +55,6 @@ class WriteRate:
     :param small_files: data files of commits whose files are small on average.
     :param small_bytes: of these.
     :param compactions: that wrote files anew.
-    :param rewritten_bytes: that they wrote.
     :param data_files: of the head.
     :param data_bytes: of the head.
     :param delete_files: of the head, and those that commits added.
@@ -68,7 +67,6 @@ class WriteRate:
     small_files: int
     small_bytes: int
     compactions: int
-    rewritten_bytes: int
     data_files: int
     data_bytes: int
     delete_files: int
@@ -99,7 +97,6 @@ def write_rate(history: Sequence[Snapshot], target: int, now: datetime) -> Write
     days = (midnight - min((each.at for each in newest), default=midnight)) / span_millis(_DAY)
     if len(changes) < _FEWEST_COMMITS or days < _FEWEST_DAYS or not all(map(counts_files, changes)):
         return None
-    rewrites = [each.summary for each in newest if each.operation == "replace" and _rewritten(each.summary)]
     small = [each for each in changes if small_files(each, target)]
     waiting = [each for each in changes_since(past, "deleted-data-files") if small_files(each, target)]
     head = past[0].summary
@@ -111,8 +108,7 @@ def write_rate(history: Sequence[Snapshot], target: int, now: datetime) -> Write
         commits=len(changes),
         small_files=_sum(small, "added-data-files"),
         small_bytes=_sum(small, "added-files-size"),
-        compactions=len(rewrites),
-        rewritten_bytes=sum(map(_rewritten, rewrites)),
+        compactions=sum(map(_is_compaction, newest)),
         data_files=files,
         data_bytes=size,
         delete_files=count_of(head, "total-delete-files") + _sum(changes, "added-delete-files"),
@@ -120,8 +116,9 @@ def write_rate(history: Sequence[Snapshot], target: int, now: datetime) -> Write
     )
 
 
-def _rewritten(summary: Mapping[str, str]) -> int:
-    return count_of(summary, "added-files-size") if count_of(summary, "deleted-data-files") else 0
+def _is_compaction(snapshot: Snapshot) -> bool:
+    is_rewrite = count_of(snapshot.summary, "added-files-size") and count_of(snapshot.summary, "deleted-data-files")
+    return snapshot.operation == "replace" and bool(is_rewrite)
 
 
 def _sum(summaries: Sequence[Mapping[str, str]], name: str) -> int:

@@ -6,7 +6,6 @@ import gzip
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -180,11 +179,3 @@ def serving(metadata: dict[str, Any], **modes: str) -> Iterator[HostileServer]:
         hostile.healed.set()
         server.shutdown()
         server.server_close()
-
-
-def wait_until(is_so: Any, seconds: float = 10.0) -> bool:
-    """Wait until something is so, and tell whether it is."""
-    until = time.monotonic() + seconds
-    while not (found := bool(is_so())) and time.monotonic() < until:
-        time.sleep(0.02)
-    return found

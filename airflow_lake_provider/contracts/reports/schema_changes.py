@@ -45,11 +45,6 @@ class SchemaChange:
         object.__setattr__(self, "additive", self.kind in _ADDITIVE)
 
     @property
-    def destructive(self) -> bool:
-        """True where rows of before would lose values."""
-        return not self.additive
-
-    @property
     def is_made(self) -> bool:
         """True where a run changes the table so."""
         return self.action == "evolve"

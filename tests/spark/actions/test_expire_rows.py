@@ -21,7 +21,6 @@ TODAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 SQL_TYPES = {"date": "DATE", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
 # Each file: the ages of its rows in days; None is a row without a value.
 FILES: list[list[float | None]] = [[90, 80], [40, 31.9, 10], [29, 5], [60, None], [0.5]]
-YOUNG = {2: 10, 3: 10, 4: 29, 5: 5}
 
 
 @dataclass

@@ -55,7 +55,6 @@ def test_what_a_contract_says_of_a_column_counts_for_the_fields_inside(
         ("add-column", "more", True),
     ]
     assert [each.action for each in changes] == actions
-    assert [each.destructive for each in changes] == [not each.additive for each in changes]
     assert [each.is_refused for each in changes] == [action in ("freeze", "fail", "refuse") for action in actions]
     assert [each.is_made for each in changes] == [action == "evolve" for action in actions]
     for each in changes:
