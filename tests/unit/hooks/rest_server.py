@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+THIEF = "http://thief.example.com"
+# Of the connection.
+OWN = {
+    "s3.access-key-id": "OWN-KEY",
+    "s3.secret-access-key": "OWN-SECRET",
+    "s3.session-token": "OWN-SESSION",
+    "s3.region": "eu-west-1",
+    "gcs.oauth2.token": "OWN-GCS",
+    "adls.account-name": "acct",
+    "adls.account-key": "OWN-ADLS",
+}
 METADATA: dict[str, Any] = {
     "format-version": 2,
     "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
@@ -96,3 +111,11 @@ def serve(answers: Answers) -> Iterator[Answers]:
     finally:
         listening.shutdown()
         listening.server_close()
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, **extra: Any) -> Any:
+    """Return a hook whose connection is to a server, with settings of its own."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    given = {"conn_type": "iceberg", "host": uri, "extra": {"type": "rest", **extra}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(given))
+    return importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from tests.unit.hooks.rest_server import Answers, serve
-from tests.unit.hooks.test_trusted_answers import answers_with, hook
+from tests.unit.hooks.rest_server import Answers, hook, serve
+from tests.unit.hooks.test_trusted_answers import answers_with
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
