@@ -1,18 +1,22 @@
-"""Fixtures of operator tests: connections, and the part of a task's context that operators read."""
+"""Fixtures of operator tests: connections, tables, and the part of a task's context that operators read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.made_tables import register
 from tests.unit.operators.run_of_tests import RUN_AFTER
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
 
 
 @pytest.fixture
@@ -50,3 +54,15 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "off")
     monkeypatch.setenv("AIRFLOW__LAKE__JOB_DIRECTORY", str(tmp_path / "jobs"))
     return tmp_path / "jobs"
+
+
+@pytest.fixture
+def five(orders: Table, lake_catalog: SqlCatalog, append: Callable[..., int], tmp_path: Path) -> None:
+    """Make tables that are due, well, empty, without garbage collection, and broken."""
+    for number in range(8):
+        append(orders, number)
+    schema = orders.schema()
+    append(lake_catalog.create_table("shop.well", schema), 1)
+    lake_catalog.create_table("shop.empty", schema)
+    append(lake_catalog.create_table("shop.nogc", schema, properties={"gc.enabled": "false"}), 1)
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": f"file://{tmp_path}/gone.metadata.json"})

@@ -8,6 +8,7 @@ from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 
+UPSERT: dict[str, Any] = {"action": "upsert", "table": "shop.orders", "source": "in/*.csv", "keys": ["id"]}
+COMPACT: dict[str, Any] = {"action": "compaction", "table": "shop.orders", "level": "full"}
+NOWHERE: dict[str, Any] = {"action": "compaction", "table": "shop.nowhere"}
 # Name of the only task of a job.
 TASK = "task"
 
@@ -54,3 +58,8 @@ def as_driver(answer: JobReport | JobFailure) -> str:
 def report_without_spark(job: LakeJobOperator[Any], spec: JobSpec) -> JobReport | None:
     """Return what the worker answers from metadata alone."""
     return job.action(job.tables).report_without_spark(spec)
+
+
+def application(*tasks: Any, **arguments: Any) -> LakeApplicationOperator:
+    """Return an application of some tasks."""
+    return LakeApplicationOperator(task_id="t", tasks=list(tasks), **arguments)

@@ -29,7 +29,7 @@ from airflow_lake_provider.operators.lake_maintenance import (
 )
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run
-from tests.unit.operators.test_lake_application import driver, last_try
+from tests.unit.operators.test_application_outcomes import driver, last_try
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -1,0 +1,146 @@
+"""Operators of compaction and expiry build the specs that they should, and answer from metadata without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from tests.unit.operators.run_of_tests import NO_SPARK
+from tests.unit.operators.submitted import report_without_spark
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+def test_a_cleared_compaction_is_somebody_new_and_a_retry_is_not(lake_connection: str, context: Context) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", level="full", retries=1)
+
+    def who(try_number: int, max_tries: int) -> str:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return job.build_spec(context).run.who
+
+    # What it has written is left out by its retries. Cleared, it is asked for all of the table again.
+    assert who(1, 1) == who(2, 1) != who(3, 3)
+
+
+def test_a_compaction_takes_rendered_texts(lake_connection: str, context: Context) -> None:
+    job = LakeCompactionOperator(
+        task_id="t", table="shop.orders", level="full", strategy="sort", sort_by=["id"], where=""
+    )
+    spec = job.build_spec(context)
+    assert (spec.level, spec.sort_by, spec.where) == (CompactionLevel.FULL, ("id",), None)
+
+
+@pytest.fixture
+def fragmented(orders: Table, append: Callable[..., int]) -> Table:
+    """Six files, six snapshots."""
+    for number in range(6):
+        append(orders, number)
+    return orders
+
+
+@pytest.mark.parametrize("dry_run", [True, "True"])
+def test_a_dry_run_of_a_compaction_counts_the_files(fragmented: Table, context: Context, dry_run: bool | str) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **NO_SPARK)
+    plain = job.execute(context)
+    assert (plain["outcome"], plain["files_rewritten"]) == ("planned", 6)
+    assert plain["before"]["snapshot"] == str(fragmented.metadata.current_snapshot_id)
+
+
+def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run="False", **NO_SPARK)
+    assert report_without_spark(job, job.build_spec(context)) is None
+
+
+def test_a_healthy_table_costs_no_spark(orders: Table, append: Callable[..., int], context: Context) -> None:
+    append(orders, 1)
+    for job in (
+        LakeCompactionOperator(task_id="c", table="shop.orders", **NO_SPARK),
+        LakeSnapshotExpiryOperator(task_id="e", table="shop.orders", **NO_SPARK),
+    ):
+        assert job.execute(context)["outcome"] == "nothing-due"
+
+
+def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: Context) -> None:
+    job = LakeSnapshotExpiryOperator(
+        task_id="t",
+        table="shop.orders",
+        older_than="PT0.000001S",
+        retain_last="2",
+        minimum_age=timedelta(0),
+        dry_run="true",
+        **NO_SPARK,
+    )
+    plain = job.execute(context)
+    oldest_first = sorted(fragmented.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    assert plain["outcome"] == "planned"
+    assert set(plain["snapshots_expired"]) == {str(snapshot.snapshot_id) for snapshot in oldest_first[:-2]}
+
+
+@pytest.mark.parametrize("name", ["older_than", "stage_branches_older_than"])
+@pytest.mark.parametrize("age", ["PT1S", "PT23H", timedelta(hours=23)])
+def test_what_is_younger_than_a_day_is_not_removed_unless_the_code_says_so(
+    orders: Table, context: Context, name: str, age: timedelta | str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} is .*, less than minimum_age=1 day"):
+        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: age}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: "{{ params.age }}"}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    setattr(job, name, age)
+    with pytest.raises(AirflowFailException, match=rf"{name} is .*, less than minimum_age=1 day"):
+        job.execute(context)
+    lower: Any = {name: age, "minimum_age": timedelta(seconds=1)}
+    assert isinstance(
+        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **lower).build_spec(context), SnapshotExpirySpec
+    )
+    assert "minimum_age" not in LakeSnapshotExpiryOperator.template_fields
+    for wrong in ("PT1S", "{{ params.age }}", timedelta(seconds=-1)):
+        with pytest.raises(InvalidSpecError, match=r"minimum_age (?:must be a timedelta|is not templated)"):
+            LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", minimum_age=wrong)  # type: ignore[arg-type]  # wrong
+
+
+@pytest.mark.parametrize("table", ["mart.orders", "shop_orders.x", "my.shop.orders", "SHOP.orders"])
+def test_a_table_that_no_pattern_allows_is_refused_as_it_was_rendered(context: Context, table: str) -> None:
+    job = LakeCompactionOperator(task_id="t", table=table, allowed_tables=["shop.*", "raw.web_?"], **NO_SPARK)
+    with pytest.raises(AirflowFailException, match=r"none of those that this task may work on: shop\.\*, raw\.web_\?"):
+        job.execute(context)
+    assert "allowed_tables" not in LakeCompactionOperator.template_fields
+
+
+@pytest.mark.parametrize("wrong", ["shop.*", ["shop.*", ""], [None], 5])
+def test_patterns_of_tables_are_not_asked_for_as_columns(wrong: Any) -> None:
+    expected = r"allowed_tables must be a list of patterns of table names, such as \['shop\.\*'\], got"
+    with pytest.raises(InvalidSpecError, match=expected):
+        LakeCompactionOperator(task_id="t", table="shop.orders", allowed_tables=wrong)
+
+
+@pytest.mark.parametrize("older_than", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
+def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
+    lake_connection: str, context: Context, older_than: timedelta | str
+) -> None:
+    spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=older_than).build_spec(context)
+    assert isinstance(spec, SnapshotExpirySpec)
+    assert spec.expire_before is not None
+    assert abs(datetime.now(UTC) - timedelta(days=5) - spec.expire_before) < timedelta(minutes=1)
+    assert spec.expire_before.tzinfo is not None
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_an_author_or_a_form_leaves_out_of_an_expiry_is_left_to_the_table(
+    lake_connection: str, context: Context, nothing: str | None
+) -> None:
+    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=nothing, retain_last=nothing)
+    spec = job.build_spec(context)
+    assert (spec.expire_before, spec.retain_last, spec.minimum_age) == (None, None, timedelta(days=1))
+    assert spec.asked_at is not None
+    assert abs(datetime.now(UTC) - spec.asked_at) < timedelta(minutes=1)
