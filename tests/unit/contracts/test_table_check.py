@@ -22,7 +22,7 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
-from tests.unit.planning.test_early_refusals import COLUMNS, Make, as_version_3, make
+from tests.unit.table_maker import COLUMNS, Make, as_version_3, make
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

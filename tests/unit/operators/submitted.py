@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -63,3 +66,16 @@ def report_without_spark(job: LakeJobOperator[Any], spec: JobSpec) -> JobReport 
 def application(*tasks: Any, **arguments: Any) -> LakeApplicationOperator:
     """Return an application of some tasks."""
     return LakeApplicationOperator(task_id="t", tasks=list(tasks), **arguments)
+
+
+def refusal(job: LakeJobOperator[Any], context: Context) -> LakeProviderError:
+    """Return the error of a task that fails."""
+    with pytest.raises(LakeProviderError) as refused:
+        job.execute(context)
+    return refused.value
+
+
+def starts_spark(job: LakeJobOperator[Any], context: Context) -> bool:
+    """Tell whether a task whose Spark connection is nowhere gets as far as to it."""
+    found = refusal(job, context)
+    return isinstance(found, InvalidConnectionError) and "'nowhere' does not exist" in str(found)

@@ -21,7 +21,7 @@ from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOp
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK
-from tests.unit.planning.test_early_refusals import as_version_3
+from tests.unit.table_maker import as_version_3
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

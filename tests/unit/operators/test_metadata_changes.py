@@ -33,7 +33,7 @@ from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperat
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
-from tests.unit.planning.test_early_refusals import as_version_3
+from tests.unit.table_maker import as_version_3
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -25,7 +25,7 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
-from tests.unit.planning.test_early_refusals import as_version_3
+from tests.unit.table_maker import as_version_3
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,98 +5,42 @@ Every operator here has a Spark connection that does not exist: whatever starts 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import NestedField, StringType
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.author.sources import Files, Source
+from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
-    InvalidConnectionError,
     InvalidSpecError,
-    LakeProviderError,
     MissingTableError,
     RangeUnavailableError,
     UnsupportedError,
 )
 from airflow_lake_provider.operators.append import LakeAppendOperator
-from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
-from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
-from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
+from tests.unit.operators.submitted import refusal, starts_spark
+from tests.unit.table_maker import COLUMNS, ENCRYPTED, Make, as_version_3, make
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = ["context"]
-Make = Callable[..., Table]
-
-COLUMNS = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "Name", StringType()),
-    NestedField(3, "score", DoubleType()),
-    identifier_field_ids=[1],
-)
-ROW = pa.table(
-    {"id": [1], "Name": ["a"], "score": [0.5]},
-    pa.schema([pa.field("id", pa.int64(), nullable=False), ("Name", pa.string()), ("score", pa.float64())]),
-)
-
-
-@pytest.fixture
-def make(lake_catalog: SqlCatalog) -> Make:
-    """Make a table with one row, of any format version and properties."""
-
-    def run(name: str, version: int = 2, schema: Schema = COLUMNS, **properties: str) -> Table:
-        given = {"format-version": str(min(version, 2)), **{k.replace("_", "."): v for k, v in properties.items()}}
-        table = lake_catalog.create_table(name, schema, properties=given)
-        table.append(ROW.select([field.name for field in schema.fields]))
-        return table if version < 3 else as_version_3(lake_catalog, table)
-
-    return run
-
-
-def as_version_3(catalog: SqlCatalog, table: Table) -> Table:
-    """Return the table as one of version 3: PyIceberg reads its metadata and does not write it yet."""
-    path = Path(table.metadata_location.removeprefix("file://"))
-    metadata = json.loads(path.read_text())
-    snapshots = [{**snapshot, "first-row-id": 0, "added-rows": 1} for snapshot in metadata["snapshots"]]
-    upgraded = path.with_name("version-3.metadata.json")
-    upgraded.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 1, "snapshots": snapshots}))
-    name = ".".join(table.name())
-    catalog.drop_table(name)
-    return catalog.register_table(name, f"file://{upgraded}")
-
-
-def refusal(job: LakeJobOperator[Any], context: Context) -> LakeProviderError:
-    with pytest.raises(LakeProviderError) as refused:
-        job.execute(context)
-    return refused.value
-
-
-def starts_spark(job: LakeJobOperator[Any], context: Context) -> bool:
-    found = refusal(job, context)
-    return isinstance(found, InvalidConnectionError) and "'nowhere' does not exist" in str(found)
+__all__ = ["context", "make"]
 
 
 def upsert(**arguments: Any) -> LakeUpsertOperator:
@@ -119,18 +63,8 @@ def incremental(**arguments: Any) -> LakeIncrementalOperator:
     return LakeIncrementalOperator(task_id="t", **{"query": "SELECT 1", **given, **NO_SPARK, **arguments})
 
 
-def update(**arguments: Any) -> LakeUpdateRowsOperator:
-    given: dict[str, Any] = {"table": "shop.target", "assignments": {"name": "'b'"}, "where": "id = 1"}
-    return LakeUpdateRowsOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
-
-
-def delete(**arguments: Any) -> LakeDeleteRowsOperator:
-    return LakeDeleteRowsOperator(task_id="t", table="shop.target", **NO_SPARK, **arguments)
-
-
 FREEZE = {"schema_contract": "freeze"}
 COPY_ON_WRITE = {"write_merge_mode": "copy-on-write"}
-ENCRYPTED: dict[str, str] = {"encryption_key-id": "k"}
 
 
 def over(**inputs: Source) -> Query:
@@ -394,70 +328,3 @@ def test_a_target_that_another_transform_filled_is_refused_without_spark(
         assert "filled by another transform" in str(refusal(job, context))
     else:
         assert starts_spark(job, context)
-
-
-ROW_CHANGES: list[tuple[int, dict[str, str], LakeJobOperator[Any], type[Exception], str]] = [
-    (1, {}, update(), UnsupportedError, "format version 1 has no deletes"),
-    (1, {}, delete(where="id = 1"), UnsupportedError, "format version 1 has no deletes"),
-    (2, ENCRYPTED, delete(where="id = 1"), UnsupportedError, "encrypted"),
-    (2, {}, update(assignments={"code": "1"}), InvalidSpecError, "table lacks: ['code']"),
-    (2, {}, update(assignments={"ID": "1"}), InvalidSpecError, "identifier columns ['id']"),
-    (2, {}, update(where="code = 1 AND (id > 2 OR NOT place IS NULL)"), InvalidSpecError, "['code', 'place']"),
-    (2, {}, delete(where="name = 'x' or smith = 'x'"), InvalidSpecError, "a column, its name is withheld,"),
-    (2, {}, delete(keys_from="k.parquet", keys=["code"]), BadInputError, "['code'] are not in both"),
-    (2, {}, delete(keys_from=LakeTable("shop.target", as_of="9"), keys=["id"]), BadInputError, "snapshot 9 is not in"),
-    (2, {}, delete(keys_from=LakeTable("shop.absent"), keys=["id"]), MissingTableError, "shop.absent: the table of"),
-]
-
-
-@pytest.mark.parametrize(("version", "properties", "job", "error", "said"), ROW_CHANGES)
-def test_a_change_of_rows_that_the_table_rules_out_is_refused_without_spark(
-    make: Make,
-    context: Context,
-    version: int,
-    properties: dict[str, str],
-    job: LakeJobOperator[Any],
-    error: type[Exception],
-    said: str,
-) -> None:
-    make("shop.target", version, **properties)
-    found = refusal(job, context)
-    assert isinstance(found, error)
-    assert said in str(found)
-    assert "smith" not in str(found)
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        update(where="NAME = 'x' AND score BETWEEN 1 AND 2"),
-        update(where='"code" = 1'),
-        update(where="`code` = 1"),
-        update(where="code = 1", allow_sql=True),
-        delete(where="id <=> 1"),
-        delete(where="upper(name) = 'X'", allow_sql=True),
-        delete(keys_from=Files("k.parquet"), keys=["NAME"]),
-    ],
-)
-def test_a_change_of_rows_that_the_driver_may_take_reaches_spark(
-    make: Make, context: Context, job: LakeJobOperator[Any]
-) -> None:
-    make("shop.target")
-    assert starts_spark(job, context)
-
-
-def test_a_missing_table_is_refused_without_spark_by_every_operator(lake_catalog: SqlCatalog, context: Context) -> None:
-    compaction = LakeCompactionOperator(task_id="t", table="shop.target", **NO_SPARK)
-    for job in (update(), delete(where="id = 1"), compaction):
-        assert isinstance(refusal(job, context), MissingTableError)
-
-
-@pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
-def test_a_compaction_by_columns_that_are_not_there_is_refused_without_spark(
-    make: Make, context: Context, strategy: str
-) -> None:
-    make("shop.target")
-    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", "strategy": strategy, **NO_SPARK}
-    found = refusal(LakeCompactionOperator(sort_by=["id", "place"], **given), context)
-    assert "sort_by names columns that the table lacks: ['place']" in str(found)
-    assert starts_spark(LakeCompactionOperator(sort_by=["ID", "name"], **given), context)
