@@ -10,16 +10,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-PACKAGE = REPOSITORY / "airflow_lake_provider"
-OURS = PACKAGE.name
-MODULES = sorted(PACKAGE.rglob("*.py"))
+from tests.unit.package_imports import (
+    ARCHITECTURE,
+    MODULES,
+    OURS,
+    PACKAGE,
+    REPOSITORY,
+    SPARK_SIDE,
+    dotted,
+    imported_modules,
+)
 
 PLAIN_SIDES = {"contracts", "catalogs", "submission"}
 # The address of a SQL catalog is what SQLAlchemy reads in it.
@@ -32,7 +37,6 @@ FORMAT_SIDE = "tables.iceberg"
 OPENING_SIDE = "hooks"
 # Pages read Airflow's database, and never a catalog.
 PAGE_SIDE = "plugins"
-SPARK_SIDE = "spark_jobs"
 # Rules of a format that both sides ask: over facts, without a library that reads tables.
 SHARED_RULES = "iceberg"
 
@@ -67,12 +71,6 @@ def side_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def dotted(source: Path) -> str:
-    """Return the module name of a file."""
-    parts = source.relative_to(REPOSITORY).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def side_of_file(source: Path) -> str:
     """Return the folder of ours that a file lies in; empty for files directly in the package."""
     parts = source.relative_to(PACKAGE).parts
@@ -94,32 +92,6 @@ def may_import(side: str) -> tuple[set[str], set[str] | None]:
     if side == SPARK_SIDE:
         return SPARK_LIBRARIES, {"contracts", SHARED_RULES, SPARK_SIDE}
     return AIRFLOW_LIBRARIES, None
-
-
-def imported_modules(tree: ast.AST) -> Iterator[str]:
-    """Yield the dotted name of everything a tree imports, wherever in the tree."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from imported_from(node)
-        elif isinstance(node, ast.Call) and called_name(node) in {"import_module", "__import__"}:
-            yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
-
-
-def imported_from(node: ast.ImportFrom) -> Iterator[str]:
-    """Yield what a ``from`` import names; ``from airflow_lake_provider import x`` names the folder x."""
-    assert node.level == 0, "a relative import hides which side it reaches"
-    assert node.module is not None
-    if node.module in (OURS, f"{OURS}.tables"):
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    else:
-        yield node.module
-
-
-def called_name(node: ast.Call) -> str:
-    """Return the last name of what a call calls."""
-    return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 def offences(side: str, imported: Iterator[str]) -> list[str]:
@@ -228,177 +200,6 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
     assert run.returncode == 0, run.stderr[-3000:]
 
 
-# Each side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
-# its own folder.
-WORKER_FLOORS = (
-    {"contracts"},
-    {"catalogs", "iceberg", "submission"},
-    {"tables"},
-    {"maintenance"},
-    {"hooks", "planning"},
-    {"triggers"},
-    {"assets"},
-    {"operators"},
-    {"cli", "plugins", "sensors"},
-)
-DRIVER_FLOORS = (
-    {"jvm"},
-    {"failures", "progress", "session"},
-    {"retry_conflicts", "sql"},
-    {"batch"},
-    {"formats"},
-    {"read_changes", "sources"},
-    {"actions"},
-    {"run_tasks"},
-    {"run_job"},
-)
-ICEBERG_FLOORS = (
-    {"jvm"},
-    {"table"},
-    {"rows"},
-    {"commits"},
-    {"appends", "incremental", "maintenance", "row_changes", "upserts"},
-    {"overwrites"},
-    {"iceberg_format"},
-)
-CONTRACT_FLOORS = (
-    {"errors"},
-    {
-        "argument_validation",
-        "capability_names",
-        "durations",
-        "file_locations",
-        "lake_page",
-        "property_values",
-        "sql_limits",
-        "text_encoding",
-    },
-    {
-        "author_object",
-        "capabilities",
-        "commit_retries",
-        "input_file",
-        "table_name",
-        "table_properties",
-        "untrusted_properties",
-    },
-    {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
-    {"applied", "as_of", "database_access", "kafka_access", "reports", "row_age"},
-    {"author"},
-    {"curve_order", "policy_settings", "specs"},
-)
-ORDERED = {
-    PACKAGE: WORKER_FLOORS,
-    PACKAGE / SPARK_SIDE: DRIVER_FLOORS,
-    PACKAGE / SPARK_SIDE / "formats/iceberg": ICEBERG_FLOORS,
-    PACKAGE / "contracts": CONTRACT_FLOORS,
-}
-# On no floor of the worker's: files at the top, which everybody or nobody imports, and the driver's side.
-OFF_FLOORS = {PACKAGE: {"__version__", "get_provider_info", SPARK_SIDE}}
-ARCHITECTURE = REPOSITORY / "docs/architecture.md"
-MOST_LINES = 400
-MOST_ROOMS = 29
-
-
-def imports_within(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the file, its place in the folder and the place it imports; a place is a folder or a file at the top."""
-    prefix = dotted(folder / "__init__.py").split(".")
-    for source in sorted(folder.rglob("*.py")):
-        place = source.relative_to(folder).with_suffix("").parts[0]
-        for name in imported_modules(ast.parse(source.read_text())):
-            parts = name.split(".")
-            if parts[: len(prefix)] == prefix and len(parts) > len(prefix):
-                yield str(source.relative_to(folder)), place, parts[len(prefix)]
-
-
-def runs_up(folder: Path, floors: tuple[set[str], ...]) -> list[str]:
-    """Return the imports of a folder that do not run down."""
-    floor_of = {place: number for number, floor in enumerate(floors) for place in floor}
-    return [
-        f"{source} imports {target}"
-        for source, place, target in imports_within(folder)
-        if not {place, target} & {"__init__", *OFF_FLOORS.get(folder, ())}
-        if place != target and floor_of[place] <= floor_of[target]
-    ]
-
-
-def places(folder: Path) -> set[str]:
-    """Return the folders and files of a folder by name."""
-    found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    return found - {"__init__"}
-
-
-@pytest.mark.parametrize("folder", ORDERED, ids=["worker", "driver", "iceberg", "contracts"])
-def test_no_import_runs_back_up(folder: Path) -> None:
-    floors = ORDERED[folder]
-    assert places(folder) - OFF_FLOORS.get(folder, set()) == set().union(*floors)
-    assert runs_up(folder, floors) == []
-
-
-def drawn_floors(text: str) -> dict[str, list[set[str]]]:
-    """Return the orders of folders that the page draws, top down: commas part floors, and ``and`` joins two folders."""
-    return {
-        folder: [set(re.findall(r"`(\w+)/`", floor)) for floor in re.split(r", ", order)]
-        for folder, order in re.findall(r"^- In `([\w/]+)/`: ([^.]+)\.$", text, re.MULTILINE)
-    }
-
-
-def test_the_architecture_page_draws_the_same_order() -> None:
-    page = re.sub(r"\n  (?=\S)", " ", ARCHITECTURE.read_text())
-    folders = {
-        str(folder.relative_to(PACKAGE.parent if folder == PACKAGE else PACKAGE)): folder
-        for folder in ORDERED
-        if folder != PACKAGE / "contracts"
-    }
-    in_code = {
-        name: [rooms for floor in reversed(ORDERED[folder]) if (rooms := {r for r in floor if (folder / r).is_dir()})]
-        for name, folder in folders.items()
-    }
-    assert drawn_floors(page) == in_code
-
-
-def imports_of(source: Path, modules: Mapping[str, Path]) -> set[str]:
-    """Return the modules that a file imports; ``from folder import file`` names the file."""
-    tree = ast.parse(source.read_text())
-    members = {
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    return ({*imported_modules(tree), *members} & modules.keys()) - {dotted(source)}
-
-
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Return the modules of one circle of imports; empty where there is none."""
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return list(error.args[1])
-    return []
-
-
-def test_no_modules_import_each_other_not_even_for_their_types() -> None:
-    # Whoever imports anything of ours runs the package's own file: it is no edge.
-    modules = {dotted(source): source for source in MODULES}
-    assert circle({name: imports_of(source, modules) for name, source in modules.items()}) == []
-
-
-def test_a_circle_through_types_alone_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
-    codes = {
-        "a": "from top import b",
-        "b": "if TYPE_CHECKING:\n    from top.c import C",
-        "c": "def f():\n    import top.a",
-    }
-    (tmp_path / "top").mkdir()
-    for name, code in codes.items():
-        (tmp_path / f"top/{name}.py").write_text(code)
-    modules = {f"top.{name}": tmp_path / f"top/{name}.py" for name in codes}
-    graph = {name: imports_of(source, modules) for name, source in modules.items()}
-    assert sorted(set(circle(graph))) == ["top.a", "top.b", "top.c"]
-
-
 def test_a_format_knows_the_seam_and_not_who_chooses_it() -> None:
     iceberg = PACKAGE / SPARK_SIDE / "formats" / "iceberg"
     imported = {name for source in iceberg.rglob("*.py") for name in imported_modules(ast.parse(source.read_text()))}
@@ -452,20 +253,3 @@ def test_what_every_change_stream_needs_names_no_connector(source: Path) -> None
 def test_a_name_of_a_connector_is_seen_in_code_and_not_in_a_docstring() -> None:
     code = '"""Debezium."""\nfrom a.debezium import b\ndef debezium_key(): return f"of Debezium {b}"'
     assert len(connectors_in(ast.parse(code))) == 3
-
-
-def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:
-    assert len(places(PACKAGE)) + len(places(PACKAGE / SPARK_SIDE)) <= MOST_ROOMS
-
-
-def test_no_file_of_the_package_has_more_than_four_hundred_lines() -> None:
-    lines = {str(path.relative_to(PACKAGE)): path.read_text().count("\n") for path in MODULES}
-    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
-
-
-def test_an_import_that_runs_up_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
-    for name, code in {"low": "from top.high import x", "high": "import top.low"}.items():
-        (tmp_path / "top" / name).mkdir(parents=True)
-        (tmp_path / "top" / name / "a.py").write_text(code)
-    assert runs_up(tmp_path / "top", ({"low"}, {"high"})) == ["low/a.py imports high"]
