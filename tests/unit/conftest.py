@@ -51,6 +51,19 @@ def lake_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
+def tiny_connection(lake_connection: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same connection to tables of a format that only tests have, which one entry has registered; its id."""
+    from airflow_lake_provider.contracts.capabilities import FORMATS
+    from tests.tiny_format import TINY
+
+    monkeypatch.setitem(FORMATS, TINY.name, TINY)
+    connection = json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])
+    connection["extra"]["table_format"] = TINY.name
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
+    return lake_connection
+
+
+@pytest.fixture
 def lake_catalog(tmp_path: Path, lake_connection: str) -> Iterator[SqlCatalog]:
     """The catalog of ``lake_connection``, opened by PyIceberg alone, with the namespace ``shop``."""
     from pyiceberg.catalog.sql import SqlCatalog

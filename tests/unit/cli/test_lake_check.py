@@ -7,28 +7,17 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+
+from tests.unit.cli.lake_command import run_lake
 
 Append = Callable[..., int]
 
 
-@pytest.fixture(autouse=True)
-def _process_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The command sets it for its process, as Airflow's own do.
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
-
-
-def run(*arguments: str) -> None:
-    """Run a command as ``airflow`` does."""
-    given = get_parser().parse_args(["lake", "check", *arguments])
-    given.func(given)
-
-
 def test_it_prints_each_use_of_each_operator(orders: Table, append: Append, capsys: pytest.CaptureFixture[str]) -> None:
     append(orders, 1)
-    run("shop.orders", "--keys", "id", "--output", "json")
+    run_lake("check", "shop.orders", "--keys", "id", "--output", "json")
     rows = json.loads(capsys.readouterr().out)
     found = {(row["operator"], row["use"]): (row["possible"], row["reason"]) for row in rows}
     assert found["LakeUpsertOperator", "strategy='positions'"] == ("yes", "by id")
@@ -37,7 +26,7 @@ def test_it_prints_each_use_of_each_operator(orders: Table, append: Append, caps
     assert "the table has version 2" in reason
     assert len(found) == len(rows) > 10
 
-    run("shop.orders")
+    run_lake("check", "shop.orders")
     printed = capsys.readouterr().out
     assert "LakeRollbackOperator" in printed
     assert "name key columns with --keys" in printed
@@ -48,16 +37,16 @@ def test_a_column_with_what_a_terminal_obeys_is_shown_as_it_is_written(
 ) -> None:
     styled = "[red]paid\x1b[31m[/red]"
     lake_catalog.create_table("shop.styled", pa.schema([(styled, pa.int64())]))
-    run("shop.styled", "--keys", "absent")
+    run_lake("check", "shop.styled", "--keys", "absent")
     printed = capsys.readouterr().out
     assert "[red]paid" in printed
     assert "\x1b[31m" not in printed
-    run("shop.styled", "--keys", "absent", "--output", "json")
+    run_lake("check", "shop.styled", "--keys", "absent", "--output", "json")
     assert repr(styled) in json.loads(capsys.readouterr().out)[0]["reason"]
 
 
 def test_a_table_or_a_connection_that_is_not_there_is_said(orders: Table) -> None:
     with pytest.raises(SystemExit, match=r"MissingTableError: .*shop\.absent"):
-        run("shop.absent")
+        run_lake("check", "shop.absent")
     with pytest.raises(SystemExit, match="InvalidConnectionError: connection 'absent': it does not exist"):
-        run("shop.orders", "--conn-id", "absent")
+        run_lake("check", "shop.orders", "--conn-id", "absent")

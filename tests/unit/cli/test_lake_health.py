@@ -8,27 +8,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.maintenance.health import TableHealth
 from tests.made_tables import register
+from tests.unit.cli.lake_command import run_lake
 
 Append = Callable[..., int]
-
-
-def run(*arguments: str) -> None:
-    """Run a command as ``airflow`` does."""
-    given = get_parser().parse_args(["lake", "health", *arguments])
-    given.func(given)
 
 
 def test_it_prints_the_worst_table_first_and_what_would_mend_it(
     many_small: Table, lake_catalog: SqlCatalog, append: Append, capsys: pytest.CaptureFixture[str]
 ) -> None:
     append(lake_catalog.create_table("shop.one_file", many_small.schema()), 1)
-    run("shop.*")
+    run_lake("health", "shop.*")
     printed = capsys.readouterr().out
     assert printed.index("shop.orders") < printed.index("shop.one_file")
     assert "a compaction merges them" in " ".join(printed.split())
@@ -39,7 +33,7 @@ def test_it_prints_the_worst_table_first_and_what_would_mend_it(
 def test_all_facts_come_as_json_and_as_yaml(
     output: str, read: Callable[[str], list[dict[str, object]]], many_small: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("shop.orders", "--output", output)
+    run_lake("health", "shop.orders", "--output", output)
     (row,) = read(capsys.readouterr().out)
     found = TableHealth.from_json(json.dumps(row))
     assert found.files is not None
@@ -49,11 +43,11 @@ def test_all_facts_come_as_json_and_as_yaml(
 def test_the_exit_code_says_whether_all_tables_could_be_read(
     many_small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("shop.*")
+    run_lake("health", "shop.*")
     location = f"file://{tmp_path}/[red]gone.metadata.json"
     register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": location, "[red]x": location})
     with pytest.raises(SystemExit) as stopped:
-        run("shop.*", "--output", "table")
+        run_lake("health", "shop.*", "--output", "table")
     assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "shop.%5Bred%5Dx" in printed
@@ -63,7 +57,7 @@ def test_the_exit_code_says_whether_all_tables_could_be_read(
 
 
 def test_stale_rows_are_said_against_a_limit(many_small: Table, capsys: pytest.CaptureFixture[str]) -> None:
-    run("shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
+    run_lake("health", "shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
 
@@ -77,7 +71,7 @@ def test_a_limit_that_is_named_replaces_that_of_the_policy_and_no_other(
         change.set_properties({f"lake.maintenance.{name}": value for name, value in limits.items()})
         if is_broken:
             change.set_properties({"lake.maintenance.orphans.mod": "off"})
-    run("shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
+    run_lake("health", "shop.orders", "--fresh-within", "PT0.000001S", "--output", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
     # Of a policy that cannot be read, no limit holds.
@@ -96,4 +90,4 @@ def test_a_limit_that_is_named_replaces_that_of_the_policy_and_no_other(
 )
 def test_what_cannot_be_asked_is_said(arguments: list[str], why: str, orders: Table) -> None:
     with pytest.raises(SystemExit, match=why):
-        run(*arguments)
+        run_lake("health", *arguments)

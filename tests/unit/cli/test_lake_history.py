@@ -6,19 +6,13 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.maintenance.history_entries import HistoryRun, history_entries
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
-
-
-def run(*arguments: str) -> None:
-    """Run a command as ``airflow`` does."""
-    given = get_parser().parse_args(["lake", "history", *arguments])
-    given.func(given)
+from tests.unit.cli.lake_command import run_lake
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def three_runs(lake_catalog: SqlCatalog) -> None:
 
 @pytest.mark.usefixtures("three_runs")
 def test_it_prints_what_runs_of_a_week_did_the_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    run("shop.*", "--output", "plain")
+    run_lake("history", "shop.*", "--output", "plain")
     printed = capsys.readouterr().out
     assert printed.index("JobFailedError: [red]no [31m space") < printed.index("compaction (minor)")
     assert "1,412 to 12 files, 7 to 0 delete files" in printed
@@ -65,7 +59,7 @@ def test_it_prints_what_runs_of_a_week_did_the_newest_first(capsys: pytest.Captu
 def test_rows_are_chosen_by_name_age_and_outcome(
     arguments: list[str], runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(*arguments, "--output", "json")
+    run_lake("history", *arguments, "--output", "json")
     assert [row["run_id"] for row in json.loads(capsys.readouterr().out)] == runs
 
 
@@ -82,9 +76,9 @@ def test_rows_are_chosen_by_name_age_and_outcome(
 )
 def test_what_cannot_be_asked_is_said(arguments: list[str], why: str) -> None:
     with pytest.raises(SystemExit, match=why):
-        run(*arguments)
+        run_lake("history", *arguments)
 
 
 def test_a_catalog_without_a_history_says_so(lake_catalog: SqlCatalog) -> None:
     with pytest.raises(SystemExit, match="No row of the maintenance history"):
-        run()
+        run_lake("history")

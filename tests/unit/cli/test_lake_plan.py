@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -21,21 +20,16 @@ from airflow_lake_provider.maintenance.leases import MaintenanceLease
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.maintenance.plan import TablePlan
 from tests.made_tables import register
+from tests.unit.cli.lake_command import run_lake
 
 Append = Callable[..., int]
-
-
-def run(*arguments: str) -> None:
-    """Run a command as ``airflow`` does."""
-    given = get_parser().parse_args(["lake", "plan", *arguments])
-    given.func(given)
 
 
 def test_it_prints_what_is_due_first_and_why_the_rest_is_left_out(
     many_small: Table, lake_catalog: SqlCatalog, append: Append, capsys: pytest.CaptureFixture[str]
 ) -> None:
     append(lake_catalog.create_table("shop.one_file", many_small.schema()), 1)
-    run("shop.*", "--output", "plain")
+    run_lake("plan", "shop.*", "--output", "plain")
     due, left_out = capsys.readouterr().out.splitlines()[-2:]
     assert due.startswith("shop.orders")
     assert "compaction (minor)" in due
@@ -53,7 +47,7 @@ def test_it_shows_what_waits_for_another_run_or_after_failures(capsys: pytest.Ca
         job = {"tasks": [failed], "expected": [{"core_seconds": 2.0}]}
         entries = history_entries(who, outcomes_of_run([job], [failed], []))
         assert MaintenanceHistory(LakeCatalogHook(), "ops.mine").record(entries)
-    run("shop.*", "--output", "plain", "--history", "ops.mine")
+    run_lake("plan", "shop.*", "--output", "plain", "--history", "ops.mine")
     rests = capsys.readouterr().out.splitlines()[-1]
     assert "compaction (waits)" in rests
     assert "memory ran out" in rests
@@ -61,7 +55,7 @@ def test_it_shows_what_waits_for_another_run_or_after_failures(capsys: pytest.Ca
         table_name="", run_key="k", dag_id="weekly", run_id="r7", acquired_at=now, expires_at=now + timedelta(hours=1)
     )
     MaintenanceLeases(LakeCatalogHook()).take(["shop.orders"], lease)
-    run("shop.*", "--output", "plain")
+    run_lake("plan", "shop.*", "--output", "plain")
     leased = capsys.readouterr().out.splitlines()[-1]
     assert "compaction (waits)" in leased
     assert "Run r7 of DAG weekly maintains it since" in leased
@@ -71,7 +65,7 @@ def test_it_shows_what_waits_for_another_run_or_after_failures(capsys: pytest.Ca
 def test_a_whole_plan_comes_as_json_and_as_yaml(
     output: str, read: Callable[[str], list[dict[str, object]]], many_small: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("shop.orders", "--output", output)
+    run_lake("plan", "shop.orders", "--output", output)
     (row,) = read(capsys.readouterr().out)
     made = TablePlan.from_json(json.dumps(row))
     assert [(task["action"], task["table"], task["level"]) for task in made.tasks] == [
@@ -86,7 +80,7 @@ def test_a_table_that_cannot_be_read_is_a_line_with_its_error(
     location = f"file://{tmp_path}/[red]gone.metadata.json"
     register(tmp_path / "catalog.db", "lake_default", "shop", {"gone": location, "[red]x": location})
     with pytest.raises(SystemExit) as stopped:
-        run("shop.*", "--output", "table")
+        run_lake("plan", "shop.*", "--output", "table")
     assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "shop.%5Bred%5Dx" in printed
@@ -103,4 +97,4 @@ def test_a_table_that_cannot_be_read_is_a_line_with_its_error(
 )
 def test_what_cannot_be_asked_is_refused(arguments: list[str], why: str, orders: Table) -> None:
     with pytest.raises(SystemExit, match=why):
-        run(*arguments)
+        run_lake("plan", *arguments)

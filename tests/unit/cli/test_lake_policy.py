@@ -8,23 +8,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airflow.cli.cli_parser import get_parser
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.policy_settings import SETTINGS, schema_of_policy_file
+from tests.unit.cli.lake_command import run_lake
 
 
 @pytest.fixture(autouse=True)
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
     return tmp_path
-
-
-def run(command: str, *arguments: str) -> None:
-    """Run a command as ``airflow`` does."""
-    given = get_parser().parse_args(["lake", command, *arguments])
-    given.func(given)
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def policies(lake_catalog: SqlCatalog, orders: Table, dags: Path) -> None:
 
 @pytest.mark.usefixtures("policies")
 def test_it_prints_each_value_with_its_layer_and_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
-    run("policy", "shop.*", "--output", "plain")
+    run_lake("policy", "shop.*", "--output", "plain")
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "shop.orders compaction.deleted_share 0.3 file lake_policy.yaml:3 'shop.*'" in rows
     assert "shop.orders orphans.mode off defaults" in rows
@@ -54,7 +48,7 @@ def test_it_prints_each_value_with_its_layer_and_its_origin(capsys: pytest.Captu
 def test_values_that_are_no_defaults_come_as_json_and_as_yaml(
     output: str, read: Callable[[str], list[dict[str, object]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("policy", "shop.orders", "--changed", "--output", output)
+    run_lake("policy", "shop.orders", "--changed", "--output", output)
     (row,) = read(capsys.readouterr().out)
     origin = "lake_policy.yaml:3 'shop.*'"
     value = {"key": "compaction.deleted_share", "value": 0.3, "layer": "file", "origin": origin}
@@ -66,7 +60,7 @@ def test_a_policy_that_cannot_be_read_is_a_line_and_the_exit_code_is_1(
 ) -> None:
     lake_catalog.create_table("shop.typo", orders.schema(), properties={"lake.maintenance.[red]x": "1"})
     with pytest.raises(SystemExit) as stopped:
-        run("policy", "--changed", "--output", "table")
+        run_lake("policy", "--changed", "--output", "table")
     assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "shop.typo" in printed
@@ -84,15 +78,15 @@ def test_a_policy_that_cannot_be_read_is_a_line_and_the_exit_code_is_1(
 )
 def test_what_cannot_be_asked_is_said(arguments: list[str], why: str, orders: Table) -> None:
     with pytest.raises(SystemExit, match=why):
-        run("policy", *arguments)
+        run_lake("policy", *arguments)
 
 
 def test_health_refuses_a_faulty_file_of_policies(orders: Table, dags: Path) -> None:
     (dags / "lake_policy.yaml").write_text("tables: {shop.*: {fresh_within: soon}}")
     with pytest.raises(SystemExit, match=r"lake_policy\.yaml:1: fresh_within must be"):
-        run("health")
+        run_lake("health")
 
 
 def test_the_schema_is_printed_for_editors(capsys: pytest.CaptureFixture[str]) -> None:
-    run("policy-schema")
+    run_lake("policy-schema")
     assert json.loads(capsys.readouterr().out) == schema_of_policy_file()

@@ -18,7 +18,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from sqlalchemy import event
 
-from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
@@ -26,7 +25,6 @@ from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.score import HealthLimits
 from airflow_lake_provider.tables.base import ListedTable
 from tests.made_tables import ILL, MadeTable, register, well_table
-from tests.tiny_format import TINY
 from tests.unit.hooks.rest_server import Answers, serve
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -204,17 +202,8 @@ def test_a_file_that_a_commit_has_replaced_since_the_list_was_made_is_no_broken_
     assert (found.error, found.snapshots and found.snapshots.snapshots) == (None, 2)
 
 
-def test_a_format_that_cannot_be_judged_without_spark_is_refused_by_name(
-    lake_connection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(FORMATS, TINY.name, TINY)
-    extra = {
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/x.db",
-        "warehouse": f"file://{tmp_path}",
-        "table_format": TINY.name,
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+@pytest.mark.usefixtures("tiny_connection")
+def test_a_format_that_cannot_be_judged_without_spark_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"connection 'lake_default': table format 'tiny' lacks 'health'"):
         table_health()
 

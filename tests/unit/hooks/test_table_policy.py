@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -170,20 +169,8 @@ def test_a_table_that_is_named_has_to_exist() -> None:
     assert table_policies("none.*") == []
 
 
-def test_a_format_without_a_list_of_tables_is_refused_by_name(
-    lake_connection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from airflow_lake_provider.contracts.capabilities import FORMATS
-    from tests.tiny_format import TINY
-
-    monkeypatch.setitem(FORMATS, TINY.name, TINY)
-    extra = {
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/x.db",
-        "warehouse": f"file://{tmp_path}",
-        "table_format": "tiny",
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+@pytest.mark.usefixtures("tiny_connection")
+def test_a_format_without_a_list_of_tables_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="table format 'tiny' lacks 'health'"):
         table_policies()
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.cli.cli_parser import get_parser
 from airflow.sdk import Asset
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
@@ -44,6 +43,7 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
 from tests.tiny_format import TINY
+from tests.unit.cli.lake_command import run_lake
 from tests.unit.operators.run_of_tests import NO_SPARK
 
 if TYPE_CHECKING:
@@ -56,12 +56,8 @@ Commit = Callable[..., str]
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FormatCapabilities]:
+def tiny(tiny_connection: str, tmp_path: Path) -> Iterator[FormatCapabilities]:
     """A format of one entry, which the connection names."""
-    monkeypatch.setitem(FORMATS, TINY.name, TINY)
-    extra = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    connection = {"conn_type": "iceberg", "extra": {**extra, "table_format": TINY.name}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
     yield TINY
     assert not (tmp_path / "catalog.db").exists()
 
@@ -112,8 +108,7 @@ def checked(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
 
 
 def check() -> None:
-    given = get_parser().parse_args(["lake", "check", TABLE, "--output", "json"])
-    given.func(given)
+    run_lake("check", TABLE, "--output", "json")
 
 
 @pytest.mark.usefixtures("tiny")

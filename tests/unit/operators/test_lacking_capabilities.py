@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from tests.tiny_format import TINY
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-
-@pytest.fixture
-def tiny_connection(lake_connection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A connection to a catalog of tables of another format, which one entry has registered."""
-    monkeypatch.setitem(FORMATS, TINY.name, TINY)
-    extra = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    connection = {"conn_type": "iceberg", "extra": {**extra, "table_format": TINY.name}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
-    return lake_connection
 
 
 @pytest.mark.parametrize(

@@ -137,18 +137,9 @@ def fields(draw: st.DrawFn, ids: list[int], depth: int = 0) -> list[dict[str, An
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> dict[str, Any]:
-    """Metadata of a table of version 2 or 3 as Iceberg's spec has it, with whatever history."""
-    ids: list[int] = []
-    columns = [{"id": taken(ids), "name": "id", "required": True, "type": "long"}]
-    columns += [field for field in draw(fields(ids)) if field["name"] != "id"]
-    schemas = [
-        {"type": "struct", "schema-id": 0, "fields": columns[:1]},
-        {"type": "struct", "schema-id": 1, "fields": columns, "identifier-field-ids": [1]},
-    ]
-    numbers = draw(st.lists(IDS, unique=True, max_size=6))
-    version = draw(st.sampled_from([2, 3]))
-    snapshots = [
+def snapshots_of(draw: st.DrawFn, numbers: list[int], version: int) -> list[dict[str, Any]]:
+    """Snapshots with these ids, some of which follow from the one before."""
+    return [
         {
             "snapshot-id": id_,
             **({"parent-snapshot-id": numbers[place - 1]} if place and draw(st.booleans()) else {}),
@@ -161,6 +152,21 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         }
         for place, id_ in enumerate(numbers)
     ]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, Any]:
+    """Metadata of a table of version 2 or 3 as Iceberg's spec has it, with whatever history."""
+    ids: list[int] = []
+    columns = [{"id": taken(ids), "name": "id", "required": True, "type": "long"}]
+    columns += [field for field in draw(fields(ids)) if field["name"] != "id"]
+    schemas = [
+        {"type": "struct", "schema-id": 0, "fields": columns[:1]},
+        {"type": "struct", "schema-id": 1, "fields": columns, "identifier-field-ids": [1]},
+    ]
+    numbers = draw(st.lists(IDS, unique=True, max_size=6))
+    version = draw(st.sampled_from([2, 3]))
+    snapshots = draw(snapshots_of(numbers, version))
     refs = {"main": {"type": "branch", "snapshot-id": numbers[-1]}} if numbers else {}
     for name in draw(st.lists(NAMES, max_size=3)) if numbers else ():
         ref: dict[str, Any] = {"snapshot-id": draw(st.sampled_from(numbers)), "type": "tag", "max-ref-age-ms": 5}
