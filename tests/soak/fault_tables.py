@@ -115,8 +115,8 @@ class FaultTable(ABC):
 
 
 @dataclass
-class Upserts(FaultTable):
-    """Batches of changes, one a step."""
+class Loads(FaultTable):
+    """Batches of files, one a step; the first one creates the table."""
 
     version: int = 3
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -124,8 +124,13 @@ class Upserts(FaultTable):
 
     @property
     def begins_empty(self) -> bool:
-        """True: the first upsert creates it."""
+        """True: the first batch creates it."""
         return True
+
+
+@dataclass
+class Upserts(Loads):
+    """Batches of changes, one a step."""
 
     def _next(self, frame: Mapping[str, Any]) -> Step:
         inbox = Inbox(self.lake.home / "inbox" / self.table)
@@ -228,17 +233,8 @@ class Versions(FaultTable):
 
 
 @dataclass
-class Appends(FaultTable):
+class Appends(Loads):
     """Batches of new rows, one a step; a row that was added twice would be a key that is there twice."""
-
-    version: int = 3
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    partition_by: tuple[str, ...] = ()
-
-    @property
-    def begins_empty(self) -> bool:
-        """True: the first append creates it."""
-        return True
 
     def _next(self, frame: Mapping[str, Any]) -> Step:
         inbox, name = Inbox(self.lake.home / "inbox" / self.table), f"s{self.steps}"

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.key_types import KEY_TYPES, KeyType, plain
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill
 
 M = TypeVar("M")
 NAN = float("nan")
@@ -44,10 +44,6 @@ class Batch(Generic[M]):
     arguments: Mapping[str, Any]
     after: Callable[[M], M]
     refused: type[Exception] | None = None
-
-
-def _killed() -> None:
-    raise Killed
 
 
 @dataclass
@@ -169,7 +165,7 @@ class LoadLife(ABC, Generic[M]):
     def _killed(self, batch: Batch[M]) -> JobReport:
         at = self.random.choice(self.phases)
         try:
-            return self.load(batch, InterruptedProgress(at=at, then=_killed))
+            return self.load(batch, InterruptedProgress(at=at, then=kill))
         except Killed:
             self.steps.append(f"killed at {at}")
             self.check()

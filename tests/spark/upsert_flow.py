@@ -35,6 +35,11 @@ class Killed(BaseException):
     """Stands for a kill: no handler of the driver takes it for an error."""
 
 
+def kill() -> None:
+    """Stand for a driver that ends at once."""
+    raise Killed
+
+
 @dataclass
 class InterruptedProgress(Progress):
     """Calls something when a phase begins, once: another writer, or a kill."""

@@ -21,7 +21,7 @@ from airflow_lake_provider.planning.incremental_plan import nothing_new
 from tests.spark.consumer import QUERY, Consumer
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.metadata_change_flow import carry_out
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill, row
 from tests.table_facts import facts
 
 
@@ -46,9 +46,6 @@ def one_run_behind(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("phase", ["read", "resolve", "stage", "commit", "guard"])
 def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(one_run_behind: Consumer, phase: str) -> None:
-    def kill() -> None:
-        raise Killed
-
     consumer = one_run_behind.copy(f"killed_at_{phase}")
     with pytest.raises(Killed):
         consumer.run("2", progress=InterruptedProgress(at=phase, then=kill))

@@ -30,7 +30,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpiry
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, kill, row
 
 
 def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow: Flow) -> None:
@@ -152,14 +152,19 @@ LAST_PHASE = {
 each_strategy = pytest.mark.parametrize("strategy", LAST_PHASE)
 
 
-def test_a_writer_that_gets_in_between_makes_a_merge_decide_again(flow: Flow) -> None:
+def writer_beside_a_merge(flow: Flow) -> InterruptedProgress:
+    """Return a writer that gets between the merge of the next batch and its publishing."""
     flow.changes["strategy"] = UpsertStrategy.MERGE
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "a2"))
-    writer = InterruptedProgress(
+    return InterruptedProgress(
         at="publish", then=lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'z', 9)")
     )
+
+
+def test_a_writer_that_gets_in_between_makes_a_merge_decide_again(flow: Flow) -> None:
+    writer = writer_beside_a_merge(flow)
     report = flow.apply("run 2", progress=writer)
     assert (report.outcome, report.attempts) == (Outcome.APPLIED, 2)
     assert flow.rows() == {1: ("a2", 0), 9: ("z", 9)}
@@ -167,13 +172,7 @@ def test_a_writer_that_gets_in_between_makes_a_merge_decide_again(flow: Flow) ->
 
 
 def test_the_last_lost_race_is_a_conflict_that_leaves_the_table_alone(flow: Flow) -> None:
-    flow.changes["strategy"] = UpsertStrategy.MERGE
-    flow.arrive("1.jsonl", row(1, "a"))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "a2"))
-    writer = InterruptedProgress(
-        at="publish", then=lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'z', 9)")
-    )
+    writer = writer_beside_a_merge(flow)
     with pytest.raises(CommitConflictError, match="No data changed"):
         flow.apply("run 2", progress=writer, max_attempts=1)
     assert flow.rows() == {1: ("a", 0), 9: ("z", 9)}
@@ -193,9 +192,6 @@ def one_batch_behind(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
 def test_a_driver_killed_at_any_phase_leaves_a_batch_that_the_retry_applies_once(
     one_batch_behind: Flow, phase: str
 ) -> None:
-    def kill() -> None:
-        raise Killed
-
     flow = one_batch_behind.copy(f"flows.killed_at_{phase}")
     strategy = UpsertStrategy.MERGE if phase in ("merge", "publish") else UpsertStrategy.POSITIONS
     with pytest.raises(Killed):

@@ -14,12 +14,7 @@ from airflow_lake_provider.contracts.errors import AuditFailedError, BadInputErr
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.append_flow import COLUMNS, append, event, events_of
 from tests.spark.formats.suite import FormatSuite, needs
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
-
-
-def killed() -> None:
-    """Stand for a driver that ends at once."""
-    raise Killed
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill
 
 
 def compact(flow: Flow) -> None:
@@ -45,8 +40,8 @@ class RowsOnceSuite(FormatSuite):
 
         between: list[tuple[str, Callable[[], Any] | None]] = [
             ("commit", None),
-            ("commit", killed),
-            ("write", killed),
+            ("commit", kill),
+            ("write", kill),
             ("commit", foreign),
             ("commit", retried),
             ("commit", lambda: compact(flow)),

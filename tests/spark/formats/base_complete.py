@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.suite import ALL, FormatSuite, needs
-from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, kill, row
 
 SOFT = Deduplicate(deletes="soft")
 Rows = dict[int, tuple[Any, ...]]
@@ -144,11 +144,8 @@ class CompleteSuite(WholeTableSuite):
             # Of another writer: a key that the source lacks, and one that is there twice then.
             flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'foreign', 9), (3, 'twice', 3)")
 
-        def killed() -> None:
-            raise Killed
-
         between: list[tuple[Callable[[], Any], Rows]] = [
-            (killed, {**held, 2: ("b", 0)}),
+            (kill, {**held, 2: ("b", 0)}),
             (foreign, {**held, 2: ("c", 0)}),
             (lambda: retry.append(load(flow, "run 4")), {**held, 2: ("d", 0)}),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,14 +15,48 @@ from airflow_lake_provider.contracts.reports.job import Outcome, OverwritePartit
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.overwrite_flow import Row, ordered, overwrite, put, rows_of
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill
 
 ONE, TWO, THREE = "2026-11-01", "2026-11-02", "2026-11-03"
 
 
-def killed() -> None:
-    """Stand for a driver that ends at once."""
-    raise Killed
+@dataclass
+class Days:
+    """Days of a table that are replaced, and their rows in plain Python."""
+
+    flow: Flow
+    rows: list[Row] = field(default_factory=list)
+
+    def replace(self, *rows: Row) -> None:
+        """Replace the days of some rows, as the table does: each batch has rows of all buckets."""
+        replaced = {row[2] for row in rows}
+        self.rows = [row for row in self.rows if row[2] not in replaced] + list(rows)
+
+    def foreign(self, day: str) -> Callable[[], None]:
+        """Return what inserts a row of a day, as another writer does."""
+
+        def insert() -> None:
+            self.flow.spark.sql(f"INSERT INTO {self.flow.table} (id, name, day) VALUES (99, 'foreign', DATE '{day}')")
+            self.rows.append((99, "foreign", day))
+
+        return insert
+
+    def add_another(self) -> None:
+        """Overwrite another day, as another task does."""
+        put(self.flow, "other", *day_of(THREE, "beside"))
+        assert overwrite(self.flow, "beside", "other").attempts == 1
+        self.replace(*day_of(THREE, "beside"))
+
+    def compact(self) -> None:
+        """Rewrite all files."""
+        options = "map('rewrite-all', 'true')"
+        self.flow.spark.sql(
+            f"CALL lake_default.system.rewrite_data_files(table => '{self.flow.table}', options => {options})"
+        )
+
+
+def day_of(day: str | None, version: str) -> list[Row]:
+    return [(id_, f"{version}{id_}", day) for id_ in range(8)]
 
 
 class BackfillSuite(FormatSuite):
@@ -31,64 +66,37 @@ class BackfillSuite(FormatSuite):
     def test_days_are_replaced_however_drivers_end_and_meet(self, flow: Flow) -> None:
         by_position = {"write.delete.mode": "merge-on-read"}
         flow.changes["create"] = self.layout(partition_by=["day", "bucket(2, id)"], properties=by_position)
-        expected: list[Row] = []
-
-        def apply_to_model(*rows: Row) -> None:
-            replaced = {row[2] for row in rows}
-            # Buckets apart, every batch has rows of both.
-            expected[:] = [row for row in expected if row[2] not in replaced] + list(rows)
-
-        def day_of(day: str | None, version: str) -> list[Row]:
-            return [(id_, f"{version}{id_}", day) for id_ in range(8)]
-
-        def foreign(day: str) -> Callable[[], None]:
-            def insert() -> None:
-                flow.spark.sql(f"INSERT INTO {flow.table} (id, name, day) VALUES (99, 'foreign', DATE '{day}')")
-                expected.append((99, "foreign", day))
-
-            return insert
-
-        def other_day() -> None:
-            put(flow, "other", *day_of(THREE, "beside"))
-            assert overwrite(flow, "beside", "other").attempts == 1
-            apply_to_model(*day_of(THREE, "beside"))
-
-        def compact() -> None:
-            options = "map('rewrite-all', 'true')"
-            flow.spark.sql(
-                f"CALL lake_default.system.rewrite_data_files(table => '{flow.table}', options => {options})"
-            )
-
+        days = Days(flow)
         steps: list[tuple[list[str | None], str, Callable[[], Any] | None]] = [
             ([ONE, TWO], "commit", None),
-            ([None, ONE], "commit", killed),
-            ([TWO], "write", killed),
-            ([TWO], "commit", foreign(ONE)),
-            ([ONE], "commit", foreign(THREE)),
-            ([ONE], "commit", other_day),
-            ([TWO, ONE], "commit", compact),
+            ([None, ONE], "commit", kill),
+            ([TWO], "write", kill),
+            ([TWO], "commit", days.foreign(ONE)),
+            ([ONE], "commit", days.foreign(THREE)),
+            ([ONE], "commit", days.add_another),
+            ([TWO, ONE], "commit", days.compact),
         ]
-        for number, (days, phase, then) in enumerate(steps):
-            rows = [row for day in days for row in day_of(day, f"v{number}-")]
+        for number, (given, phase, then) in enumerate(steps):
+            rows = [row for day in given for row in day_of(day, f"v{number}-")]
             put(flow, "in", *rows)
-            run, before = f"run {number}", ordered(expected)
+            run, before = f"run {number}", ordered(days.rows)
             try:
                 report = overwrite(flow, run, "in", InterruptedProgress(at=phase, then=then))
             except Killed:
                 assert rows_of(flow) == before
                 report = overwrite(flow, run, "in")
-            apply_to_model(*rows)
-            assert rows_of(flow) == ordered(expected), number
+            days.replace(*rows)
+            assert rows_of(flow) == ordered(days.rows), number
             assert (report.outcome, report.rows_written, report.attempts) == (Outcome.APPLIED, len(rows), 1)
             retried = overwrite(flow, run, "in")
             assert (retried.outcome, retried.rows_written) == (Outcome.ALREADY_APPLIED, len(rows))
         # A clearing replaces the days again, whatever somebody has put there, and deletes go with the rows.
         for run, where in (("run 6, cleared", None), ("again", f"day IN ('{ONE}', '{TWO}')")):
-            foreign(ONE)()
+            days.foreign(ONE)()
             flow.spark.sql(f"DELETE FROM {flow.table} WHERE id = 3 AND day = DATE '{ONE}'")
             cleared = overwrite(flow, run, "in", where=where)
-            apply_to_model(*rows)
-            assert rows_of(flow) == ordered(expected)
+            days.replace(*rows)
+            assert rows_of(flow) == ordered(days.rows)
             assert (cleared.rows_replaced, cleared.partitions_replaced, cleared.source_position) == (17, 4, None)
             states = [cleared.before, cleared.after]
             assert [state.delete_files for state in states if state is not None] == [1, 0]

@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import Iceb
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.repaired_letters import RepairedLettersSource
 from tests.spark.append_flow import append, event, events_of
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, NewFlow
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, NewFlow, kill
 
 COLUMNS = "id BIGINT, name STRING, total DECIMAL(6,2), at TIMESTAMP, tags ARRAY<STRING>"
 CSV_COLUMNS = "id BIGINT, name STRING, total DECIMAL(6,2), at TIMESTAMP"
@@ -149,7 +149,7 @@ def test_letters_are_kept_once_however_drivers_end(flow: Flow) -> None:
     flow.arrive("1.jsonl", event(1), bad, bad, event(2))
     for phase in ("dead letters", "write", "write"):
         with pytest.raises(Killed):
-            append(flow, "run 1", InterruptedProgress(at=phase, then=killed), dead_letter=letter)
+            append(flow, "run 1", InterruptedProgress(at=phase, then=kill), dead_letter=letter)
     # Killed between both commits: the letters are there, and the rows are not.
     before = letters_of(flow, letter.table)
     assert [(each["line"], each["record"]) for each in before] == [(2, before[0]["record"]), (3, before[0]["record"])]
@@ -185,11 +185,6 @@ def test_a_driver_that_was_slower_with_the_same_letters_adds_none(flow: Flow, mo
     report = append(flow, "run 1", dead_letter=letter)
     assert (report.outcome, events_of(flow)) == (Outcome.NOTHING_NEW, [(0, "a"), (1, "a")])
     assert [each["run"] for each in letters_of(flow, letter.table)] == ["dag run 0 task -1", "dag run 2 task -1"]
-
-
-def killed() -> None:
-    """Stand for a driver that ends at once."""
-    raise Killed
 
 
 def test_too_many_letters_refuse_the_run_before_anything_is_written(flow: Flow) -> None:
@@ -244,10 +239,10 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
         replay("run 2")
     repair(1, '{"id": 3, "name": "c"}')
     with pytest.raises(Killed):
-        replay("run 2", InterruptedProgress(at="commit", then=killed))
+        replay("run 2", InterruptedProgress(at="commit", then=kill))
     # Killed between the commit and the notes: the position knows the letters.
     with monkeypatch.context() as patch:
-        patch.setattr(RepairedLettersSource, "after_commit", lambda *_: killed())
+        patch.setattr(RepairedLettersSource, "after_commit", lambda *_: kill())
         with pytest.raises(Killed):
             replay("run 2")
     assert [replay(run).outcome for run in ("run 2", "run 3")] == [Outcome.ALREADY_APPLIED, Outcome.NOTHING_NEW]

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, kill, row
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 JOINED = """
@@ -120,10 +120,6 @@ def test_changes_joined_with_a_table_are_applied_once_through_retries_kills_roll
     shop.put_customers({1: ("anna",), 3: ("cyd",)})
     assert shop.apply("run 3").outcome is Outcome.NOTHING_NEW
     base = shop.put_orders({10: (1, 50), 11: None, 13: (3, 8)})
-
-    def kill() -> None:
-        raise Killed
-
     with pytest.raises(Killed):
         flow.apply("run 4", progress=InterruptedProgress(at="commit", then=kill), source=shop.source, **PLAIN)
     retried = shop.apply("run 4")

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic
-from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill
 
 DDL = "id BIGINT, n INT, note STRING"
 
@@ -155,7 +155,7 @@ def test_a_kill_between_the_kept_row_and_the_commit_repeats_both(flows: Flow) ->
     *now, create = source.take_lines()
     border.held.append(create)
     with pytest.raises(Killed):
-        border.deliver(now, InterruptedProgress(at="merge", then=_kill))
+        border.deliver(now, InterruptedProgress(at="merge", then=kill))
     border.apply()
     border.rest()
     assert border.as_the_source()
@@ -168,7 +168,3 @@ def test_a_snapshot_that_was_expired_is_named_with_the_way_out(flows: Flow, spar
     spark.sql(f"{procedure}(table => '{flows.table}', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)")
     with pytest.raises(BadInputError, match=r"1 of note.*expired"):
         border.rest()
-
-
-def _kill() -> None:
-    raise Killed

@@ -33,7 +33,7 @@ from tests.spark.append_flow import append
 from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
 from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
 from tests.spark.sources.session_settings import event_log, given
-from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow
+from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow, kill
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 SCHEMA = "id BIGINT, name STRING"
@@ -65,14 +65,10 @@ def test_each_record_is_added_once_whatever_comes_meanwhile(cluster: Cluster, ne
     cluster.grow("events", 3)
     cluster.send("events", *orders({"id": 5, "name": "c"}, partitions=3))
     with pytest.raises(Killed):
-        append(flow, "run 3", InterruptedProgress(at="commit", then=_kill), source=source)
+        append(flow, "run 3", InterruptedProgress(at="commit", then=kill), source=source)
     report = append(flow, "run 3", source=source)
     assert report.reason.startswith("applied the offsets of partitions 2: 0 to 0")
     assert rows(flow) == [(1, "a"), (2, "b"), (5, "c")]
-
-
-def _kill() -> None:
-    raise Killed
 
 
 def test_a_run_goes_on_until_what_was_there_at_its_start_and_a_retry_behind_the_last_commit(

@@ -19,7 +19,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
-from tests.spark.upsert_flow import InterruptedProgress, Killed
+from tests.spark.upsert_flow import InterruptedProgress, Killed, kill
 
 NOTE = "lake.expiry-unfinished"
 MOMENTS = ["plan", "check owners", "find files", "commit", "delete files"]
@@ -37,9 +37,6 @@ def expire(table: MaintainedTable, progress: Progress | None = None) -> ExpiryRe
 
 
 def killed(table: MaintainedTable, at: str = "delete files") -> None:
-    def kill() -> None:
-        raise Killed
-
     with pytest.raises(Killed):
         expire(table, InterruptedProgress(at=at, then=kill))
 
