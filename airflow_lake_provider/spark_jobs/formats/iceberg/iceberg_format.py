@@ -57,7 +57,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expir
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.overwrite_partitions import overwrite_partitions
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import as_stored
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import as_stored
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

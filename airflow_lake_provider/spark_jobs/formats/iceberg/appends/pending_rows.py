@@ -29,8 +29,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import checked_values
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import fit_rows, write_defaults
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import checked_values, fit_rows, write_defaults
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED, write_staged

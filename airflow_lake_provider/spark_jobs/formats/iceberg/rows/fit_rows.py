@@ -1,22 +1,35 @@
-"""Make the rows of a batch fit a table: nested columns in the types of the table's, and write defaults."""
+"""Make the rows of a batch fit a table: nested columns in the types of the table's, write defaults, and strict values.
+
+Spark has UUID and FIXED columns as texts and bytes of any form. Values of another form than theirs are refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_same, lacks_no_field
 
 # Metadata of a column of Spark's: SQL of Iceberg's ``write-default``.
 _WRITE_DEFAULT = "CURRENT_DEFAULT"
+_MISFIT = "lake_misfit:"
+_FIXED = re.compile(r"fixed\[(\d+)\]")
+# Stands in the error of a task; a name may have any letters, so that its place among the columns goes.
+_IN_ERROR = re.compile(rf"{_MISFIT}(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,3 +80,83 @@ def write_defaults(columns: StructType) -> dict[str, str]:
     return {
         field.name.lower(): str(field.metadata[_WRITE_DEFAULT]) for field in columns if _WRITE_DEFAULT in field.metadata
     }
+
+
+def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Return rows that end the task which meets a value that its column does not hold.
+
+    ``java.util.UUID`` takes ``1-2-3-4-5`` for a UUID, and Spark tells one in capitals from the same one without.
+
+    :param rows: in columns of the table.
+    :param compared: columns whose values Spark compares as texts, so that they have to be in lower case.
+    """
+    strict = {name.lower() for name in compared}
+    checked = {}
+    for place, column in enumerate(_columns(table)):
+        name = next((each for each in rows.columns if each.lower() == str(column.name()).lower()), None)
+        fits = None if name is None else _fits(quoted(name), str(column.type()), name.lower() in strict)
+        if name is not None and fits is not None:
+            refused = sf.raise_error(sf.lit(f"{_MISFIT}{place}")).cast(rows.schema[name].dataType)
+            stored = _as_stored(quoted(name), str(column.type()), name.lower() in strict)
+            checked[name] = sf.when(quoted(name).isNull() | fits, stored).otherwise(refused)
+    if not checked:
+        return rows
+    return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
+
+
+def as_stored(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Return rows with their UUIDs as the table has them, so that equal ones are equal texts.
+
+    :param compared: columns that stay as they are.
+    """
+    strict = {name.lower() for name in compared}
+    kinds = {str(field.name()).lower(): str(field.type()) for field in _columns(table)}
+    uuids = [each for each in rows.columns if kinds.get(each.lower()) == "uuid" and each.lower() not in strict]
+    if not uuids:
+        return rows
+    return rows.withColumns({name: _as_stored(quoted(name), "uuid", is_compared=False) for name in uuids})
+
+
+@contextmanager
+def refusing_misfits(table: IcebergTable) -> Iterator[None]:
+    """Name the column of a value that has ended a task.
+
+    :raises BadInputError: it names no value.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        texts = (str(error), *(message for _, message in java_causes(error)))
+        place = next((match for text in texts if (match := _IN_ERROR.search(text))), None)
+        if place is None:
+            raise
+        column = _columns(table)[int(place[1])]
+        raise BadInputError(
+            f"{table.name}: the batch has a value that {column.type()} column {column.name()} does not hold"
+            f"{_remedy(str(column.type()))}"
+        ) from error
+
+
+def _columns(table: IcebergTable) -> list[Any]:
+    return list(table.java.schema().columns())
+
+
+def _fits(value: Column, kind: str, is_compared: bool) -> Column | None:
+    if kind == "uuid":
+        text = value.cast("string")
+        return (text if is_compared else sf.lower(text)).rlike(CANONICAL_UUID)
+    fixed = _FIXED.fullmatch(kind)
+    return None if fixed is None else sf.octet_length(value) == int(fixed[1])
+
+
+def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
+    return sf.lower(value.cast("string")) if kind == "uuid" and not is_compared else value
+
+
+def _remedy(kind: str) -> str:
+    if kind != "uuid":
+        return "; give as many bytes, or leave these rows out in a Query"
+    return (
+        "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
+        "123e4567-e89b-12d3-a456-426614174000"
+    )

@@ -15,7 +15,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import refusing_misfits
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import refusing_misfits
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import (

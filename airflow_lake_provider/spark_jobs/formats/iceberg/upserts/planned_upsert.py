@@ -15,8 +15,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Merged, Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.checked_values import checked_values
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import fit_rows, write_defaults
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import checked_values, fit_rows, write_defaults
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
