@@ -128,7 +128,9 @@ class LoadedIcebergTable(LoadedTable):
 
     def plan_manifests(self, spec: RewriteManifestsSpec) -> RewriteManifestsReport:
         """Tell what a rewrite of manifests would do."""
-        return plan_manifests(self, spec)
+        before = self.state()
+        sizes = self.manifest_sizes(before.snapshot) if before.snapshot is not None else {}
+        return plan_manifests(self.facts, before, sizes, spec)
 
     def plan_statistics(self, spec: StatisticsSpec) -> StatisticsReport:
         """Tell which statistics are missing."""
@@ -136,7 +138,7 @@ class LoadedIcebergTable(LoadedTable):
         of_table, of_partitions = (
             {str(each.snapshot_id) for each in files} for files in (metadata.statistics, metadata.partition_statistics)
         )
-        return plan_statistics(self, spec, of_table, of_partitions)
+        return plan_statistics(self.facts, self.state(), spec, of_table, of_partitions)
 
     def statistics_at(self) -> datetime | None:
         """Return the moment of main's newest snapshot that has statistics."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Protocol
 
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
@@ -12,25 +11,21 @@ from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 
 
-class _Table(Protocol):
-    """Table as the plan asks it, such as :class:`.LoadedIcebergTable`."""
-
-    @property
-    def facts(self) -> IcebergFacts: ...
-    def state(self) -> TableState: ...
-
-
 def plan_statistics(
-    table: _Table, spec: StatisticsSpec, of_table: Collection[str], of_partitions: Collection[str]
+    facts: IcebergFacts,
+    before: TableState,
+    spec: StatisticsSpec,
+    of_table: Collection[str],
+    of_partitions: Collection[str],
 ) -> StatisticsReport:
     """Tell which statistics main's head lacks.
 
+    :param before: counts of that head.
     :param of_table: ids of the snapshots that have those of the table.
     :param of_partitions: likewise, those of partitions.
     """
-    before = table.state()
     lacking = [] if before.snapshot is None or before.snapshot in of_table else ["the table"]
-    if before.snapshot is not None and table.facts.shape.was_partitioned and before.snapshot not in of_partitions:
+    if before.snapshot is not None and facts.shape.was_partitioned and before.snapshot not in of_partitions:
         lacking.append("its partitions")
     return StatisticsReport(
         table=spec.table,
