@@ -97,9 +97,7 @@ def _attempt(
     before = target.state() if target.exists() else None
     rows = apply_transform(spark, spec, changes.persist(), source.rows_at(spec.to_snapshot, is_head=True))
     try:
-        with progress.phase("read") as facts:
-            read = _counts(changes)
-            facts.update({"from": reading.start or "the beginning", "to": spec.to_snapshot, **read})
+        read = _counts(changes, reading.start, spec.to_snapshot, progress)
         commit = _commit(spec, target, applied_state, source_name, run_key, rows, full=reading.start is None)
         counts = counts_to_summary(upserts_read=read["upserts"], deletes_read=read["deletes"])
         applied = target.apply(replace(commit, summary=counts), progress)
@@ -177,12 +175,16 @@ def _recognised(
     return None
 
 
-def _counts(changes: DataFrame) -> dict[str, int]:
-    row = changes.agg(
-        sf.count_if(sf.col(CHANGE_TYPE) == "upsert").alias("upserts"),
-        sf.count_if(sf.col(CHANGE_TYPE) == "delete").alias("deletes"),
-    ).head()
-    return {"upserts": int(row["upserts"]), "deletes": int(row["deletes"])} if row else {"upserts": 0, "deletes": 0}
+def _counts(changes: DataFrame, start: str | None, end: str, progress: Progress) -> dict[str, int]:
+    """Read the changes between two snapshots, and count them."""
+    with progress.phase("read") as facts:
+        row = changes.agg(
+            sf.count_if(sf.col(CHANGE_TYPE) == "upsert").alias("upserts"),
+            sf.count_if(sf.col(CHANGE_TYPE) == "delete").alias("deletes"),
+        ).head()
+        read = {name: int(row[name]) if row else 0 for name in ("upserts", "deletes")}
+        facts.update({"from": start or "the beginning", "to": end, **read})
+    return read
 
 
 def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[str, ...]) -> DataFrame:

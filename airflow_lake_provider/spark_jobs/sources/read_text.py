@@ -83,8 +83,6 @@ def read_text(
         refuse_large_documents(spark, files)
     if encoding_of(lower) not in _ENCODINGS:
         spark.conf.set(_ANY_ENCODING, "true")
-    if kind != "csv" and source.schema:
-        refuse_spelled_fields(spark, source, paths, options)
     schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
     _refuse_names(spark, source, paths, options, schema, folders)
     if kind == "csv":
@@ -128,7 +126,12 @@ def _schema(
     *,
     keeps_absent: bool,
 ) -> StructType:
-    """Return the columns, in the types of the source's schema, else of the table, else of the values."""
+    """Return the columns, in the types of the source's schema, else of the table, else of the values.
+
+    :raises BadInputError: the source's schema spells fields in another case than the files.
+    """
+    if source.format != "csv" and source.schema:
+        refuse_spelled_fields(spark, source, paths, options)
     given = (spark, source, paths, options, table_schema)
     if source.format == "json":
         return json_schema(*given, keeps_absent=keeps_absent)
