@@ -148,6 +148,13 @@ def number(value: object, name: str) -> int:
     return value
 
 
+def positive(value: object, name: str) -> int:
+    """Return a whole number of at least 1."""
+    if (count := number(value, name)) < 1:
+        raise InvalidSpecError(f"{name} must be at least 1, got {value!r}")
+    return count
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` with the candidate that is nearest to what was written, or an empty text."""
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)

@@ -185,8 +185,8 @@ class Mark:
         at_mark = [mark for mark in (self, other) if mark.position == position]
         return Mark(
             position=position,
-            ts_ms=_greatest(self.ts_ms, other.ts_ms),
-            since_ms=_greatest(self.since_ms, other.since_ms),
+            ts_ms=greatest_time(self.ts_ms, other.ts_ms),
+            since_ms=greatest_time(self.since_ms, other.since_ms),
             moved=any(mark.moved for mark in at_mark),
             deleted=any(mark.deleted for mark in at_mark),
             consumed=union(self.consumed, other.consumed),
@@ -203,7 +203,8 @@ class Mark:
         return self.consumed[-1][1] if self.consumed else -1
 
 
-def _greatest(*times: int | None) -> int | None:
+def greatest_time(*times: int | None) -> int | None:
+    """Return the greatest of the times that are known."""
     return max((ts for ts in times if ts is not None), default=None)
 
 

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.applied.event_marks import (
     EventOrdering,
     Mark,
     Ranges,
+    greatest_time,
     missing,
     partition_digest,
     up_to,
@@ -37,10 +38,6 @@ _START_ANEW = (
 )
 
 
-def _greatest(*times: int | None) -> int | None:
-    return max((ts for ts in times if ts is not None), default=None)
-
-
 @dataclass(frozen=True, kw_only=True)
 class EventsBelowMark:
     """Events of a batch whose position is below a mark.
@@ -59,8 +56,8 @@ class EventsBelowMark:
     def __add__(self, other: EventsBelowMark) -> EventsBelowMark:
         return EventsBelowMark(
             count=self.count + other.count,
-            ts_ms=_greatest(self.ts_ms, other.ts_ms),
-            after_commit_ts_ms=_greatest(self.after_commit_ts_ms, other.after_commit_ts_ms),
+            ts_ms=greatest_time(self.ts_ms, other.ts_ms),
+            after_commit_ts_ms=greatest_time(self.after_commit_ts_ms, other.after_commit_ts_ms),
             offsets=(*self.offsets, *other.offsets),
         )
 
@@ -86,8 +83,8 @@ class CommitTimes:
         return CommitTimes(
             highest=above.highest,
             highest_ts_ms=above.highest_ts_ms,
-            newest_ts_ms=_greatest(self.newest_ts_ms, other.newest_ts_ms),
-            after_commit_ts_ms=_greatest(self.after_commit_ts_ms, other.after_commit_ts_ms),
+            newest_ts_ms=greatest_time(self.newest_ts_ms, other.newest_ts_ms),
+            after_commit_ts_ms=greatest_time(self.after_commit_ts_ms, other.after_commit_ts_ms),
         )
 
     def _is_above(self, other: CommitTimes) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional, positive, text
 from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, OnSourceChange, Source, chosen_columns
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.durations import duration, to_iso
@@ -48,12 +48,6 @@ def _overlap(value: object, name: str) -> str:
     return str(count)
 
 
-def _positive(value: object, name: str) -> int:
-    if (count := number(value, name)) < 1:
-        raise InvalidSpecError(f"{name} must be at least 1, got {value!r}")
-    return count
-
-
 @dataclass(frozen=True)
 class JdbcTable(Source):
     """A table or a query of PostgreSQL, MySQL or MariaDB: the whole of it, or the rows above a watermark.
@@ -87,8 +81,8 @@ class JdbcTable(Source):
     overlap: timedelta | int | str | None = field(default=None, kw_only=True, metadata=reads(optional(_overlap)))
     columns: Sequence[str] | None = field(default=None, kw_only=True, metadata=reads(optional(chosen_columns)))
     partition_column: str | None = field(default=None, kw_only=True, metadata=reads(optional(text)))
-    partitions: int | None = field(default=None, kw_only=True, metadata=reads(optional(_positive)))
-    fetch_size: int = field(default=_ROWS_A_FETCH, kw_only=True, metadata=reads(_positive))
+    partitions: int | None = field(default=None, kw_only=True, metadata=reads(optional(positive)))
+    fetch_size: int = field(default=_ROWS_A_FETCH, kw_only=True, metadata=reads(positive))
     consistent: bool = field(default=True, kw_only=True, metadata=reads(flag))
 
     def complete(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, optional, positive, text
 from airflow_lake_provider.contracts.as_of import as_of
 from airflow_lake_provider.contracts.author.sources import OnSourceChange, Source
 from airflow_lake_provider.contracts.author_object import reads
@@ -35,12 +35,6 @@ def _starting(value: object, name: str) -> str:
     return moment
 
 
-def _positive(value: object, name: str) -> int:
-    if (count := number(value, name)) < 1:
-        raise InvalidSpecError(f"{name} must be at least 1, got {value!r}")
-    return count
-
-
 @dataclass(frozen=True)
 class Topic(Source):
     """Base of what reads a topic; arguments as of :class:`.KafkaTopic`."""
@@ -52,7 +46,7 @@ class Topic(Source):
     registry: str | None = field(default=None, kw_only=True, metadata=reads(optional(text)))
     starting: str = field(default=EARLIEST, kw_only=True, metadata=reads(_starting))
     on_gap: OnGap | str = field(default=OnGap.FAIL, kw_only=True, metadata=reads(choice_of(OnGap)))
-    max_records: int | None = field(default=None, kw_only=True, metadata=reads(optional(_positive)))
+    max_records: int | None = field(default=None, kw_only=True, metadata=reads(optional(positive)))
     catch_up: bool = field(default=False, kw_only=True, metadata=reads(flag))
 
     def complete(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypedDict
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.argument_validation import Reader, number, text
+from airflow_lake_provider.contracts.argument_validation import Reader, positive, text
 from airflow_lake_provider.contracts.author_object import (
     ArgumentObject,
     AuthorObject,
@@ -61,14 +61,7 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
 
 def attempts(default: int = 5) -> Any:
     """Return the field ``max_attempts`` of a spec: commits, or tries, before a conflict fails the task."""
-    return argument(_attempts, default=default, templated=False)
-
-
-def _attempts(value: object, name: str) -> int:
-    count = number(value, name)
-    if count < 1:
-        raise InvalidSpecError(f"{name} must be at least 1, got {count}")
-    return count
+    return argument(positive, default=default, templated=False)
 
 
 def derived(default: Any = MISSING, *, is_later: bool = False) -> Any:
