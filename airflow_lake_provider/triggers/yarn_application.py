@@ -80,8 +80,15 @@ class YarnApplicationTrigger(BaseTrigger):
         return False
 
     async def on_kill(self) -> None:
-        """End the application of a task that a user failed or cleared, and remove its secrets."""
-        await asyncio.to_thread(self._kill)
+        """End the application of a task that a user failed or cleared, and remove its secrets.
+
+        Airflow calls it as well where another triggerer has taken the trigger over, as after a minute in which this
+        one did not reach the database. The task waits on there, and so does its application.
+        """
+        if await asyncio.to_thread(self._is_waited_for):
+            self.log.info("Another triggerer waits for YARN application %s", self.application_id)
+        else:
+            await asyncio.to_thread(self._kill)
 
     def _has_ended(self) -> bool:
         from airflow_lake_provider.hooks.lake_spark_submit import ENDED
@@ -93,6 +100,18 @@ class YarnApplicationTrigger(BaseTrigger):
             # The next look reads the connection anew.
             self._hook = None
             raise
+
+    def _is_waited_for(self) -> bool:
+        """Tell whether the task is deferred, which one that a user failed or cleared is not."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        task = self.task_instance
+        if task is None:
+            return False
+        states = RuntimeTaskInstance.get_task_states(
+            dag_id=task.dag_id, map_index=task.map_index, task_ids=[task.task_id], run_ids=[task.run_id]
+        )
+        return "deferred" in states.get(task.run_id, {}).values()
 
     def _kill(self) -> None:
         self._new_hook().on_kill()

@@ -21,6 +21,7 @@ class ResourceManager:
     answers: Sequence[tuple[str, str] | int]
     url: str = ""
     requests: list[str] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
 
     @property
     def connection(self) -> str:
@@ -50,6 +51,13 @@ def resource_manager(*answers: tuple[str, str] | int) -> Iterator[ResourceManage
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
+
+        def do_PUT(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if asked == {"state": "KILLED"}:
+                found.killed.append(self.path)
+            self.send_response(202)
+            self.end_headers()
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
