@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE
 from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
-from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.retry_delays import refusing_for_good
 from airflow_lake_provider.operators.table_task import TableTask
 
 if TYPE_CHECKING:
@@ -46,14 +46,12 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         load: Mapping[str, Any] | None = None,
         **application: Any,
     ) -> None:
-        try:
+        with refusing_for_good():
             given = mapping({} if load is None else load, "load", "the name of an argument to its value")
             if own := sorted(given.keys() & set(_OWN)):
                 raise InvalidSpecError(
                     f"load has {own}; give target, letters and keys, and the operator makes these of them"
                 )
-        except InvalidSpecError as error:
-            raise as_task_failure(error) from None
         given |= {"keys": keys} if keys else {}
         action = "upsert" if keys else "append"
         source = RepairedLetters(letters, name=name or letters)

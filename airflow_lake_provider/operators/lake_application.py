@@ -28,7 +28,7 @@ from airflow_lake_provider.operators.orphan_files import OrphanFilesAction
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
 from airflow_lake_provider.operators.overwrite_partitions import OverwritePartitionsAction
 from airflow_lake_provider.operators.publish_branch import PublishBranchAction
-from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.retry_delays import refusing_for_good
 from airflow_lake_provider.operators.rewrite_manifests import RewriteManifestsAction
 from airflow_lake_provider.operators.rollback import RollbackAction
 from airflow_lake_provider.operators.row_expiry import RowExpiryAction
@@ -101,14 +101,12 @@ class LakeApplicationOperator(SparkApplicationOperator):
     ) -> None:
         application.setdefault("name", f"{type(self).__name__} {application.get('task_id', '')}")
         super().__init__(**application)
-        try:
+        with refusing_for_good():
             refuse_template(parallelism, "parallelism")
             self.parallelism = number(parallelism, "parallelism")
             if self.parallelism < 1:
                 raise InvalidSpecError(f"parallelism must be at least 1, got {parallelism}")
             self.tasks = _written(tasks)
-        except InvalidSpecError as error:
-            raise as_task_failure(error) from None
 
     @property
     def has_own_tables(self) -> bool:

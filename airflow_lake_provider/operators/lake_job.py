@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
+from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
-from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.retry_delays import refusing_for_good
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -67,15 +67,12 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         :param given: by name; those that are no arguments of the spec are left alone.
         :raises InvalidSpecError: naming the argument.
         """
-        try:
+        with refusing_for_good():
             for name, argument in self.arguments.items():
                 if name != "table":
                     value = given[argument.author_name]
                     setattr(self, name, value if argument.is_templated else argument.read(value))
             self.written()
-        except InvalidSpecError as error:
-            # A mapped task is made when it runs; there a retry would hear the same.
-            raise as_task_failure(error) from None
 
     def written(self) -> SpecT:
         """Return the spec as the author wrote it, with what is open in it.

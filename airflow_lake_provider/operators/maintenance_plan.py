@@ -30,7 +30,7 @@ from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_run import asking_run
 from airflow_lake_provider.operators.outcome import show_outcome
-from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
+from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -112,7 +112,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
         # Airflow's own method of that name prints templates, and has no caller.
         self.dry_run = dry_run  # type: ignore[method-assign, assignment]
         limits = {"max_core_seconds": max_core_seconds, "max_bytes": max_bytes, "max_tables": max_tables}
-        try:
+        with refusing_for_good():
             for name, value in {**limits, "job_core_seconds": job_core_seconds, "job_tables": job_tables}.items():
                 refuse_template(value, name)
                 if isinstance(value, (int, float)) and value < 0:
@@ -130,8 +130,6 @@ class LakeMaintenancePlanOperator(RetryDelays):
             if self.job_tables < 1:
                 raise InvalidSpecError(f"job_tables must be at least 1, got {job_tables!r}")
             self._refuse_early()
-        except InvalidSpecError as error:
-            raise as_task_failure(error) from None
 
     def _refuse_early(self) -> None:
         """Refuse what cannot be right, of the arguments that have no template."""

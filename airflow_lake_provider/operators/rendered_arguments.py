@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.specs.job import Argument
-from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.retry_delays import refusing_for_good
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -121,10 +121,8 @@ class RenderedArguments(Base):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
 
     def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any) -> None:
-        try:
+        with refusing_for_good():
             replaced = self._with_sql_files(value, name, lambda file: self.sql_text(file, name, jinja_env))
-        except InvalidSpecError as error:
-            raise as_task_failure(error) from None
         if replaced is not value:
             setattr(parent, name, replaced)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -72,3 +74,17 @@ def as_task_failure(error: LakeProviderError) -> LakeProviderError:
     final = type(type(error).__name__, (type(error), AirflowFailException), {"__doc__": type(error).__doc__})
     failure: LakeProviderError = final(str(error))
     return failure
+
+
+@contextmanager
+def refusing_for_good() -> Iterator[None]:
+    """Let an error over arguments fail its task without a retry, also as a decorator.
+
+    A mapped task is made when it runs. A retry would make it of the same arguments.
+
+    :raises LakeProviderError: as :func:`as_task_failure` returns it.
+    """
+    try:
+        yield
+    except LakeProviderError as error:
+        raise as_task_failure(error) from None

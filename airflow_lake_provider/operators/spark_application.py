@@ -34,7 +34,7 @@ from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_outcome
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments, unknown_conf
 from airflow_lake_provider.operators.report_file import read_reports
-from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
+from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks
@@ -81,6 +81,7 @@ class SparkApplicationOperator(
     parallelism: int = 1  # Tasks of a job that run at a time.
     is_short: bool = False  # Whether compiling would be a large part of the job's work.
 
+    @refusing_for_good()
     def __init__(
         self,
         *,
@@ -326,8 +327,7 @@ class SparkApplicationOperator(
         try:
             run()
         except LakeProviderError:
-            # Of ours, before anything was submitted.
-            raise
+            raise  # Of ours, before anything was submitted.
         # Whatever a deployment raises, the driver's own report says more.
         except Exception as error:
             if isinstance(error, ValueError) and not self._is_followed:

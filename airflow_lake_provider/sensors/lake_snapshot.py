@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName, table_name
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
-from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.retry_delays import as_task_failure, refusing_for_good
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, TableHead, decide
 from airflow_lake_provider.tables.watermark import Since
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
@@ -74,13 +74,10 @@ class LakeSnapshotSensor(BaseSensorOperator):
         self.consumer = consumer
         self.lake_conn_id = lake_conn_id
         self.branch = branch
-        try:
+        with refusing_for_good():
             self._refuse_early()
             self.min_added_rows = EventThreshold(min_added_rows=min_added_rows).min_added_rows
             self.deferrable = flag(deferrable, "deferrable")
-        except InvalidSpecError as error:
-            # A mapped sensor is made when it runs; there a retry would hear the same.
-            raise as_task_failure(error) from None
 
     def _refuse_early(self) -> None:
         """Refuse what cannot be right, of the arguments that have no template."""

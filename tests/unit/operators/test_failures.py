@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 
 ALL = LakeProviderError.__subclasses__()
@@ -28,3 +32,23 @@ def test_exactly_where_a_retry_cannot_help_none_follows(cls: type[LakeProviderEr
 def test_a_final_failure_stays_itself() -> None:
     final = as_task_failure(LakeProviderError("x"))
     assert as_task_failure(final) is final
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("allowed_tables", 5),
+        ("allowed_tables", ["{{ ds }}"]),
+        ("report_location", "{{ ds }}"),
+        ("report_location", 5),
+        ("deferrable", "perhaps"),
+        ("application", "mine.py"),
+    ],
+)
+def test_a_mapped_task_fails_for_good_over_an_argument_of_every_application(name: str, value: Any) -> None:
+    with DAG("d", schedule=None) as dag:
+        LakeCompactionOperator.partial(task_id="mapped", retries=3, **{name: value}).expand(table=["shop.orders"])
+    mapped: Any = dag.get_task("mapped")
+    with pytest.raises(InvalidSpecError, match=name) as refused:
+        mapped.unmap({"table": "shop.orders"})
+    assert isinstance(refused.value, AirflowFailException)
