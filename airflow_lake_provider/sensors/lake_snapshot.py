@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+)
 
 from airflow_lake_provider.contracts.argument_validation import flag, text
 from airflow_lake_provider.contracts.author_object import is_open
@@ -130,11 +136,14 @@ class LakeSnapshotSensor(BaseSensorOperator):
         """Return the payload the trigger found.
 
         :raises LakeProviderError: what the trigger could not wait out.
+        :raises AirflowSensorTimeout: there was none in time.
         """
         if event["status"] == "success":
             payload: dict[str, Any] = event["payload"]
             self.log.info("%s: new snapshot %s", self.table, payload)
             return payload
+        if event["status"] == "timeout":
+            raise AirflowSensorTimeout(f"{self.table}: no new snapshot within {self.timeout:g} s")
         name, message = event["error"], event["message"]
         if error_class(name).__name__ == name:
             raise as_task_failure(error_class(name)(message))
@@ -152,6 +161,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
                 consumer=self.consumer,
                 min_added_rows=self.min_added_rows,
                 poll_interval=self.poke_interval,
+                deadline=time.time() + self.timeout,
             ),
             method_name="execute_complete",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing
 from dataclasses import replace
@@ -38,8 +39,8 @@ _PATH = "airflow_lake_provider.triggers.lake_snapshot"
 class LakeSnapshotTrigger(BaseTrigger):
     """Wait for a new snapshot of one table and end: what a deferred LakeSnapshotSensor waits on.
 
-    Its event is ``{"status": "success", "payload": {...}}``, or ``{"status": "error", "error": <class in
-    contracts.errors or other>, "message": ...}`` for an error that waiting does not mend.
+    Its event is ``{"status": "success", "payload": {...}}``, ``{"status": "timeout"}``, or ``{"status": "error",
+    "error": <class in contracts.errors or other>, "message": ...}`` for an error that waiting does not mend.
 
     :param table: ``namespace.table``.
     :param lake_conn_id: connection of type ``iceberg``.
@@ -49,6 +50,8 @@ class LakeSnapshotTrigger(BaseTrigger):
     :param consumer: consumer whose cursor on the table counts; neither means any snapshot.
     :param min_added_rows: commits are collected until they added this many rows.
     :param poll_interval: seconds; None means ``[lake] snapshot_poll_interval``.
+    :param deadline: seconds since 1970 at which waiting ends; None leaves that to Airflow, whose ``dag.test()`` knows
+        no time limit of a deferral.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class LakeSnapshotTrigger(BaseTrigger):
         consumer: str | None = None,
         min_added_rows: int = 0,
         poll_interval: float | None = None,
+        deadline: float | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
         self.table = table
@@ -70,18 +74,22 @@ class LakeSnapshotTrigger(BaseTrigger):
         self.consumer = consumer
         self.min_added_rows = min_added_rows
         self.poll_interval = poll_interval
+        self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments."""
-        names = ("table", "lake_conn_id", "branch", "since", "consumer", "min_added_rows", "poll_interval")
+        names = ("table", "lake_conn_id", "branch", "since", "consumer", "min_added_rows", "poll_interval", "deadline")
         return f"{_PATH}.LakeSnapshotTrigger", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Yield one event."""
+        left = None if self.deadline is None else self.deadline - time.time()
         try:
-            new_snapshot = await self._wait_for_new_snapshot()
+            async with asyncio.timeout(left) as limit:
+                new_snapshot = await self._wait_for_new_snapshot()
         except Exception as error:  # noqa: BLE001  the waiting task is to fail with it, not the triggerer
-            yield _event({"status": "error", "error": type(error).__name__, "message": str(error)})
+            error_event = {"status": "error", "error": type(error).__name__, "message": str(error)}
+            yield _event({"status": "timeout"} if limit.expired() else error_event)
         else:
             yield _event({"status": "success", "payload": new_snapshot.to_payload(self.table, self.branch)})
 

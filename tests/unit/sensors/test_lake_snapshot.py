@@ -122,6 +122,24 @@ def test_deferred_it_carries_everything_in_the_trigger_and_the_event(orders: Tab
     assert (found["snapshot_id"], found["previous_snapshot_id"]) == (str(second), str(first))
 
 
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_deferred_it_ends_in_time_where_nobody_else_looks_at_the_clock(
+    soft_fail: bool, orders: Table, append: Append
+) -> None:
+    task = sensor(since=append(orders, 1), deferrable=True, timeout=0.3, soft_fail=soft_fail)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(task)
+
+    async def first_event() -> Any:
+        async with asyncio.timeout(20):
+            # As ``dag.test()`` does.
+            return await anext(aiter(deferred.value.trigger.run()))
+
+    event = asyncio.run(first_event()).payload
+    with pytest.raises(AirflowSkipException if soft_fail else AirflowSensorTimeout):
+        task.resume_execution("execute_complete", {"event": event}, {})
+
+
 def test_deferrable_does_not_defer_when_there_is_a_new_snapshot_already(orders: Table, append: Append) -> None:
     first, second = append(orders, 1), append(orders, 2)
     assert run(sensor(since=first, deferrable=True))["snapshot_id"] == str(second)

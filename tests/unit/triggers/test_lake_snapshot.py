@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import cached_property, partial
@@ -310,6 +311,16 @@ async def test_a_deferral_ends_with_the_payload(orders: Table, append: Append) -
     assert event["status"] == "success"
     assert (event["payload"]["snapshot_id"], event["payload"]["previous_snapshot_id"]) == (str(second), str(first))
     json.dumps(event)
+
+
+async def test_a_deferral_ends_at_its_deadline(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    trigger = LakeSnapshotTrigger(table=TABLE, since=str(first), poll_interval=POLL, deadline=time.time() + 0.3)
+    assert LakeSnapshotTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()
+    async with aclosing(trigger.run()) as events:
+        assert await next_payload(events) == {"status": "timeout"}
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
 
 
 async def test_a_deferral_ends_with_an_error_that_waiting_does_not_mend() -> None:
