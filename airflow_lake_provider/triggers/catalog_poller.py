@@ -239,11 +239,17 @@ class CatalogPoller:
                 other.abandoned.set()
 
     def _failed(self, look: _Look, error: Exception) -> bool:
-        """Take note of an error, and tell whether it says something of the whole catalog."""
+        """Take note of an error, and tell whether it says something of the whole catalog.
+
+        Some catalogs answer 500 for a table that they have lost: that of one which failed before the catalog answered
+        for another one is its own.
+        """
         is_of_catalog = (
             isinstance(error, (CatalogUnavailableError, InvalidConnectionError))
             and look.started >= self._answered_start
+            and look.table.failed_at >= self._answered_start
         )
+        look.table.failed_at = look.started
         if is_of_catalog:
             self._failures += 1
             pause = 0.0 if self._failures == 1 else 2.0 ** min(self._failures - 2, 10)
@@ -253,8 +259,8 @@ class CatalogPoller:
                 self._looks.reopen()
         self._alarm.say_failed(look.table, error, of_catalog=is_of_catalog)
         # A connection that is wrong is wrong for all tables, and deferred tasks are to fail now.
-        tables = self._tables.watched.values() if isinstance(error, InvalidConnectionError) else [look.table]
-        for table in tables:
+        is_of_all = is_of_catalog and isinstance(error, InvalidConnectionError)
+        for table in list(self._tables.watched.values()) if is_of_all else [look.table]:
             table.failed(error)
         return is_of_catalog
 

@@ -29,6 +29,7 @@ class WatchedTable:
     :param seen: version of its metadata then.
     :param missing: the table or a branch did not exist then.
     :param error: of a look since then.
+    :param failed_at: when such a look began, the newest one.
     """
 
     name: str
@@ -38,6 +39,7 @@ class WatchedTable:
     seen: MetadataVersion | None = None
     missing: str | None = None
     error: Exception | None = None
+    failed_at: float = math.inf
     looking: bool = False
     entry: int = -1
 
@@ -63,8 +65,7 @@ class WatchedTable:
 
     def answered(self, changed: ChangedTable | None, now: float) -> None:
         """Hand heads over; None where nothing changed."""
-        self.looked_at = now
-        self.error = None
+        self._answered(now)
         if changed is None:
             return
         self.seen = changed.version
@@ -75,12 +76,16 @@ class WatchedTable:
 
     def not_found(self, now: float) -> None:
         """Tell that the table does not exist: it has no head."""
-        self.looked_at = now
-        self.error = None
+        self._answered(now)
         self.seen = None
         self.missing = f"table {self.name}"
         for subscription in self.subscriptions:
             subscription.put(TableHead(head=None))
+
+    def _answered(self, now: float) -> None:
+        self.looked_at = now
+        self.error = None
+        self.failed_at = math.inf
 
     def failed(self, error: Exception) -> None:
         """Hand the error of a look over."""

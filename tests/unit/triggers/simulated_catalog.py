@@ -25,6 +25,7 @@ class SimulatedCatalog:
     :param outages: pairs of begin and end in which looks fail.
     :param hangs: pairs of begin and end; a look that begins inside is answered at the end.
     :param hanging_tables: those that hang; None for all.
+    :param lost: tables for which it answers as a server that has failed.
     :param latency: seconds that an answer takes.
     """
 
@@ -32,6 +33,7 @@ class SimulatedCatalog:
     outages: list[tuple[float, float]] = field(default_factory=list)
     hangs: list[tuple[float, float]] = field(default_factory=list)
     hanging_tables: set[str] | None = None
+    lost: set[str] = field(default_factory=set)
     latency: float = 0.01
     looks: list[tuple[float, str]] = field(default_factory=list)
     running: int = 0
@@ -74,6 +76,8 @@ class SimulatedCatalog:
         does_hang = self.hanging_tables is None or table in self.hanging_tables
         ends = [end for begin, end in self.hangs if begin <= now < end and does_hang]
         await asyncio.sleep(max(ends) - now if ends else self.latency)
+        if table in self.lost:
+            raise CatalogUnavailableError(f"{table}: status 500")
         if table not in self.commits:
             raise MissingTableError(table)
         version = MetadataVersion(str(sum(at <= now for at in self.commits[table])))

@@ -111,6 +111,22 @@ def test_looks_that_hang_are_given_up_as_soon_as_the_catalog_answers_others() ->
     assert not [table for at, table in catalog.looks if at > 160 and table in bad]
 
 
+@pytest.mark.parametrize("lost", [1, 20])
+def test_tables_that_a_catalog_has_lost_slow_down_no_other_and_are_asked_for_once_in_an_interval(
+    lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = SimulatedCatalog({table: [] for table in MANY}, lost=set(MANY[7 :: len(MANY) // lost][:lost]))
+    watch(catalog, MANY, 600)
+    for table in MANY:
+        gaps = [later - at for at, later in itertools.pairwise(looks_at(catalog, table))]
+        assert max(gaps) < POLL + 2, table
+    assert all(len(looks_at(catalog, table)) <= 23 for table in catalog.lost)
+    # The connection is not read anew for them either.
+    assert catalog.reopened <= 1
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) <= 2 * lost + 1
+
+
 def test_a_catalog_that_is_down_is_probed_by_one_look_at_a_time() -> None:
     catalog = SimulatedCatalog({table: [] for table in MANY}, outages=[(100, 1000)])
     watch(catalog, MANY, 1100)
