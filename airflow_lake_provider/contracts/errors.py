@@ -7,7 +7,7 @@ LakeProviderError
 ├── AuditFailedError         an assertion of the author does not hold for the batch
 ├── MissingTableError        the table is not in the catalog
 ├── UnsupportedError         the table or the engine cannot do what was asked
-├── AccessDeniedError        a file, a store or a database may not be read or written by the user that tried
+├── AccessDeniedError        a file, store, database or table may not be read or written by the user that tried
 ├── BrokenMetadataError      the table's metadata contradicts itself or cannot be read
 ├── RolledBackError          the table was rolled back behind a position it says it consumed
 ├── ForgottenRunError        it can no longer be told whether this run was applied
@@ -64,7 +64,7 @@ class UnsupportedError(LakeProviderError):
 
 
 class AccessDeniedError(LakeProviderError):
-    """A file, a store or a database refused what the task's user tried; somebody has to grant it."""
+    """A file, a store, a database or a catalog refused what the task's user tried; somebody has to grant it."""
 
 
 class BrokenMetadataError(LakeProviderError):

@@ -97,6 +97,13 @@ def is_nonsense(error: Exception) -> bool:
     return is_no_json or not error.title.startswith("Table")
 
 
+def is_forbidden(error: Exception) -> bool:
+    """Tell whether a catalog knows who asks, and does not allow it: status 403 of REST, or a policy of AWS."""
+    from pyiceberg.exceptions import ForbiddenError
+
+    return isinstance(error, ForbiddenError) or _aws_answer(error)[0] == "AccessDeniedException"
+
+
 def is_refused(error: Exception) -> bool:
     """Tell whether a REST catalog says no to the credentials or to the call itself, as for a wrong warehouse."""
     from pyiceberg.exceptions import BadRequestError, ForbiddenError, OAuthError, RESTError, UnauthorizedError
@@ -108,7 +115,7 @@ def is_refused(error: Exception) -> bool:
 
 
 def is_access_denied(error: Exception) -> bool:
-    """Tell whether a file, a store or a database may not be read by who asks; a catalog of REST says it otherwise."""
+    """Tell whether a file, a store or a database may not be read by who asks; a catalog says it otherwise."""
     from requests.exceptions import RequestException
     from sqlalchemy.exc import DBAPIError
 

@@ -31,6 +31,7 @@ from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.hooks.call_limits import answer_in_time, call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
+    is_forbidden,
     is_gone,
     is_nonsense,
     is_refused,
@@ -356,9 +357,11 @@ class LakeCatalogHook(BaseHook):
             return UnsupportedError(f"{name} is not an Iceberg table: {why}")
         if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)) and not is_nonsense(error):
             return MissingTableError(f"{name} does not exist: {why}")
-        if is_refused(error) or is_refused_by_aws(error):
+        # Of one table or namespace, it says nothing of the connection.
+        is_denied = what != _CATALOG and is_forbidden(error)
+        if not is_denied and (is_refused(error) or is_refused_by_aws(error)):
             return InvalidConnectionError(f"{name} refused the credentials or the call: {why}")
-        if is_access_denied(error):
+        if is_denied or is_access_denied(error):
             return AccessDeniedError(f"{name}: access was denied: {why}. {ACCESS_DENIED.remedy}")
         if is_unanswered(error):
             return CatalogUnavailableError(f"{name} did not answer: {why}")

@@ -17,6 +17,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.catalog_errors import is_forbidden
 from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
@@ -35,6 +36,8 @@ class TrustedTables(Catalog):
     def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
         """Return what a namespace and those below it list, by asking for one namespace after the other.
 
+        One of these that may not be listed hides no other, and is said at WARNING.
+
         :param within: namespace; empty for the whole catalog.
         """
         asked: set[tuple[str, ...]] = set()
@@ -44,11 +47,21 @@ class TrustedTables(Catalog):
             # A server may list a namespace below itself.
             if namespace not in asked:
                 asked.add(namespace)
-                # One may be dropped meanwhile, and some servers know no namespace below another.
-                with suppress(NoSuchNamespaceError):
-                    tables += self.listed_in(namespace)
-                with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
-                    left += self.list_namespaces(namespace)
+                try:
+                    # One may be dropped meanwhile, and some servers know no namespace below another.
+                    with suppress(NoSuchNamespaceError):
+                        tables += self.listed_in(namespace)
+                    with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
+                        left += self.list_namespaces(namespace)
+                except Exception as error:
+                    if namespace == within or not is_forbidden(error):
+                        raise
+                    log.warning(
+                        "catalog %s: namespace %s may not be listed, so that none of its tables is seen: %s",
+                        self.name,
+                        ".".join(namespace),
+                        type(error).__name__,
+                    )
         return tables
 
     def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError
+from airflow_lake_provider.contracts.errors import AccessDeniedError, CatalogUnavailableError, InvalidConnectionError
 
 KEYS = {"AWS_ACCESS_KEY_ID": "some-key-id", "AWS_SECRET_ACCESS_KEY": "some-secret-key"}
 
@@ -100,9 +100,15 @@ def test_a_glue_that_is_busy_or_wants_newer_keys_is_unavailable(
 
 
 @pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize("code", ["AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException"])
+@pytest.mark.parametrize("code", ["UnrecognizedClientException", "InvalidSignatureException"])
 def test_a_glue_that_refuses_the_keys_makes_the_connection_invalid(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(400, code) as port, pytest.raises(InvalidConnectionError, match=rf"refused the credentials.*{code}"):
+        look_at(port, monkeypatch)
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_table_that_a_policy_of_glue_denies_says_nothing_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(400, "AccessDeniedException") as port, pytest.raises(AccessDeniedError, match=r"table shop\.orders"):
         look_at(port, monkeypatch)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
     BrokenMetadataError,
     CatalogUnavailableError,
     InvalidConnectionError,
@@ -114,6 +115,8 @@ def error_of(status: int, call: str, body: str) -> type[LakeProviderError]:
         return UnsupportedError
     if status in LATER:
         return CatalogUnavailableError
+    if (status, call) == (403, "table"):
+        return AccessDeniedError
     if status in (401, 403) or (call == "token" and status == 400):
         return InvalidConnectionError
     if body in ("page", "wrong"):
