@@ -16,6 +16,8 @@ from airflow_lake_provider.tables.watermark import Watermark
 # An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end
 # within one more round of the triggerer, of about a second.
 DELAY_SECONDS = 5.0
+# Between two tries to write a watermark: each doubles the pause, up to the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 
 
 class AssetState(Protocol):
@@ -61,13 +63,23 @@ class WatermarkStore:
     :param state: None where Airflow gave the trigger no store: nothing survives a restart then.
     :param key: of the watermark in the asset's state.
     :param delay: seconds between a stored event and its watermark.
+    :param pause: seconds after a first try to write it.
     """
 
-    def __init__(self, state: AssetState | None, key: str, log: Log, *, delay: float = DELAY_SECONDS) -> None:
+    def __init__(
+        self,
+        state: AssetState | None,
+        key: str,
+        log: Log,
+        *,
+        delay: float = DELAY_SECONDS,
+        pause: float = _FIRST_PAUSE,
+    ) -> None:
         self._state = state
         self._key = key
         self._log = log
         self._delay = delay
+        self._pause = pause
         self._pending: deque[tuple[Watermark, StoredEvent | None]] = deque()
         self._writer: asyncio.Task[None] | None = None
 
@@ -114,12 +126,20 @@ class WatermarkStore:
         self._writer = None
 
     async def _write(self, watermark: Watermark) -> None:
-        if self._state is None:
-            return
-        try:
-            await asyncio.to_thread(self._state.set, self._key, watermark.to_text())
-        except Exception as error:  # noqa: BLE001  any failure costs a repeated event, raising would cost the watcher
-            self._log.warning("The watermark %s was not stored: %s", watermark.to_text(), error)
+        """Write a watermark, again until Airflow has taken it: without it, the next triggerer repeats the event."""
+        pause = self._pause
+        while self._state is not None:
+            try:
+                await asyncio.to_thread(self._state.set, self._key, watermark.to_text())
+            # Whatever it is, a watcher that raises would be started anew each second.
+            except Exception as error:  # noqa: BLE001
+                self._log.warning(
+                    "The watermark %s was not stored, and will be in %g s: %s", watermark.to_text(), pause, error
+                )
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 Events = AsyncGenerator[tuple[dict[str, Any], StoredEvent], None]

@@ -49,6 +49,20 @@ class StateOfOneAsset:
         self.written.set()
 
 
+class StateThatFails(StateOfOneAsset):
+    """A store whose database is away for some writes."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def set(self, key: str, value: object) -> None:
+        self.times -= 1
+        if self.times >= 0:
+            raise RuntimeError("Server error 500: the database is away")
+        super().set(key, value)
+
+
 class StateOfTwoAssets(StateOfOneAsset):
     def get(self, key: str) -> object:
         raise ValueError("Task has 2 concrete inlets and outlets")
@@ -56,7 +70,7 @@ class StateOfTwoAssets(StateOfOneAsset):
 
 @pytest.fixture(autouse=True)
 def quick_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_snapshot, "WatermarkStore", partial(WatermarkStore, delay=0.2))
+    monkeypatch.setattr(lake_snapshot, "WatermarkStore", partial(WatermarkStore, delay=0.2, pause=0.1))
 
 
 def watcher(state: StateOfOneAsset | None = None, **arguments: Any) -> LakeSnapshotEventTrigger:
@@ -160,6 +174,21 @@ async def test_a_restarted_watcher_goes_on_where_it_stood(orders: Table, append:
     async with aclosing(watcher(state).run()) as events:
         seen = await next_payload(events)
     assert (seen["snapshot_id"], seen["previous_snapshot_id"]) == (str(second), str(first))
+
+
+async def test_a_watermark_is_written_when_the_database_is_back_so_that_a_restart_repeats_nothing(
+    orders: Table, append: Append
+) -> None:
+    append(orders, 1)
+    state = StateThatFails(times=3)
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await written(state)
+        await stop(waiting)
+    assert state.times == -1
+    async with aclosing(watcher(state).run()) as events:
+        await stays_silent(events)
 
 
 async def test_a_rollback_makes_an_event_that_says_so(orders: Table, append: Append) -> None:
