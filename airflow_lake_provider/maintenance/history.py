@@ -356,19 +356,36 @@ def consumer_lags(facts: TableFacts, history: Sequence[Snapshot], now: datetime)
         for name, ref in facts.references.items()
         if name.startswith(CONSUMER_PREFIX) and not ref.is_branch and "." not in name.removeprefix(CONSUMER_PREFIX)
     }
-    place = {snapshot.id: number for number, snapshot in enumerate(history)} if tags else {}
-    since = {at: history[: place[at]] for at in tags.values() if at in place}
-    return tuple(_lag(facts, name, at, since.get(at), now) for name, at in sorted(tags.items()))
+    unread = _unread_by_place(history) if tags else {}
+    return tuple(_lag(facts, name, at, unread.get(at), now) for name, at in sorted(tags.items()))
 
 
-def _lag(facts: TableFacts, name: str, snapshot: str, since: Sequence[Snapshot] | None, now: datetime) -> ConsumerLag:
+def _unread_by_place(history: Sequence[Snapshot]) -> dict[str, tuple[int, datetime | None]]:
+    """Return how many commits that changed rows are newer than each snapshot, and the moment of the oldest of them."""
+    newer, oldest = 0, None
+    unread: dict[str, tuple[int, datetime | None]] = {}
+    for snapshot in history:
+        unread[snapshot.id] = newer, oldest
+        if snapshot.changes_rows:
+            newer, oldest = newer + 1, snapshot.committed_at
+    return unread
+
+
+def _lag(
+    facts: TableFacts, name: str, snapshot: str, unread: tuple[int, datetime | None] | None, now: datetime
+) -> ConsumerLag:
+    """Return the lag of one consumer.
+
+    :param unread: commits that it has not read, and the moment of the oldest; None where main has not got its snapshot.
+    """
     texts = {key: facts.properties.get(f"{tag_of(name)}.{key}") for key in ("owner", "target")}
-    unread = [each for each in since or () if each.changes_rows]
+    commits, oldest = (None, None) if unread is None else unread
+    behind = timedelta(0) if oldest is None else max(timedelta(0), now - oldest)
     return ConsumerLag(
         consumer=name,
         snapshot=snapshot,
-        commits=None if since is None else len(unread),
-        behind=None if since is None else max(timedelta(0), now - unread[-1].committed_at) if unread else timedelta(0),
+        commits=commits,
+        behind=None if unread is None else behind,
         owner=texts["owner"],
         target=texts["target"],
     )
