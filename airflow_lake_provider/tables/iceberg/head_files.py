@@ -235,6 +235,9 @@ def _overlap(manifests: Iterable[ManifestRecord]) -> float | None:
 
 
 def _meet(one: ManifestRecord, other: ManifestRecord) -> bool:
+    """Tell whether partitions of two manifests meet, and a sort could part them: not those of one and the same."""
+    if one.ranges == other.ranges and all(each is not None and each[0] == each[1] for each in one.ranges):
+        return False
     try:
         return all(
             a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])

@@ -68,16 +68,16 @@ def test_manifests_are_counted_as_pyiceberg_counts_them(table: Table) -> None:
     assert found.mergeable == len(manifests) - len({each["partition_spec_id"] for each in manifests})
 
 
-def test_manifests_of_one_region_meet_only_each_other(tmp_path: Path) -> None:
+def test_manifests_of_one_and_the_same_region_are_none_that_a_sort_could_part(tmp_path: Path) -> None:
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.orders", SCHEMA, partition_spec=BY_REGION)
     for place in range(6):
         table.append(pa.table({"id": [place], "region": ["north" if place % 3 else "south"]}))
-    found = health(table).manifests
-    # Four of north and two of south: six and one of fifteen pairs.
-    assert found is not None
-    assert found.overlap == pytest.approx(7 / 15, abs=1e-4)
+    assert getattr(health(table).manifests, "overlap", None) == 0
+    table.append(pa.table({"id": [8, 9], "region": ["north", "south"]}))
+    # That of both regions meets each of the six others: six of twenty-one pairs.
+    assert getattr(health(table).manifests, "overlap", None) == pytest.approx(6 / 21, abs=1e-4)
     catalog.close()
 
 

@@ -143,3 +143,13 @@ def test_a_setting_of_the_table_that_the_operator_refuses_plans_nothing_and_is_n
 @pytest.mark.parametrize("number", range(6))
 def test_a_well_table_has_no_action(number: int, tmp_path: Path) -> None:
     assert planned(well_table(number), tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(("others", "is_due"), [(0, False), (1, False), (40, True)])
+def test_manifests_that_no_sort_can_part_are_not_sorted_each_night(others: int, is_due: bool, tmp_path: Path) -> None:
+    # One partition fills so many manifests, and a few commits since then have files of several.
+    files = [MadeFile(450 * MIB, day=4, manifest=number) for number in range(25)]
+    files += [MadeFile(450 * MIB, day=day, manifest=25 + number) for number in range(others) for day in (0, 9)]
+    properties = {"commit.manifest.target-size-bytes": "100"}
+    _, actions = planned(MadeTable(files=files, sequence=80, properties=properties), tmp_path)
+    assert [name for name, task in actions if task.get("sort")] == ["rewrite-manifests"] * is_due
