@@ -21,6 +21,7 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history import HotPartition
+from airflow_lake_provider.maintenance.past_outcomes import is_recent
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
@@ -130,7 +131,7 @@ def _left_out(why: str, instead: str) -> NotPlanned:
 def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime) -> NotPlanned | None:
     """Return why a compaction waits for the time that the policy asks for between two."""
     last = health.last_maintenance.get(ACTION)
-    if last is None or now - last.at >= asked.every:
+    if last is None or not is_recent(last.at, asked.every, now):
         return None
     return _left_out(
         f"The last compaction was at {last.at:%H:%M}; compaction.every is {asked.every}.",
@@ -159,7 +160,7 @@ def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
 def _is_hot(partition: HotPartition, within: timedelta, now: datetime) -> bool:
     """Tell whether a partition is left to cool, which one that is changed all day never would."""
     has_waited = partition.oldest is not None and now - partition.oldest >= _longest_heat(within)
-    return bool(within) and now - partition.newest < within and not has_waited
+    return bool(within) and is_recent(partition.newest, within, now) and not has_waited
 
 
 def _longest_heat(within: timedelta) -> timedelta:
@@ -253,7 +254,7 @@ def _waits_for_counts(health: TableHealth, asked: CompactionPolicy, heat: _Heat,
 def _is_long_ago(health: TableHealth, now: datetime) -> bool:
     """Tell whether a compaction that waits for partitions to cool has waited long enough."""
     last = health.last_maintenance.get(ACTION)
-    return last is None or now - last.at >= LONGEST_WAIT
+    return last is None or not is_recent(last.at, LONGEST_WAIT, now)
 
 
 def _waits(health: TableHealth, asked: CompactionPolicy, why: str, now: datetime) -> NotPlanned:

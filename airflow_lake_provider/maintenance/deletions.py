@@ -14,7 +14,14 @@ from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.maintenance.costs import ROW_EXPIRY, orphan_seconds, ranked_action
 from airflow_lake_provider.maintenance.health import TableHealth
-from airflow_lake_provider.maintenance.past_outcomes import BETWEEN_LOOKS, PastOutcome, last_look, last_of
+from airflow_lake_provider.maintenance.past_outcomes import (
+    BETWEEN_LOOKS,
+    PastOutcome,
+    is_ahead,
+    is_recent,
+    last_look,
+    last_of,
+)
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
@@ -31,6 +38,7 @@ def plan_orphan_files(
     """
     action, asked = "remove-orphans", policy.orphans
     counted = None if health.orphans is None else health.orphans.counted_at
+    counted = None if counted is None or is_ahead(counted, now) else counted
     left_out = _why_no_look(health, policy, past, now, counted)
     if left_out is not None:
         why, instead = left_out
@@ -86,7 +94,7 @@ def _why_no_look(
             f"The next look is due in {age_text(asked.every - (now - counted))}.",
         )
     last = last_of("remove-orphans", past)
-    if last is not None and last.outcome == FAILED and now - last.at < BETWEEN_LOOKS:
+    if last is not None and last.outcome == FAILED and is_recent(last.at, BETWEEN_LOOKS, now):
         return (
             f"The look {age_text(now - last.at)} ago failed, and each lists the whole table: {last.cause}.",
             f"The next one is due in {age_text(BETWEEN_LOOKS - (now - last.at))}.",
@@ -117,7 +125,8 @@ def plan_row_expiry(
             why="No commit that brought rows is in the history any more, so nobody knows how old the rows are.",
             instead="Nothing is due until rows arrive.",
         )
-    expired, looked = health.rows_expired_at, last_look(action, past)
+    moments = health.rows_expired_at, last_look(action, past)
+    expired, looked = (None if at is None or is_ahead(at, now) else at for at in moments)
     last = max(filter(None, (expired, looked)), default=None)
     has_all = (expired is not None and arrived <= expired) or (looked is not None and arrived <= looked - _LONGEST_RUN)
     if last is not None and (has_all or now - last < BETWEEN_LOOKS):

@@ -29,6 +29,8 @@ NO_SUCCESS = frozenset({FAILED, UNSUPPORTED})
 _SAYS_NOTHING = frozenset({CONFLICT})
 # What a table's metadata hides from a plan is looked for once in so long.
 BETWEEN_LOOKS = timedelta(days=1)
+# What is later than this was dated by a clock that is wrong.
+_CLOCKS_DIFFER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,16 @@ def last_of(action: str, past: Iterable[PastOutcome] | None, *outcomes: str) -> 
     return max(of_action, key=lambda each: each.at, default=None)
 
 
+def is_ahead(at: datetime, now: datetime) -> bool:
+    """Tell whether a moment lies in the future: a clock that was wrong must keep nothing from being due."""
+    return at > now + _CLOCKS_DIFFER
+
+
+def is_recent(at: datetime, span: timedelta, now: datetime) -> bool:
+    """Tell whether a moment is less than a span ago, and not ahead."""
+    return now - at < span and not is_ahead(at, now)
+
+
 def last_look(action: str, past: Iterable[PastOutcome] | None) -> datetime | None:
     """Return when an action has last done what was due, or seen that nothing was."""
     last = last_of(action, past, DONE, NOTHING_DUE)
@@ -128,7 +140,8 @@ def unless_resting(
     :param past: of the table.
     :param committed_at: moment of the table's head. What came later than a look may be due.
     """
-    until = waits_until(each for each in past or () if each.action == action.action)
+    past = [each for each in past or () if not is_ahead(each.at, now)]
+    until = waits_until(each for each in past if each.action == action.action)
     if until is not None and until > now and (newest := last_of(action.action, past, *NO_SUCCESS)) is not None:
         return NotPlanned(
             action=action.action,

@@ -21,7 +21,7 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_row_expiry
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
-from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, unless_resting
+from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, is_recent, unless_resting
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan, ruled_out
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
@@ -281,13 +281,13 @@ def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -
         return NotPlanned(
             action=action, why="No rows have changed since those that there are.", instead="Nothing is due."
         )
-    if last is not None and now - last < asked.every:
+    if last is not None and is_recent(last, asked.every, now):
         return NotPlanned(
             action=action,
             why=f"They are of {age_text(now - last)} ago; the policy asks every {age_text(asked.every)}.",
             instead=f"The next are due in {age_text(asked.every - (now - last))}.",
         )
-    ago = "missing" if last is None else f"of {age_text(now - last)} ago"
+    ago = "missing" if last is None else f"of {age_text(now - last)} ago" if last <= now else "dated in the future"
     reason = Reason(
         name="statistics",
         value=0 if last is None else (now - last).total_seconds(),
