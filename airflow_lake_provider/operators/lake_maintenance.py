@@ -118,8 +118,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
     :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Writing it
         fails no task.
     :param notifier: called once for each owner of tables that make the run red; any notifier of Airflow's, or a
-        function. It gets the context with ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in it. One that fails
-        changes nothing.
+        function. It gets the context with ``lake_conn_id``, ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in
+        it. One that fails changes nothing.
     :param trigger_rule: by default it also runs where applications failed or nothing was due.
     :param operator: arguments of BaseOperator.
     :raises InvalidSpecError: ``fail_on`` names none of the outcomes, ``jobs`` is no output of a task, or the notifier
@@ -177,7 +177,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.log.info("%s", summary)
         show_outcome(context, "maintenance", summary)
         if red and self.notifier is not None:
-            _notify_owners(self.notifier, context, red, self.owner)
+            _notify_owners(self.notifier, context, red, self.owner, self.lake_conn_id)
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
@@ -218,20 +218,32 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
 
 
 def _notify_owners(
-    notifier: Callable[[Any], Any], context: Any, outcomes: Sequence[TaskOutcome], default_owner: str
+    notifier: Callable[[Any], Any],
+    context: Any,
+    outcomes: Sequence[TaskOutcome],
+    default_owner: str,
+    lake_conn_id: str,
 ) -> None:
     """Call a notifier once for each owner; one that fails is a warning.
 
-    It gets the context of the task with ``lake_owner``, ``lake_outcomes`` and ``lake_message`` beside it.
+    It gets the context of the task with ``lake_conn_id``, ``lake_owner``, ``lake_outcomes`` and ``lake_message``
+    beside it.
 
     :param outcomes: that owners are told of.
     :param default_owner: of tables whose policy names none.
+    :param lake_conn_id: connection to the catalog of the tables; two catalogs may have tables of one name.
     """
     by_owner: dict[str, list[TaskOutcome]] = {}
     for outcome in outcomes:
         by_owner.setdefault(outcome.owner or default_owner, []).append(outcome)
     for owner, theirs in sorted(by_owner.items()):
-        values = {**context, "lake_owner": owner, "lake_outcomes": theirs, "lake_message": _message(theirs)}
+        values = {
+            **context,
+            "lake_conn_id": lake_conn_id,
+            "lake_owner": owner,
+            "lake_outcomes": theirs,
+            "lake_message": _message(theirs, lake_conn_id),
+        }
         try:
             # Airflow's notifiers render their templates in place, so that the next owner would get this one's.
             copy(notifier)(values)
@@ -240,10 +252,10 @@ def _notify_owners(
             _log.warning("%s could not be told of %d outcomes: %s", owner, len(theirs), type(error).__name__)
 
 
-def _message(outcomes: Sequence[TaskOutcome]) -> str:
+def _message(outcomes: Sequence[TaskOutcome], lake_conn_id: str) -> str:
     lines = [f"{each}: {each.reason}"[:_LONGEST_LINE] for each in outcomes[:_MOST_LINES]]
     more = len(outcomes) - len(lines)
-    return "\n".join([*lines, *([f"and {more} more"] if more else [])])
+    return "\n".join([f"connection {lake_conn_id}:", *lines, *([f"and {more} more"] if more else [])])
 
 
 def lake_maintenance(

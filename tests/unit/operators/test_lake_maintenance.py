@@ -328,8 +328,9 @@ def test_each_owner_of_red_tables_is_told_once_of_those(context: Context) -> Non
     with pytest.raises(AirflowFailException, match="4 failed"):
         verdict_of([job], [[DONE]], broken, context, notifier=Told(sent))
     assert [to for to, _ in sent] == ["airflow@x.org", "team-a@x.org", "team-x@x.org"]
-    assert sent[0][1] == "plan of shop.None: BrokenMetadataError: gone"
+    assert sent[0][1] == "connection lake_default:\nplan of shop.None: BrokenMetadataError: gone"
     assert [line.partition(":")[0] for line in sent[1][1].splitlines()] == [
+        "connection lake_default",
         "compaction of shop.lost",
         "plan of shop.team-a",
     ]
@@ -357,7 +358,7 @@ def test_a_message_stays_short_however_many_tables_failed_and_a_function_is_a_no
     with pytest.raises(AirflowFailException, match="1000 failed"):
         verdict_of([], [], many, context, notifier=told.append)
     (values,) = told
-    assert len(values["lake_outcomes"]) == 1000
+    assert (len(values["lake_outcomes"]), values["lake_conn_id"]) == (1000, "lake_default")
     assert len(values["lake_message"]) < 20_000
     assert values["lake_message"].endswith("and 950 more")
     with pytest.raises(InvalidSpecError, match="notifier must be callable"):
