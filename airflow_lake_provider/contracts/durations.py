@@ -1,4 +1,4 @@
-"""Durations: a timedelta, or ISO-8601 text such as ``P5D`` or ``PT1H30M``; and milliseconds, as Iceberg counts time."""
+"""Durations: a timedelta, or ISO-8601 text such as ``P5D`` or ``PT1H30M``; moments; milliseconds, as Iceberg counts."""
 
 from __future__ import annotations
 
@@ -71,6 +71,17 @@ def short_iso(value: timedelta) -> str:
         if timedelta(0) < value < timedelta(days=1) and not value % timedelta(seconds=seconds):
             return f"PT{value // timedelta(seconds=seconds)}{unit}"
     return to_iso(value)
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return a moment in UTC, of Python's own class.
+
+    Airflow hands out pendulum's, whose differences are no timedelta that divides.
+
+    :raises OverflowError: UTC has no such year.
+    """
+    there = moment.astimezone(UTC)
+    return datetime.combine(there.date(), there.time(), UTC)
 
 
 def span_millis(span: timedelta) -> int:

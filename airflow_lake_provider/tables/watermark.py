@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote, unquote
 
+from airflow_lake_provider.contracts.durations import in_utc
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import moment, shown, whole_number
 
@@ -112,6 +113,6 @@ def _parse_time(text: object) -> datetime | None:
 def _in_utc(time: datetime | None) -> datetime | None:
     """Return a time in UTC; None without a zone, and where UTC has no such year."""
     try:
-        return time.astimezone(UTC) if time is not None and time.tzinfo is not None else None
+        return in_utc(time) if time is not None and time.tzinfo is not None else None
     except OverflowError:
         return None

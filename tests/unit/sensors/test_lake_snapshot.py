@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pendulum
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
@@ -70,6 +71,18 @@ def test_by_default_it_starts_at_the_runs_data_interval(orders: Table, append: A
     assert run(sensor(), data_interval_start=AN_HOUR_AGO)["commits"] == 1
     with pytest.raises(AirflowSensorTimeout):
         run(sensor(), data_interval_start=datetime.now(UTC) + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_the_interval_of_a_run_and_a_since_are_of_pendulum_where_airflow_and_authors_make_them(
+    deferrable: bool, orders: Table, append: Append
+) -> None:
+    append(orders, 1)
+    ago, ahead = (pendulum.now("Europe/Berlin").add(hours=hours) for hours in (-1, 1))
+    assert run(sensor(deferrable=deferrable), data_interval_start=ago)["commits"] == 1
+    assert run(sensor(deferrable=deferrable, since=ago))["commits"] == 1
+    with pytest.raises(TaskDeferred if deferrable else AirflowSensorTimeout):
+        run(sensor(deferrable=deferrable), data_interval_start=ahead)
 
 
 @pytest.mark.parametrize("context", [{}, {"data_interval_start": None}], ids=["absent", "none"])
