@@ -72,7 +72,7 @@ def _reads_own_head(spec: LoadSpec) -> bool:
 def without_new_input(spec: LoadSpec, decision: InputDecision) -> Unchanged:
     """Return that the position knows all of the input."""
     reason = decision.noted(decision.skip_reason or "recognised by position: an earlier run has applied this input")
-    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason, "; ".join(decision.warnings) or None))
 
 
 def without_new_events(spec: LoadSpec, dropped: int) -> Unchanged:

@@ -102,6 +102,10 @@ class Listing(ABC):
         """Return the listing without what has changed since a position consumed it."""
         return self
 
+    def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
+        """Return what a person should look at, as a position does not go with the listing."""
+        return ()
+
     @property
     def shows_changes(self) -> bool:
         """True where other rows have other identities, so that equal ones are no work."""

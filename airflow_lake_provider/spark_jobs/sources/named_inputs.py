@@ -109,6 +109,11 @@ class InputsListing(Listing):
         changed = (each.changed_since(_of(position, name, each)) for name, each in _deciding(self.wanted).items())
         return next(filter(None, changed), "")
 
+    def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:
+        """Return those of each input, with its name."""
+        warnings = {name: each.warnings_at(_of(position, name, each)) for name, each in sorted(self.whole.items())}
+        return tuple(f"input {name}: {warning}" for name, each in warnings.items() for warning in each)
+
     def without_changed(self, position: SourcePosition) -> Self:
         """Return the listing without what has changed of them."""
         kept = {name: each.without_changed(_of(position, name, each)) for name, each in _deciding(self.wanted).items()}

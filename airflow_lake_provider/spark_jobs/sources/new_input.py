@@ -84,8 +84,9 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         position=position_behind(listed, start, kept_for),
         other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
-        warnings=_consumed_under_other_names(
-            spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows
+        warnings=(
+            *listed.warnings_at(start),
+            *_consumed_under_other_names(spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows),
         ),
     )
 

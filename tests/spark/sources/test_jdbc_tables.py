@@ -148,6 +148,12 @@ def test_a_watermark_reads_what_is_above_it_and_an_overlap_what_came_late(shop: 
     assert sorted(row["id"] for row in flow.records()) == [1, 2, 3, 5]
     position = json.loads(flow.properties()["lake.position.inbox"])
     assert position["positions"] == {"watermark": ["changed", "2024-01-01T12:30:00.000000Z"]}
+    # As after a restored backup.
+    shop.run("DELETE FROM orders WHERE id = 5")
+    report = flow.apply("run 4")
+    assert report.outcome is Outcome.NOTHING_NEW
+    (warning,) = report.warnings
+    assert "changed is 2024-01-01T12:20:00.000000Z now, and rows up to 2024-01-01T12:30:00.000000Z were" in warning
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,18 @@ class WatermarkListing(RelationListing):
             return ""
         return f"the watermark was {consumed.column}={consumed.value}, and is of column {self.upto.column} now"
 
+    def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:
+        """Return that the greatest value has fallen, after which rows come below what was applied."""
+        consumed = position.of(WatermarkPosition)
+        if self.upto is None or consumed is None or self.upto.compare(consumed) is not Comparison.BEFORE:
+            return ()
+        warning = (
+            f"the greatest {self.upto.column} is {self.upto.value} now, and rows up to {consumed.value} were applied: "
+            "until it is greater, no row is new. Where rows were deleted, nothing is wrong. Where the database was "
+            "restored, or its values were set anew, give the source another name, by which all of it is read once"
+        )
+        return (warning,)
+
     def without_changed(self, position: SourcePosition) -> Self:
         """Return nothing of it where the watermark is of another column."""
         return replace(self, upto=None) if self.changed_since(position) else self

@@ -59,6 +59,16 @@ def test_a_position_never_goes_back_and_another_column_is_no_order() -> None:
     assert (moved.of(WatermarkPosition), moved.generation) == (WatermarkPosition("v", 5), 2)
 
 
+def test_a_greatest_value_that_has_fallen_is_said_with_both_and_no_other_one_is() -> None:
+    ten = listed(10).position_after(NOTHING, None)
+    (warning,) = listed(5).warnings_at(ten)
+    assert warning.startswith("the greatest w is 5 now, and rows up to 10 were applied: until it is greater, no row")
+    assert [
+        listed(value, column).warnings_at(ten) for value, column in ((10, "w"), (11, "w"), (5, "v"), (None, "w"))
+    ] == [()] * 4
+    assert listed(5).warnings_at(NOTHING) == ()
+
+
 @pytest.mark.parametrize(
     ("shape", "column", "count"),
     [
