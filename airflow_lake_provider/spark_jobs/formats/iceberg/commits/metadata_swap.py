@@ -11,11 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_refused, is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+# As Iceberg's ManifestFilterManager refuses an overwrite by a filter.
+_PART_OF_A_FILE = "some, but not all, rows match filter"
 
 
 def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected: Any, updated: Any) -> None:
@@ -103,4 +106,10 @@ def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) ->
     message = conflict_message(error)
     if message is None:
         return error
+    if _PART_OF_A_FILE in message:
+        # Of the table as it is, whoever else commits: no retry would do better.
+        return UnsupportedError(
+            f"{table.name}: the overwrite would take single rows of a file: {message}. No data changed. Give a where "
+            "that selects whole partitions, or allow_rows=True"
+        )
     return CommitConflictError(f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed.")

@@ -36,6 +36,7 @@ def commit_snapshot(
         ``OverwriteFiles`` with all files and validations; branch and summary are added here.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
+    :raises UnsupportedError: an overwrite selects rows of a file, and not all of them.
     :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table, or the table has the snapshot
         but not on the branch. Its files are kept.
     """
