@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import shutil
 import socket
@@ -16,6 +17,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.end_to_end.kafka_broker import jars_of
+
+_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
 _SECONDS = 60
 _SBIN = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
 
@@ -27,6 +31,27 @@ class MariaDbServer:
     port: int
     user: str
     password: str
+
+    def run(self, statements: str) -> list[tuple[str, ...]]:
+        """Run statements of SQL by the server's own client, and return the rows of queries as text."""
+        command = [
+            _program("mariadb"),
+            "--no-defaults",
+            "--host=127.0.0.1",
+            f"--port={self.port}",
+            f"--user={self.user}",
+        ]
+        command += ["--skip-column-names", "--batch", f"--execute={statements}", "shop"]
+        # Here, and not in the command, which others see.
+        env = {**os.environ, "MYSQL_PWD": self.password}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+
+
+def driver_jars() -> list[Path]:
+    """Bring the driver of JDBC that a job needs."""
+    return jars_of(Path(__file__).with_name("mariadb_driver.lock"), "mariadb-driver", _DRIVER)
 
 
 def _program(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,6 +50,12 @@ FIRST: list[dict[str, Any]] = [
         "source": files("days"),
         "where": "day = '{{ partition_key }}'",
         "create": TableLayout(partition_by=["day"]),
+    },
+    {
+        "action": "upsert",
+        "table": "every.mariadb",
+        "source": JdbcTable("my_every_load", "orders", watermark="changed"),
+        "keys": ["id"],
     },
     {
         "action": "upsert",
@@ -125,5 +132,6 @@ with DAG(
     catchup=False,
     default_args={"retries": 1, "retry_delay": timedelta(seconds=1)},
 ):
-    first = lake_application("first", tasks=FIRST, name="every first load")
+    # The driver of MariaDB, beside the jars of [lake] spark_jars.
+    first = lake_application("first", tasks=FIRST, name="every first load", jars=os.environ.get("DRIVER_JARS"))
     first >> lake_application("second", tasks=SECOND, name="every second load")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tests.end_to_end.airflow_command import processes
+from tests.end_to_end.mariadb_server import MariaDbServer, mariadb_server
 from tests.end_to_end.postgresql_server import PostgresqlServer, postgresql_server
 from tests.end_to_end.standalone_airflow import StandaloneAirflow
 from tests.spark.history_model import Event, after
@@ -117,6 +119,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "debezium": ("id", "n"),
     "joined": ("id", "name", "whole"),
     "jdbc": ("id", "name"),
+    "mariadb": ("id", "name", "total"),
     **dict.fromkeys(("append", "upsert", "complete", "followed", "copied"), ("id", "name")),
 }
 
@@ -165,14 +168,24 @@ def killed_once(airflow: StandaloneAirflow, application: str, phase: str) -> Ite
         watching.join()
 
 
+def _connect(airflow: StandaloneAirflow, conn_id: str, kind: str, schema: str, to: Any) -> None:
+    body = {"connection_id": conn_id, "conn_type": kind, "host": "127.0.0.1", "port": to.port, "schema": schema}
+    answer = airflow.send("POST", "/connections", {**body, "login": to.user, "password": to.password})
+    assert answer.status_code == 201, answer.text
+
+
 @pytest.fixture(scope="module")
 def server(airflow: StandaloneAirflow) -> Iterator[PostgresqlServer]:
     """A database, and Airflow's connection to it."""
     with postgresql_server() as running:
-        body = {"connection_id": "pg_every_load", "conn_type": "postgres", "host": "127.0.0.1", "port": running.port}
-        body |= {"schema": "postgres", "login": running.user, "password": running.password}
-        answer = airflow.send("POST", "/connections", body)
-        assert answer.status_code == 201, answer.text
+        _connect(airflow, "pg_every_load", "postgres", "postgres", running)
+        yield running
+
+
+@pytest.fixture
+def mariadb(airflow: StandaloneAirflow) -> Iterator[MariaDbServer]:
+    with mariadb_server() as running:
+        _connect(airflow, "my_every_load", "mysql", "shop", running)
         yield running
 
 
@@ -185,17 +198,23 @@ def database(server: PostgresqlServer) -> Iterator[Any]:
 
 
 def test_every_load_equals_plain_python_by_backfill_after_a_killed_driver_and_when_cleared(
-    airflow: StandaloneAirflow, catalog: Catalog, lake_home: Path, database: Any
+    airflow: StandaloneAirflow, catalog: Catalog, lake_home: Path, database: Any, mariadb: MariaDbServer
 ) -> None:
     def equals() -> None:
         database.execute("SELECT id, name FROM orders ORDER BY id")
-        expected = {**days.tables(), "jdbc": database.fetchall()}
+        orders = mariadb.run("SELECT id, name, total FROM orders ORDER BY id")
+        of_mariadb = [(int(id_), name, Decimal(total)) for id_, name, total in orders]
+        expected = {**days.tables(), "jdbc": database.fetchall(), "mariadb": of_mariadb}
         assert {name: table_of(catalog, name) for name in COLUMNS} == expected
 
     days = Days(lake_home / "inbox" / DAG)
     catalog.create_namespace_if_not_exists("every")
     database.execute("CREATE TABLE orders (id BIGINT, name TEXT, changed BIGINT)")
     database.execute("INSERT INTO orders VALUES (1, 'a', 1), (2, 'a', 2)")
+    mariadb.run(
+        "CREATE TABLE orders (id INT UNSIGNED PRIMARY KEY, name VARCHAR(9), total DECIMAL(9,2), changed DATETIME)"
+    )
+    mariadb.run("INSERT INTO orders VALUES (1, 'a', 0.10, NOW()), (4294967295, 'ä', 9999999.99, NOW())")
     whole = {1: "a", 2: "a", 3: "a"}
     days.arrive_all(ONE, whole, whole, {1: "a", 2: "a"}, [("c", 1, 1), ("c", 2, 2)])
     airflow.unpause(DAG)
@@ -204,6 +223,8 @@ def test_every_load_equals_plain_python_by_backfill_after_a_killed_driver_and_wh
 
     database.execute("UPDATE orders SET name = 'b', changed = 3 WHERE id = 2")
     database.execute("INSERT INTO orders VALUES (3, 'b', 4)")
+    mariadb.run("UPDATE orders SET name = 'b', changed = changed + INTERVAL 1 SECOND WHERE id = 1")
+    mariadb.run("INSERT INTO orders VALUES (2, '', -1.5, NOW() + INTERVAL 2 SECOND)")
     stream = [("u", 2, 3), ("d", 1, 1), ("c", 3, 3)]
     days.arrive_all(TWO, {2: "b", 4: "b"}, {1: "b", 2: "a", 4: "b"}, {3: "b"}, stream)
     # Only the load of the whole table compares; what stands before it is committed then.
@@ -213,7 +234,7 @@ def test_every_load_equals_plain_python_by_backfill_after_a_killed_driver_and_wh
     (run,) = (run["dag_run_id"] for run in airflow.runs(DAG) if run["partition_key"] == TWO)
     tries = airflow.get(f"/dags/{DAG}/dagRuns/{run}/taskInstances/first.run")["try_number"]
     outcomes = [report["outcome"] for report in airflow.returned(DAG, run, "first.run")]
-    assert (tries, outcomes[:3], set(outcomes[3:])) == (2, ["already-applied"] * 3, {"applied"})
+    assert (tries, outcomes[:4], set(outcomes[4:])) == (2, ["already-applied"] * 4, {"applied"})
     equals()
 
     before = snapshots(catalog)
@@ -225,4 +246,4 @@ def test_every_load_equals_plain_python_by_backfill_after_a_killed_driver_and_wh
     equals()
     # Of the others nothing is new; the whole of the first day is older than that of the second.
     unchanged = {name for name, snapshot in snapshots(catalog).items() if snapshot == before[name]}
-    assert unchanged == {"append", "complete", "function", "debezium", "jdbc"}
+    assert unchanged == {"append", "complete", "function", "debezium", "jdbc", "mariadb"}

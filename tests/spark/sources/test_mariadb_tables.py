@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,15 +27,13 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
-from tests.end_to_end.kafka_broker import jars_of
-from tests.end_to_end.mariadb_server import mariadb_server
+from tests.end_to_end.mariadb_server import driver_jars, mariadb_server
 from tests.spark.append_flow import append
 from tests.spark.sources.database_tables import DatabaseTables
 from tests.spark.sources.session_settings import add_jars
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
-DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
 
 
 @dataclass(kw_only=True)
@@ -54,7 +51,7 @@ class Shop(DatabaseTables):
 @pytest.fixture(scope="module")
 def server(spark: SparkSession) -> Iterator[Shop]:
     with mariadb_server() as running:
-        add_jars(spark, jars_of(Path(__file__).with_name("mariadb.lock"), "mariadb-driver", DRIVER))
+        add_jars(spark, driver_jars())
         url = f"jdbc:mysql://127.0.0.1:{running.port}/shop?permitMysqlScheme"
         access = DatabaseAccess(url, running.user, running.password)
         with closing(Database.open(spark, access, is_consistent=False)) as writer:
