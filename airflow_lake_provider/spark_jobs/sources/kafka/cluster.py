@@ -92,6 +92,19 @@ def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: d
         return TopicOffsets(id=str(described.topicId().toString()), earliest=earliest, beginning=beginning, end=end)
 
 
+def may_be_compacted(spark: SparkSession, access: KafkaAccess, topic: str) -> bool:
+    """Return True if the broker removes records of a topic behind which their key has another; or does not say."""
+    resource = class_named(spark, "org.apache.kafka.common.config.ConfigResource")
+    of_topic = class_named(spark, "org.apache.kafka.common.config.ConfigResource$Type").TOPIC
+    asked = resource(of_topic, topic)
+    try:
+        with kafka_errors(access, topic), _admin(spark, access) as admin:
+            config = admin.describeConfigs(list_of(spark, [asked])).all().get().get(asked)
+            return "compact" in str(config.get("cleanup.policy").value())
+    except AccessDeniedError:
+        return True
+
+
 def last_values(
     spark: SparkSession, access: KafkaAccess, topic: str, ranges: Mapping[str, tuple[int, int]]
 ) -> list[bytes] | None:

@@ -145,8 +145,8 @@ def _row_columns(source: DebeziumStream, keys: Sequence[str]) -> list[Column]:
         ambiguous_columns(source, image, line).alias("ambiguous"),
         _texts(image, keys).alias("key"),
         sf.when(sf.col("before").isNotNull(), _texts(sf.col("before"), keys)).alias("key_before"),
-        _key_of_header("old_key", keys).alias("old_key"),
-        _key_of_header("new_key", keys).alias("new_key"),
+        key_texts("old_key", keys).alias("old_key"),
+        key_texts("new_key", keys).alias("new_key"),
         _types_text().alias("types"),
     ]
 
@@ -190,9 +190,9 @@ def _record_key(added: str) -> Column:
     return sf.when(sf.col("of_record"), columns).alias("record_key")
 
 
-def _key_of_header(header: str, keys: Sequence[str]) -> Column:
-    """The other key of a key change; NULL unless it has all key columns."""
-    texts = _texts(_key_fields(header), keys)
+def key_texts(name: str, keys: Sequence[str]) -> Column:
+    """Return the texts of the key columns in a record's key, or in a header with one; NULL where one is missing."""
+    texts = _texts(_key_fields(name), keys)
     return sf.when(~sf.exists(texts, lambda text: text.isNull()), texts)
 
 

@@ -12,20 +12,25 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.topic import OnGap
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.base import Listing
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import earlier_table
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeStreamSource
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.avro_events import AvroEvents
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.compaction import CompactedRange
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import RecordsOfTopic
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.source import DebeziumEnvelope
 from airflow_lake_provider.spark_jobs.sources.files import digests
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import may_be_compacted
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +92,14 @@ class DebeziumTopicSource(TopicSource, ChangeStreamSource):
         """Ask for the offsets of each partition."""
         return EventsOfTopicListing(**vars(super().list()), table=self.source.table)
 
+    def read(self, wanted: Wanted) -> ChangeBatch:
+        """Read the events.
+
+        :raises BadInputError: also where compaction has removed some that the table needs.
+        """
+        self._refuse_compacted(wanted)
+        return super().read(wanted)
+
     @contextmanager
     def opened(self, listing: Listing) -> Iterator[Envelope]:
         """Open the records, and say what an error of Kafka means.
@@ -106,6 +119,25 @@ class DebeziumTopicSource(TopicSource, ChangeStreamSource):
             return AvroEvents(self.spark, self.source.topic, SchemaRegistry(access)).texts(records)
         texts = {name: sf.col(name).cast("string") for name in ("key", "value")}
         return records.withColumns(texts)
+
+    def _refuse_compacted(self, wanted: Wanted) -> None:
+        rows = wanted.target.current_rows(wanted.applied_state.base)
+        if rows is None or self.source.on_gap == OnGap.SKIP:
+            return
+        listing: TopicListing = wanted.listing
+        with self.refusing_unreadable(listing):
+            if not may_be_compacted(self.spark, self.access, self.source.topic):
+                return
+            ranges = self.ranges_of(listing)
+            records = self.records(ranges, with_headers=True)
+            engine = self.upsert.merge_engine
+            live = rows.filter(~quoted(engine.deleted_column)) if engine.deletes is Deletes.SOFT else rows
+            CompactedRange(source=self.source, records=records, ranges=ranges, texts=self._texts).refuse(
+                live,
+                self.upsert.keys,
+                self.upsert.schema_contract.exclude_columns,
+                takes_deletes=engine.deletes is not Deletes.IGNORE,
+            )
 
     def _refuse_unordered_share(self, listing: TopicListing) -> None:
         if not (listing.is_share and listing.new_partitions) or self.source.is_by_key:
