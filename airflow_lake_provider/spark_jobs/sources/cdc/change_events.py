@@ -290,6 +290,11 @@ def _spelled_keys(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
 
     :raises BadInputError: an event column of that exact name does not exist.
     """
+    if not columns:
+        raise BadInputError(
+            f"no event tells the key columns {list(keys)}: all are deletes without the row of before, and the records' "
+            "keys are no objects with these columns. Let the stream write keys as JSON or Avro, or the row of before"
+        )
     missing = [name for name in keys if name not in columns]
     if missing:
         raise BadInputError(

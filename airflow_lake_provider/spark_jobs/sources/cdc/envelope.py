@@ -151,6 +151,10 @@ class Envelope(ABC):
         """Return where the first bad line is, for a message."""
         return describe_first(self.checked_lines(keys), sf.col("bad"), self.files)
 
+    def remedy_of_bad(self, keys: Sequence[str]) -> str:  # noqa: ARG002  # others need them
+        """Return what to do about the first bad line; empty where it does not tell what it is."""
+        return ""
+
     def refuse(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
         """Refuse what cannot be applied.
 
@@ -160,7 +164,10 @@ class Envelope(ABC):
         """
         table, words = self.source.table, self.words
         if surveyed.bad_lines:
-            raise BadInputError(f"{surveyed.bad_lines} lines are no {words.events}: {self.first_bad(keys)}")
+            remedy = self.remedy_of_bad(keys)
+            raise BadInputError(
+                f"{surveyed.bad_lines} lines are no {words.events}: {self.first_bad(keys)}{remedy and f'. {remedy}'}"
+            )
         if len(surveyed.tables) > 1:
             raise BadInputError(
                 f"events of {table} are of several tables, {', '.join(surveyed.tables)}: the rows of one would replace "

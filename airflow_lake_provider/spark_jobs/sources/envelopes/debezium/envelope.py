@@ -75,6 +75,12 @@ def mark_bad(texts: EventTexts, table: str) -> DataFrame:
     return _parse(texts, _IMAGE).select(ARRIVAL, (sf.col("bad") & _may_be_of(table)).alias("bad"))
 
 
+def first_bad_text(texts: EventTexts, table: str) -> str:
+    """Return the first text that ``read_events`` counts as no change event."""
+    bad = _parse(texts, _IMAGE).filter(sf.col("bad") & _may_be_of(table))
+    return str(bad.agg(sf.min_by("value", ARRIVAL)).collect()[0][0])
+
+
 def _events_of_table(texts: EventTexts, table: str, image: str, names: Names | None = None) -> DataFrame:
     spellings = (sf.col("source_table"), sf.concat_ws(".", "source_schema", "source_table"), sf.col("table"))
     of_table = sf.lit(table).isin(*spellings)
@@ -93,7 +99,10 @@ def _may_be_of(table: str) -> Column:
         # An encoder may have escaped it.
         return sf.lit(True)
     names = "|".join(map(re.escape, spellings(table)))
-    return sf.col("value").rlike(rf'"table"\s*:\s*"(?:{names})"') | ~sf.col("value").rlike(r'"table"\s*:')
+    # A row that a transform took out of its envelope may have a column of that name.
+    is_envelope = sf.contains(sf.col("value"), sf.lit('"op"')) | sf.contains(sf.col("value"), sf.lit('"source"'))
+    names_other = sf.col("value").rlike(r'"table"\s*:') & is_envelope
+    return sf.col("value").rlike(rf'"table"\s*:\s*"(?:{names})"') | ~names_other
 
 
 def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFrame:

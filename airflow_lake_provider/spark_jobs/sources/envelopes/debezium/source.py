@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
     EventTexts,
     LinesOfFiles,
 )
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.foreign_records import remedy
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
     DECIMAL,
     ConnectType,
@@ -222,6 +223,10 @@ class DebeziumEnvelope(Envelope):
     def checked_lines(self, keys: Sequence[str]) -> DataFrame:  # noqa: ARG002  # others need them
         """Return every text's arrival and whether it is ``bad``; no other column is parsed."""
         return envelope.mark_bad(self.texts, self.source.table)
+
+    def remedy_of_bad(self, keys: Sequence[str]) -> str:  # noqa: ARG002  # others need them
+        """Return what to do about the first text that is no event."""
+        return remedy(envelope.first_bad_text(self.texts, self.source.table))
 
     def refuse_other_keys(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
         """Add what a transform may have done to the records' keys."""
