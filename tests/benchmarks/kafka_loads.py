@@ -1,6 +1,7 @@
 """A topic that is appended, beside Spark's own reader of it, between the same offsets, and ``writeTo().append()``.
 
-Of JSON and of Avro with a registry: the peer knows the one schema, and we look it up. A ratio is the peer's over ours.
+Of JSON and of Avro with a registry: the peer knows the one schema, and we look it up. A topic of change events is
+applied beside ``MERGE INTO``, see ``event_loads.py``. A ratio is the peer's over ours.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -25,12 +27,16 @@ from airflow_lake_provider.contracts.kafka_access import KafkaAccess
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.benchmarks import event_loads
 from tests.benchmarks.bench_session import open_session
+from tests.benchmarks.event_loads import EventLoads
 from tests.end_to_end.kafka_broker import KafkaBroker, kafka_broker
 from tests.spark.sources.kafka.schema_registry import record, schema_registry
 from tests.spark.sources.kafka.topic_writer import connector_jars
 
 PARTITIONS = 4
+# Of the rows of the other topics, so that all of it takes some minutes.
+SHARE_OF_EVENTS = 10
 COLUMNS = "id BIGINT, at BIGINT, name STRING, score DOUBLE, amount INT"
 AVRO = record("Event", id="long", at="long", name="string", score="double", amount="int")
 _RUNS = count()
@@ -46,6 +52,12 @@ class TopicLoads:
     spark: SparkSession
     broker: KafkaBroker
     rows: int
+
+    @property
+    def events(self) -> EventLoads:
+        """The topic of change events."""
+        shares = PARTITIONS * event_loads.ROUNDS
+        return EventLoads(self.spark, self.broker.plain, self.rows // SHARE_OF_EVENTS // shares * shares, PARTITIONS)
 
     def produce(self) -> None:
         """Write both topics, with as many records in each partition."""
@@ -63,19 +75,19 @@ class TopicLoads:
             sent = placed.write.format("kafka").option("kafka.bootstrap.servers", self.broker.plain)
             sent.option("topic", topic).save()
 
-    def ours(self, topic: str) -> None:
-        """Append a topic to a table of its own."""
+    def ours(self, topic: str, table: str) -> None:
+        """Append a topic."""
         values: dict[str, Any] = {"value_format": "avro", "registry": "registry"}
         given = values if topic == "avro" else {"schema": COLUMNS}
         spec = AppendSpec(
             catalog="lake",
-            table=self.table(),
+            table=table,
             run=RunIdentity.of("bench", str(next(_RUNS)), "t", "-1"),
             source=KafkaTopic("kafka", topic, name="in", **given),
         )
         append_batch(self.spark, spec, Progress())
 
-    def plain(self, topic: str) -> None:
+    def plain(self, topic: str, table: str) -> None:
         """Do the same by the lines that a user writes."""
         ends = json.dumps({topic: {str(number): self.rows // PARTITIONS for number in range(PARTITIONS)}})
         starts = json.dumps({topic: {str(number): 0 for number in range(PARTITIONS)}})
@@ -84,7 +96,7 @@ class TopicLoads:
         value = sf.from_json(sf.col("value").cast("string"), COLUMNS)
         if topic == "avro":
             value = from_avro(sf.expr("substring(value, 6)"), json.dumps(AVRO))
-        records.load().select(value.alias("row")).select("row.*").writeTo(f"lake.{self.table()}").append()
+        records.load().select(value.alias("row")).select("row.*").writeTo(f"lake.{table}").append()
 
     def table(self) -> str:
         """Make an empty table."""
@@ -111,12 +123,13 @@ def topics_to_load(home: Path, rows: int) -> Iterator[TopicLoads]:
         properties.setProperty("bootstrap.servers", broker.plain)
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
         topics = jvm.java.util.ArrayList()
-        for topic in ("json", "avro"):
+        for topic in ("json", "avro", event_loads.TOPIC):
             topics.add(jvm.org.apache.kafka.clients.admin.NewTopic(topic, PARTITIONS, 1))
         admin.createTopics(topics).all().get()
         admin.close()
         loads = TopicLoads(spark, broker, rows)
         loads.produce()
+        loads.events.produce()
         yield loads
         spark.stop()
 
@@ -131,24 +144,33 @@ def _all_jars(home: Path) -> Path:
 
 def compare_topics(loads: TopicLoads, repeats: int, timed: Callable[[Callable[[], Any]], float]) -> dict[str, Any]:
     """Run both sides in turn, and return seconds and ratios."""
-    sides: dict[str, Callable[[], None]] = {
-        "json": lambda: loads.ours("json"),
-        "plain_json": lambda: loads.plain("json"),
-        "avro": lambda: loads.ours("avro"),
-        "plain_avro": lambda: loads.plain("avro"),
+    events = loads.events
+    # Each with what makes its table, which is not measured.
+    sides: dict[str, tuple[Callable[[], str], Callable[[str], None]]] = {
+        "json": (loads.table, partial(loads.ours, "json")),
+        "plain_json": (loads.table, partial(loads.plain, "json")),
+        "avro": (loads.table, partial(loads.ours, "avro")),
+        "plain_avro": (loads.table, partial(loads.plain, "avro")),
+        "events": (events.table, events.ours),
+        "plain_events": (events.table, events.plain),
     }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
+    tables: dict[str, str] = {}
     for number in range(repeats + 1):
-        for name, side in sides.items():
-            took = timed(side)
+        for name, (make, load) in sides.items():
+            tables[name] = make()
+            took = timed(partial(load, tables[name]))
             # The first of each warms up.
             seconds[name] += [took] if number else []
+    events.refuse_difference(tables["events"], tables["plain_events"])
     middle = {name: median(times) for name, times in seconds.items()}
+    sizes = {"rows": loads.rows, "events": events.events, "partitions": PARTITIONS, "repeats": repeats}
     return {
-        "settings": {"rows": loads.rows, "partitions": PARTITIONS, "repeats": repeats, "both sides": "local[2]"},
+        "settings": {**sizes, "both sides": "local[2]"},
         "seconds": {name: [round(each, 2) for each in times] for name, times in seconds.items()},
         "ratios": {
             "kafka_vs_plain": round(middle["plain_avro"] / middle["avro"], 3),
             "kafka_json_vs_plain": round(middle["plain_json"] / middle["json"], 3),
+            "kafka_events_vs_merge": round(middle["plain_events"] / middle["events"], 3),
         },
     }
