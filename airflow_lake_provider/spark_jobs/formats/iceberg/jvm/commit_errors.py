@@ -13,7 +13,8 @@ _OUTDATED = ("is not an ancestor of", "Must use DVs for position deletes")
 _ICEBERG = "org.apache.iceberg."
 _UNKNOWN = frozenset({"CommitStateUnknownException"})
 
-# Methods of Iceberg that run before a commit is sent.
+# Methods of ``TableOperations`` that send a commit, and those of Iceberg that run within them before it is sent.
+_SENDING = frozenset({"commit", "doCommit"})
 _BEFORE_SENDING = frozenset({"writeNewMetadata", "writeNewMetadataIfRequired", "loadTable", "loadHmsTable"})
 _BEFORE_SENDING |= {"getGlueTable"}
 # Answers of a REST catalog, and of a database, that a commit was not made.
@@ -31,10 +32,15 @@ _REFUSING_CODES = re.compile(r"\[SQLITE_(?:FULL|READONLY|BUSY|LOCKED|CONSTRAINT|
 
 def is_unsent(error: Exception) -> bool:
     """Tell whether a commit failed before anything of it was sent to the catalog."""
-    if is_unknown(error):
-        return False
+    return not _is_called_unknown(error) and _is_of(error, _BEFORE_SENDING)
+
+
+def _is_of(error: Exception, methods: frozenset[str], kind: str = "") -> bool:
+    """Tell whether an error comes from a method of Iceberg, of classes whose names end in a way."""
     return any(
-        str(frame.getMethodName()) in _BEFORE_SENDING and str(frame.getClassName()).startswith(_ICEBERG)
+        str(frame.getMethodName()) in methods
+        and str(frame.getClassName()).startswith(_ICEBERG)
+        and str(frame.getClassName()).endswith(kind)
         for java in java_exceptions(error)
         for frame in java.getStackTrace()
     )
@@ -42,7 +48,7 @@ def is_unsent(error: Exception) -> bool:
 
 def is_refused(error: Exception) -> bool:
     """Tell whether the catalog answered that it did not make the commit, for another reason than another commit."""
-    if is_unknown(error):
+    if _is_called_unknown(error):
         return False
     for java in java_exceptions(error):
         name, message = str(java.getClass().getSimpleName()), str(java.getMessage())
@@ -62,7 +68,7 @@ def is_conflict(error: Exception) -> bool:
 
 def conflict_message(error: Exception) -> str | None:
     """Return what Iceberg said when another commit was in the way; None when the error is of another kind."""
-    if is_unknown(error):
+    if _is_called_unknown(error):
         return None
     for name, message in java_messages(error):
         if name in _CONFLICTS or any(words in message for words in _OUTDATED):
@@ -71,7 +77,17 @@ def conflict_message(error: Exception) -> str | None:
 
 
 def is_unknown(error: Exception) -> bool:
-    """Tell whether the commit was sent and its answer was lost."""
+    """Tell whether the commit was sent and its answer was lost, whatever the catalog's client calls that.
+
+    Those of databases and of REST catalogs call a connection that broke as they call any other failure.
+    """
+    if _is_called_unknown(error):
+        return True
+    is_answered = is_unsent(error) or is_refused(error) or is_conflict(error)
+    return not is_answered and _is_of(error, _SENDING, "TableOperations")
+
+
+def _is_called_unknown(error: Exception) -> bool:
     return not _UNKNOWN.isdisjoint(java_names(error))
 
 

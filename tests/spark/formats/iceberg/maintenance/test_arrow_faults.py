@@ -1,0 +1,58 @@
+"""Faults between the start of a compaction by Arrow and the answer to its commit lose no row and no live file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
+from tests.soak.fault_checks import Checks
+from tests.soak.faulty_session import FOREVER, Fault, FaultySession
+from tests.soak.lake import NAMESPACE, Lake
+from tests.soak.maintained_fault_tables import BUCKETS, Compactions
+from tests.spark.formats.iceberg.maintenance.test_arrow_beside_writers import interrupted
+
+# What is below the target size is one commit where another attempt may follow.
+BY_GROUPS: dict[str, Any] = {"target_file_size": 1_000}
+
+
+@pytest.fixture
+def faulty(spark: SparkSession, tmp_path: Path) -> Iterator[tuple[Lake, FaultySession]]:
+    """A catalog whose answers can be lost."""
+    lake = Lake.at(tmp_path / "lake")
+    with FaultySession.over(lake, spark) as session:
+        session.sql(f"CREATE NAMESPACE {NAMESPACE}")
+        yield lake, session
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, BY_GROUPS, {"partial_progress": False}], ids=["one commit", "by groups", "no partial progress"]
+)
+def test_a_commit_onto_a_newer_head_whose_answer_is_lost_may_have_been_made_so_that_no_file_of_it_goes(
+    faulty: tuple[Lake, FaultySession], arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, session = faulty
+    given = {"runner": CompactionRunner.ARROW, **arguments}
+    name, level = f"{NAMESPACE}.orders", CompactionLevel.FULL
+    table = Compactions(lake, name, session.sql, Random(7), partition=BUCKETS, level=level, arguments=given)
+    step, checks = table.step(), Checks(lake)
+    interrupted(monkeypatch, lambda: table._delete(sorted(table.model)[:3]))
+
+    # The first commit is the writer's.
+    ran = session.run(step.tried(1), Fault("commit", 2, FOREVER, "after away"))
+
+    assert isinstance(ran.answer, JobFailure), ran.answer
+    assert ran.answer.to_error().retry_may_help
+    seen = checks.look(table.table)
+    assert seen.rows == table.model
+    retry = session.run(step.tried(2)).answer
+    assert isinstance(retry, CompactionReport), retry
+    assert retry.outcome in (Outcome.DONE, Outcome.NOTHING_DUE)
+    assert checks.look(table.table).rows == table.model
