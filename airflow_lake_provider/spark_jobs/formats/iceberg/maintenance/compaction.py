@@ -43,7 +43,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources im
     refuse_endangered_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import table_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.convert_equality_deletes import (
     ConvertedDeletes,
@@ -159,7 +158,7 @@ def _data_file_rewrite(
         rules=rules,
         expression=to_expression(table, spec.where),
         run_key=run_key,
-        arrow=ArrowRewrite(table, spec, table_obstacle(table, spec)) if by_arrow else None,
+        arrow=ArrowRewrite(table, spec) if by_arrow else None,
         meets_equality_deletes=meets_equality_deletes,
     )
 

@@ -17,7 +17,9 @@ from tests.soak.fault_checks import Checks
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
 from tests.soak.lake import NAMESPACE, Lake
 from tests.soak.maintained_fault_tables import BUCKETS, Compactions
-from tests.spark.formats.iceberg.maintenance.test_arrow_beside_writers import interrupted
+from tests.spark.formats.iceberg.maintenance.test_arrow_beside_writers import BY_ARROW, interrupted
+from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
 
 # What is below the target size is one commit where another attempt may follow.
 BY_GROUPS: dict[str, Any] = {"target_file_size": 1_000}
@@ -56,3 +58,33 @@ def test_a_commit_onto_a_newer_head_whose_answer_is_lost_may_have_been_made_so_t
     assert isinstance(retry, CompactionReport), retry
     assert retry.outcome in (Outcome.DONE, Outcome.NOTHING_DUE)
     assert checks.look(table.table).rows == table.model
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("ADD COLUMN more VARIANT", "column more is of type variant"),
+        ("SET TBLPROPERTIES ('write.parquet.compression-codec' = 'lz4')", "compression-codec' is lz4"),
+        ("SET TBLPROPERTIES ('write.format.default' = 'orc')", "new files are orc"),
+    ],
+    ids=["type", "codec", "format"],
+)
+def test_what_a_writer_makes_of_the_table_is_followed_by_the_next_attempt(
+    spark: SparkSession, change: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark))
+
+    def write() -> None:
+        session = table.other_session()
+        some = f"table => '{table.name}', where => 'id < 200', options => map('rewrite-all', 'true')"
+        session.sql(f"CALL system.rewrite_data_files({some})")
+        session.sql(f"ALTER TABLE {table.name} {change}")
+
+    interrupted(monkeypatch, write)
+    report = compact(table, **BY_ARROW)
+
+    assert (report.outcome, report.attempts, report.groups_by_arrow) == (Outcome.DONE, 2, 0)
+    assert [reason in left for left in report.left_to_spark] == [True]
+    spark.sql(f"REFRESH TABLE {table.name}")
+    read = spark.sql(f"SELECT id, region, amount FROM {table.name}").collect()
+    assert {row.id: (row.region, row.amount) for row in read} == table.rows

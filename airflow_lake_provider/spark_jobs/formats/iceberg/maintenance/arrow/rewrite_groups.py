@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,7 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executor
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order, table_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles, local_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
@@ -66,13 +65,14 @@ class ArrowRewrite:
 
     table: IcebergTable
     spec: CompactionSpec
-    obstacle: str | None
+    obstacle: str | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     indexes: frozenset[int] = frozenset()
     moved: int = 0
     _done: list[tuple[Split, SplitResult]] = field(default_factory=list)
     _left: list[Split] = field(default_factory=list)
     _newest: TableFiles = field(default_factory=TableFiles)
+    _order: dict[str, Any] = field(default_factory=dict)
 
     @contextmanager
     def discarded_on_failure(self, committed: Callable[[], Any | None]) -> Iterator[None]:
@@ -99,8 +99,9 @@ class ArrowRewrite:
         :return: new files by place of the group, each a ``DataFileSet``.
         """
         files = [GroupFiles(self.table, group) for group in groups]
-        # Asked anew for each wave: credentials may last no longer.
+        # Asked anew for each wave: credentials may last no longer, and a writer may have changed schema or properties.
         self._newest, obstacle = self._opened()
+        self._order = row_order(self.table, self.spec) if obstacle is None else {}
         obstacles = {
             place: obstacle or self._too_much_to_sort(of_group.group) or of_group.obstacle(self._newest)
             for place, of_group in enumerate(files)
@@ -176,16 +177,13 @@ class ArrowRewrite:
 
     def _opened(self) -> tuple[TableFiles, str | None]:
         """Return how workers open files, or why they do not."""
-        if self.obstacle is not None:
-            return TableFiles(), self.obstacle
+        obstacle = self.obstacle or table_obstacle(self.table, self.spec)
+        if obstacle is not None:
+            return TableFiles(), obstacle
         try:
             return table_files(self.table), None
         except UnsupportedError as error:
             return TableFiles(), str(error)
-
-    @cached_property
-    def _order(self) -> dict[str, Any]:
-        return row_order(self.table, self.spec)
 
     def _too_much_to_sort(self, group: Any) -> str | None:
         is_sort = self.spec.strategy is CompactionStrategy.SORT
