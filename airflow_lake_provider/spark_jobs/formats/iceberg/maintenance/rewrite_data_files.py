@@ -29,6 +29,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.newer_equality_deletes import keeping_newer_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
+    is_refused,
     is_unknown,
     root_message,
 )
@@ -248,6 +249,9 @@ class DataFileRewrite:
             result = self._execute(self._action(one_by_one=False), planned, whole, begun)
         except JavaError as error:
             refusal = conflict_message(error)
+            if refusal is None and is_refused(error):
+                # The next one would be, too: the table is gone, or may not be changed.
+                return self._failed(error, RewriteAttempt())
             if refusal is None and not is_unknown(error):
                 return None
             # Whether a commit without an answer was made is seen when the next attempt is planned.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
@@ -60,6 +61,28 @@ def test_a_commit_onto_a_newer_head_whose_answer_is_lost_may_have_been_made_so_t
     assert checks.look(table.table).rows == table.model
 
 
+def test_a_group_that_is_committed_keeps_its_files_though_main_is_rolled_back_before_the_next_one_fails(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark, partitioned=True))
+    head, committed = table.head(), []
+
+    def roll_back_and_fail() -> None:
+        committed.append(table.head())
+        session = table.other_session()
+        session.sql(f"ALTER TABLE {table.name} CREATE BRANCH kept AS OF VERSION {committed[0]}")
+        session.sql(f"CALL system.rollback_to_snapshot('{table.name}', {head})")
+        raise AssertionError("the driver fails")
+
+    interrupted(monkeypatch, lambda: None, roll_back_and_fail)
+    with pytest.raises(AssertionError, match="the writer failed"):
+        compact(table, **BY_ARROW, **BY_GROUPS)
+
+    assert committed != [head]
+    kept = table.outside().scan(snapshot_id=int(committed[0])).to_arrow().to_pylist()
+    assert {row["id"]: (row["region"], row["amount"]) for row in kept} == table.rows == table.rows_read()
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -88,3 +111,14 @@ def test_what_a_writer_makes_of_the_table_is_followed_by_the_next_attempt(
     spark.sql(f"REFRESH TABLE {table.name}")
     read = spark.sql(f"SELECT id, region, amount FROM {table.name}").collect()
     assert {row.id: (row.region, row.amount) for row in read} == table.rows
+
+
+@pytest.mark.parametrize("partial_progress", [True, False])
+def test_a_table_that_is_dropped_meanwhile_is_the_reason_that_is_told(
+    spark: SparkSession, partial_progress: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark))
+    interrupted(monkeypatch, lambda: table.other_session().sql(f"DROP TABLE {table.name}"))
+
+    with pytest.raises(JobFailedError, match="compaction failed: NoSuchTableException"):
+        compact(table, partial_progress=partial_progress, **BY_ARROW)

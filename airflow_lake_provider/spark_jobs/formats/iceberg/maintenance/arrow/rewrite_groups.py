@@ -84,9 +84,11 @@ class ArrowRewrite:
             yield
         except Exception as error:
             if not is_unknown(error):
-                named = committed()
-                stay = set() if named is None else locations_of(self.table, JavaItems(self.table.spark, named))
-                delete_locations(self.table, _locations(self._done) - stay)
+                # The failure is what has to be told. Where nobody says what is committed, nothing is deleted.
+                with suppress(Exception):
+                    named = committed()
+                    stay = set() if named is None else locations_of(self.table, JavaItems(self.table.spark, named))
+                    delete_locations(self.table, _locations(self._done) - stay)
             raise
         finally:
             # Tasks of a job that has failed may have written a little longer.
@@ -162,12 +164,12 @@ class ArrowRewrite:
                 if at_once is None:
                     raise
                 errors.append(error)
-                # What may be committed is deleted by nobody, whatever becomes of the others.
-                self._done = [each for each in self._done if each[0].group not in chosen]
                 if not is_unknown(error):
                     delete_locations(self.table, _locations(splits))
             else:
                 done += commit.groups
+            # What is committed, or may be, is deleted by nobody, whatever becomes of the others and of the snapshot.
+            self._done = [each for each in self._done if each[0].group not in chosen]
         return CommittedGroups(
             indexes=tuple(int(group.info().globalIndex()) for group in done),
             bytes=sum(int(group.inputFilesSizeInBytes()) for group in done),
