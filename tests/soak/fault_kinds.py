@@ -41,6 +41,7 @@ def _upserts(strategy: UpsertStrategy = UpsertStrategy.AUTO, version: int = 3, *
     return partial(Upserts, version=version, partition_by=terms, arguments={"strategy": strategy, **arguments})
 
 
+_BY_ARROW = {"runner": CompactionRunner.ARROW}
 _POSITIVE = Audits(queries={"no negative id": "SELECT * FROM audited WHERE id < 0"})
 # Makes the table of (lake, name, sql, random).
 KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
@@ -58,7 +59,7 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "audited overwrite": partial(Overwrites, arguments={"audits": _POSITIVE}),
     "delete rows": RowChanges,
     "incremental": IncrementalRuns,
-    "compaction": partial(Compactions, partition=BUCKETS),
+    "compaction": partial(Compactions, partition=BUCKETS, arguments={"runner": CompactionRunner.SPARK}),
     "expiry": Expiries,
     "orphan files": OrphanRemovals,
     "purge of the quarantine": Purges,
@@ -74,11 +75,19 @@ KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
     "statistics": Statistics,
     "row expiry": RowExpiries,
     "row expiry of format version 2": partial(RowExpiries, version=2, partition=BUCKETS),
-    "full compaction of format version 2": partial(Compactions, version=2, level=CompactionLevel.FULL),
-    "compaction in waves": partial(Compactions, partition="PARTITIONED BY (bucket(12, id))"),
-    "compaction by Arrow": partial(Compactions, partition=BUCKETS, arguments={"runner": CompactionRunner.ARROW}),
+    "full compaction of format version 2": partial(
+        Compactions, version=2, level=CompactionLevel.FULL, arguments=_BY_ARROW
+    ),
+    "compaction in waves": partial(
+        Compactions,
+        partition="PARTITIONED BY (bucket(8, id))",
+        level=CompactionLevel.FULL,
+        # All that is below the target size would be one commit.
+        arguments={**_BY_ARROW, "target_file_size": 500},
+    ),
+    "compaction by Arrow": partial(Compactions, partition=BUCKETS, arguments=_BY_ARROW),
     "verified compaction of a part": partial(
-        Compactions, partition=BUCKETS, arguments={"where": "id >= 0", "verify": Verification.ROWS}
+        Compactions, partition=BUCKETS, arguments={"where": "id >= 0", "verify": Verification.ROWS, **_BY_ARROW}
     ),
     "hilbert": partial(Compactions, version=2, level=CompactionLevel.FULL, curve=CompactionStrategy.HILBERT),
     "z-order": partial(Compactions, level=CompactionLevel.FULL, curve=CompactionStrategy.ZORDER),

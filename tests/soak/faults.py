@@ -33,6 +33,7 @@ from tests.soak.fault_kills import kill_drivers
 from tests.soak.fault_kinds import KINDS, made
 from tests.soak.fault_tables import FaultTable, Step
 from tests.soak.faulty_session import FOREVER, PHASES, Fault, FaultySession, Ran
+from tests.soak.faulty_workers import WAYS as WAYS_OF_A_SPLIT
 from tests.soak.lake import NAMESPACE, Lake
 from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.conftest import start_session
@@ -49,18 +50,22 @@ _SHARES = {
     "delete": 2,
     "commit": 8,
     "ask": 1,
+    "split": 6,
 }
 _WAYS = {
     "phase begins": ("error", "death"),
     # After a phase nothing of the package can raise, but the process may end.
     "phase ends": ("death",),
     "commit": tuple(f"{when} {what}" for when in ("before", "after") for what in ("sql", "unknown", "again", "away")),
+    "split": WAYS_OF_A_SPLIT,
 }
 # Actions that read their input while they write, and those whose commits are Iceberg's own.
 _IN_ONE_PASS = ("append", "overwrite-partitions")
 _OF_ICEBERG = ("compaction", "rewrite-manifests", "compute-statistics")
 # An opening is tried again for a minute where it goes on failing.
-_GO_ON = {"create", "write", "close", "delete"}
+_GO_ON = {"create", "write", "close", "delete", "split"}
+# A new file of Arrow: the group's identifier, the task's attempt and the number of the file.
+_BY_ARROW = re.compile(r"/\d{5}-[0-9a-f-]{36}-\d+-\d{5}\.parquet$")
 
 
 @dataclass
@@ -218,6 +223,11 @@ def draw_fault(random: Random, calls: Counter[str]) -> Fault:
 
 def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) -> list[str]:
     """Return files that a failed try has left, and that ``docs/reference/errors.md`` says are deleted."""
+    new = after.unreached - before.there
+    # Arrow's files go, whatever fails but the catalog and the process.
+    by_arrow = sorted(filter(_BY_ARROW.search, new))
+    if by_arrow and fault.kind in ("create", "write", "close", "open", "split"):
+        return by_arrow
     # A phase of ours fails nowhere but here.
     may_leave = ran.answer is None or fault.last == FOREVER or fault.kind in ("delete", *PHASES)
     # Commits of Iceberg's own, which deletes nothing after most errors; and files on their way to the quarantine.
@@ -225,7 +235,6 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     may_leave = may_leave or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
     if may_leave or (isinstance(ran.answer, JobFailure) and ran.answer.error == "UnknownOutcomeError"):
         return []
-    new = after.unreached - before.there
     failed = {path.removeprefix("file:") for path in ran.raised}
     kept = [r"\.metadata\.json$"]
     if any("/metadata/" in path for path in failed):

@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action, failure
 from tests.soak.bounded import bounded
+from tests.soak.faulty_workers import failing_splits
 from tests.soak.java_class import java_class
 from tests.soak.lake import CATALOG, Lake
 from tests.soak.served_specs import serve
@@ -195,10 +196,12 @@ class FaultySession:
         progress = FaultyProgress(fault=fault if fault and fault.kind in PHASES else None)
         armed = fault if fault and fault.kind not in PHASES else Fault("", 0, 0)
         self.faults.arm(armed.kind, armed.first, armed.last, armed.way)
+        splits = armed if armed.kind == "split" else Fault("split", 0, 0)
+        workers = failing_splits(splits.first, splits.last, splits.way, progress.calls, progress.raised)
         started = time.monotonic()
         answer: JobReport | JobFailure | None = None
         try:
-            with bounded(_LONGEST_JOB):
+            with bounded(_LONGEST_JOB), workers:
                 answer = dispatch_action(self.spark, spec, progress)
         except Died:
             pass
