@@ -241,8 +241,8 @@ class CatalogPoller:
     def _failed(self, look: _Look, error: Exception) -> bool:
         """Take note of an error, and tell whether it says something of the whole catalog.
 
-        Some catalogs answer 500 for a table that they have lost: that of one which failed before the catalog answered
-        for another one is its own.
+        Some catalogs answer 500 for a table that they have lost. Where the catalog has answered for another table
+        since, the error is the table's own.
         """
         is_of_catalog = (
             isinstance(error, (CatalogUnavailableError, InvalidConnectionError))

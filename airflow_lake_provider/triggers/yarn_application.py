@@ -82,8 +82,8 @@ class YarnApplicationTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """End the application of a task that a user failed or cleared, and remove its secrets.
 
-        Airflow calls it as well where another triggerer has taken the trigger over, as after a minute in which this
-        one did not reach the database. The task waits on there, and so does its application.
+        Airflow also calls it where another triggerer has taken the trigger over. It does so after a minute in which
+        this one did not reach the database. The task waits on there, and so does its application.
         """
         if await asyncio.to_thread(self._is_waited_for):
             self.log.info("Another triggerer waits for YARN application %s", self.application_id)

@@ -32,6 +32,8 @@ DOCUMENTED = {
     "spark.kubernetes.container.image",
     "spark.kubernetes.driverEnv.",
     "spark.kubernetes.file.upload.path",
+    # What Spark sets by itself for a driver in Python.
+    "spark.kubernetes.memoryOverheadFactor",
     "spark.kubernetes.namespace",
     "spark.kubernetes.submission.waitAppCompletion",
 }
