@@ -8,6 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.log import redact  # type: ignore[attr-defined]  # which masks the logs
+
+from airflow_lake_provider.catalogs.secret_properties import hide_secrets
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
@@ -81,9 +84,17 @@ class TableTask:
         return " ".join(self.run.part) or "task"
 
     def take(self, result: JobReport | LakeProviderError) -> None:
-        """Take what became of the task."""
-        self.report = self._of_earlier_try(result) if isinstance(result, JobReport) else None
-        self.error = None if isinstance(result, JobReport) else result
+        """Take what became of the task, without secrets: Airflow hides them in logs, and neither in XCom nor elsewhere.
+
+        A driver's libraries name addresses, and some of these have a password in them.
+        """
+        if isinstance(result, JobReport):
+            warnings = tuple(map(_without_secrets, result.warnings))
+            result = replace(result, reason=_without_secrets(result.reason), warnings=warnings)
+            self.report, self.error = self._of_earlier_try(result), None
+        else:
+            hide_secrets(result, _without_secrets)
+            self.report, self.error = None, result
 
     def make_spec(self, written: Callable[[], JobSpec], allowed_tables: Sequence[str] | None) -> None:
         """Make the spec that is sent of what the author wrote, rendered.
@@ -153,6 +164,7 @@ class TableTask:
         :param lake: the catalog, opened anew.
         :param of_any_try: a commit of an earlier try counts, too.
         """
+        hide_secrets(lost, _without_secrets)
 
         def resolve() -> None:
             # The commits that the table has may be some of those of the run; the next try goes on behind them.
@@ -195,6 +207,10 @@ class TableTask:
                     raise
                 _log.exception("%s could not go on", self.key)
                 self.error = JobFailedError(f"{self.table}: {type(error).__name__}: {error}")
+
+
+def _without_secrets(text: str) -> str:
+    return str(redact(text))
 
 
 def open_tasks(tasks: Iterable[TableTask]) -> list[TableTask]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
@@ -128,6 +130,19 @@ def test_the_drivers_answer_is_read(context: Context, answer: JobReport | JobFai
     assert attempt.read_reports() == {}
     attempt.files.report.write_text(as_driver(answer), encoding="utf-8")
     assert attempt.read_reports() == {TASK: answer}
+
+
+@pytest.mark.parametrize("is_report", [True, False], ids=["report", "error"])
+def test_no_secret_of_a_masked_connection_that_a_driver_names_goes_on_to_xcom_or_a_message(
+    is_report: bool, context: Context
+) -> None:
+    (task,) = operator().table_tasks(context)
+    said = f"jdbc:postgresql://db/lake?password={SECRETS[0]} and s3a://{SECRETS[1]}:{SECRETS[2]}@lake/wh"
+    failure = JobFailure(error="CatalogUnavailableError", message=said, traceback="")
+    task.take(replace(REPORT, reason=said, warnings=(said,)) if is_report else failure.to_error())
+    shown = to_json(task.report) if task.report is not None else f"{task.error} {task.error!r}"
+    assert "jdbc:postgresql://db/lake?password=***" in shown
+    assert not [secret for secret in SECRETS if secret in shown]
 
 
 def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context, tmp_path: Path) -> None:
