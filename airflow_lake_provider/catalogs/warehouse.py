@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl
 
 from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.secret_properties import is_secret
 from airflow_lake_provider.contracts.argument_validation import nearest
 
 _S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
@@ -68,8 +70,16 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
         raise refused(
             conn_id, f"warehouse has scheme {scheme!r}, expected one of {', '.join(FILE_IO)}{nearest(scheme, FILE_IO)}"
         )
-    if "@" in authority_of(warehouse) and scheme not in AZURE_SCHEMES:
+    before_host = authority_of(warehouse).rpartition("@")[0]
+    # The container of Azure stands there.
+    if before_host and (scheme not in AZURE_SCHEMES or ":" in before_host):
         raise refused(
             conn_id, "warehouse holds a user or keys before '@'; write them as properties, for example s3.access-key-id"
+        )
+    if any(is_secret(name) for name, _ in parse_qsl(warehouse.partition("?")[2])):
+        raise refused(
+            conn_id,
+            "warehouse holds a token behind '?', which no file system reads there and events would show; write it as a "
+            "property, for example adls.sas-token",
         )
     return warehouse

@@ -211,7 +211,8 @@ def name_of_location(location: str) -> DatasetName | None:
     if not parts.netloc:
         return None
     # The container of Azure stands where other stores have a user.
-    host = parts.netloc if scheme in ("abfss", "wasbs") else parts.netloc.rpartition("@")[2]
+    before, at, host = parts.netloc.rpartition("@")
+    host = f"{before.partition(':')[0]}{at}{host}" if scheme in ("abfss", "wasbs") else host
     return DatasetName(f"{scheme}://{host}", (path.lstrip("/") if scheme in _WITHOUT_ROOT else path) or "/")
 
 

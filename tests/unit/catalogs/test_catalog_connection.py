@@ -198,6 +198,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "relative-warehouse": (SQLITE, {"warehouse": "wh"}, {}, "neither an absolute path nor a URI"),
     "warehouse-scheme": (SQLITE, {"warehouse": "s4://b/w"}, {}, "has scheme 's4'"),
     "keys-in-warehouse": (SQLITE, {"warehouse": "s3://AKIA:hunter2@b/w"}, {}, "before '@'"),
+    "keys-in-container": (SQLITE, {"warehouse": "abfss://c:hunter2@a.dfs.core.windows.net/w"}, {}, "before '@'"),
+    "token-in-warehouse": (
+        SQLITE,
+        {"warehouse": "abfss://c@a.dfs.core.windows.net/w?sv=1&sig=hunter2"},
+        {},
+        "token behind",
+    ),
     "catalog-name": (SQLITE, {"catalog_name": "my.lake"}, {}, "catalog name 'my.lake'"),
     "session-catalog": (SQLITE, {"catalog_name": "spark_catalog"}, {}, "other than spark_catalog"),
     "authority": (SQLITE, {"asset_authority": "user@host"}, {}, "does not fit a URI"),

@@ -30,6 +30,7 @@ ORDERS = TableName.parse("eu.shop.orders")
             "abfs://box@account.dfs.core.windows.net/wh/t",
             ("abfss://box@account.dfs.core.windows.net", "wh/t"),
         ),
+        ("abfss://box:hush@account/wh/t?sig=hush", ("abfss://box@account", "wh/t")),
         ("kafka://broker:9092/orders", ("kafka://broker:9092", "orders")),
         ("postgres://db:5432/shop.public.orders", ("postgres://db:5432", "shop.public.orders")),
         ("hdfs://namenode:8020/wh/t", ("hdfs://namenode:8020", "/wh/t")),
