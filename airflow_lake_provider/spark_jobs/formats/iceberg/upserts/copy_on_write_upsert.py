@@ -36,7 +36,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # Each costs a commit; the rewritten files are kept.
 _TRIES = 20
@@ -105,20 +105,12 @@ def _kept(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame) -> 
 
     Told by the same condition as when the keys were resolved: not every scan of chosen files has ``_pos``.
     """
-    merge = row_merge(table, commit, _of_table, _of_batch)
+    merge = row_merge(table, commit, ("t", "s"))
     names = (*commit.keys, *deciding_columns(commit))
     changes = sf.broadcast(commit.rows.select(*map(quoted, names))).alias("s")
-    same_key = [f"{_of_table(key)} = {_of_batch(key)}" for key in commit.keys]
+    same_key = [f"{merge.old(key)} = {merge.new(key)}" for key in commit.keys]
     changed = " AND ".join([*same_key, *([merge.wins] if merge.wins else [])])
     return table_rows.alias("t").join(changes, on=sf.expr(changed), how="left_anti")
-
-
-def _of_table(name: str) -> str:
-    return f"t.{quoted_name(name)}"
-
-
-def _of_batch(name: str) -> str:
-    return f"s.{quoted_name(name)}"
 
 
 def _commit(table: IcebergTable, commit: PlannedUpsert, overwrite: FileOverwrite, progress: Progress) -> int:

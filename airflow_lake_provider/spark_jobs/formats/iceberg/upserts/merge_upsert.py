@@ -136,11 +136,11 @@ def merge_into(table: IcebergTable, branch: str, commit: PlannedUpsert) -> Merge
     commit = _readable(table, commit)
     commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
     pruning, reason = key_pruning(table, commit.batch_keys, "t")
-    on = " AND ".join([*(f"{_old(key)} = {_new(key)}" for key in commit.keys), *pruning])
-    merge = row_merge(table, commit, _old, _new)
+    merge = row_merge(table, commit, ("t", "s"))
+    on = " AND ".join([*(f"{merge.old(key)} = {merge.new(key)}" for key in commit.keys), *pruning])
     and_wins = f" AND {merge.wins}" if merge.wins else ""
     removal = f"WHEN MATCHED AND {merge.removes}{and_wins} THEN DELETE" if merge.removes else ""
-    values = ", ".join(f"{_old(name)} = {merge.value(name)}" for name in merge.table)
+    values = ", ".join(f"{merge.old(name)} = {merge.value(name)}" for name in merge.table)
     target = f"{table.name.quoted(table.catalog)}.`branch_{branch}`"
     text = f"""
         MERGE INTO {target} AS t USING {_SOURCE_VIEW} AS s ON {on}
@@ -185,14 +185,6 @@ def _readable(table: IcebergTable, commit: PlannedUpsert) -> PlannedUpsert:
         return commit
     # Copy-on-write puts the source into a subquery, where Spark refuses a plan that numbers rows, cached or not.
     return commit.with_rows(commit.rows.localCheckpoint())
-
-
-def _old(name: str) -> str:
-    return f"t.{quoted_name(name)}"
-
-
-def _new(name: str) -> str:
-    return f"s.{quoted_name(name)}"
 
 
 def run_with_summary(spark: SparkSession, statement: str, summary: Mapping[str, str]) -> None:

@@ -146,12 +146,17 @@ def _of_table(name: str) -> str:
     return quoted_name(OLD + name.lower())
 
 
-def row_merge(table: IcebergTable, commit: PlannedUpsert, old: Name = _of_table, new: Name = quoted_name) -> RowMerge:
+def _aliased(alias: str) -> Name:
+    return lambda name: f"{alias}.{quoted_name(name)}"
+
+
+def row_merge(table: IcebergTable, commit: PlannedUpsert, aliases: tuple[str, str] | None = None) -> RowMerge:
     """Return the expressions of a commit.
 
-    :param old: name of a column of the table to its SQL; ``new``: of the batch.
+    :param aliases: of the table and of the batch in a statement; None for rows that have the columns of both.
     """
     schema = table.schema()
+    old, new = (_of_table, quoted_name) if aliases is None else map(_aliased, aliases)
     return RowMerge(
         merge_engine=commit.merge_engine,
         keys=commit.keys,
