@@ -46,9 +46,9 @@ def test_a_commit_onto_a_newer_head_whose_answer_is_lost_may_have_been_made_so_t
     name, level = f"{NAMESPACE}.orders", CompactionLevel.FULL
     table = Compactions(lake, name, session.sql, Random(7), partition=BUCKETS, level=level, arguments=given)
     step, checks = table.step(), Checks(lake)
-    interrupted(monkeypatch, lambda: table._delete(sorted(table.model)[:3]))
+    interrupted(monkeypatch, lambda: table._delete(sorted(table.model)[::3]))
 
-    # The first commit is the writer's.
+    # The first commit is the writer's, who deletes rows of both partitions.
     ran = session.run(step.tried(1), Fault("commit", 2, FOREVER, "after away"))
 
     assert isinstance(ran.answer, JobFailure), ran.answer
