@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -303,6 +304,16 @@ class Night:
     core_seconds: float
     tasks: tuple[Outcome, ...]
     left_out: int
+
+    @property
+    def done(self) -> dict[str, int]:
+        """Number of tasks of each action that were done; empty where some tasks are left out."""
+        return dict(Counter(each.action for each in self.tasks if each.outcome == "done")) if not self.left_out else {}
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Tables whose maintenance failed, as far as the entry has them."""
+        return tuple(dict.fromkeys(each.table for each in self.tasks if each.outcome == "failed"))
 
     @classmethod
     def of(cls, text: str | None) -> Night:

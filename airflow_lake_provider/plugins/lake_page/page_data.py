@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from airflow_lake_provider.plugins.lake_page.entries import Due, Fields, Night, Outcome, Row, Trend
+from airflow_lake_provider.plugins.lake_page.entries import Due, Fields, Lag, Night, Outcome, Row, Trend
 from airflow_lake_provider.plugins.lake_page.stored_entries import Look, Place, StoredEntries
 
 # A look at all tables that is older has missed a night.
@@ -131,6 +131,18 @@ class Fleet:
     failed: tuple[Place, ...] = ()
     left_out: int = 0
     now: datetime
+
+    @property
+    def late(self) -> tuple[tuple[TableState, Lag], ...]:
+        """Consumers that are behind by more than the policy allows: a lost place first, then the one most behind."""
+        behind = [
+            (table, lag) for table in self.tables if not table.is_gone for lag in table.row.consumers if lag.is_late
+        ]
+        return tuple(sorted(behind, key=lambda each: each[1].behind or timedelta.max, reverse=True))
+
+    def failed_tables(self, place: Place) -> tuple[str, ...]:
+        """Return the tables that made the run of a verdict red."""
+        return next((night.failed for each, night in self.nights if each == place), ())
 
     @property
     def counts(self) -> dict[str, int]:

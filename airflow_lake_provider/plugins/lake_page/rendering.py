@@ -34,6 +34,8 @@ STATES = (
 # Files of uPlot; a checkout that has not fetched them shows tables in place of charts.
 CHARTS = ("uplot/uPlot.iife.min.js", "uplot/uPlot.min.css")
 MOST_SHOWN = 1_000
+# Tables and consumers that are named in a line.
+_MOST_NAMED = 5
 _OLDEST = ""
 _SORTS: dict[str, Callable[[TableState], Any]] = {
     "worst": lambda each: each.order,
@@ -235,6 +237,7 @@ def _environment() -> Environment:
         "table_url": table_url,
         "sparkline": sparkline,
         "ago": ago,
+        "most_named": _MOST_NAMED,
     }
-    made.filters |= {"size": size_text, "age": age_text}
+    made.filters |= {"size": size_text, "age": age_text, "clock": lambda moment: f"{moment:%Y-%m-%d %H:%M} UTC"}
     return made

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
 from sqlalchemy.orm import Session
 
+from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from airflow_lake_provider.plugins.lake_page.entries import Fields, Trend
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
@@ -108,3 +110,38 @@ def test_a_trend_of_other_lengths_is_a_chart_nevertheless() -> None:
     fields = {"version": 1, "at": NOW.isoformat(), "hours": "1", "score": "5 5 5", "files": "", "most": [1, 1, 1]}
     chart = json.loads(trend_chart(Trend.of(Fields(fields))))
     assert len({len(chart["x"]), *(len(each["values"]) for each in chart["series"][:1])}) == 1
+
+
+def text_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_the_page_says_first_which_consumer_is_behind_and_by_how_much(session: Session) -> None:
+    late = {"mart": timedelta(days=10), "report": timedelta(days=40), "quick": timedelta(hours=1), "lost": None}
+    lags = tuple(ConsumerLag(consumer=name, snapshot="1", behind=behind) for name, behind in late.items())
+    store_xcom(session, "nightly", "r", "plan", look_of({"shop.orders": 60}, NIGHT, consumers=lags).items(), NIGHT)
+    text = text_of(render_fleet(read_fleet(session, {"nightly"}, NOW), Asked()))
+    lines = text[text.index("Consumers behind") : text.index(" Search")].split(" on shop.orders")
+    assert lines == [
+        "Consumers behind lost its place is lost",
+        " report 40.0 days behind",
+        " mart 10.0 days behind",
+        "",
+    ]
+
+
+def test_the_page_says_what_the_last_run_did_which_tables_failed_and_when(session: Session) -> None:
+    outcomes = {"shop.orders": "done", "shop.items": "done", "shop.gone": "failed"}
+    store_xcom(session, "nightly", "r", "plan", look_of({"shop.gone": None}, NIGHT).items(), NIGHT)
+    store_xcom(session, "nightly", "r", "verdict", night_of(outcomes, NIGHT).items(), NIGHT)
+    fleet = read_fleet(session, {"nightly"}, NOW)
+    text = text_of(render_fleet(fleet, Asked()))
+    assert "nightly 2026-11-28 03:00 UTC, 5.0 hours ago: " in text
+    assert "1 failed (shop.gone)" in text
+    assert "2 done (compaction of 2)" in text
+    assert "21 files fewer, 300 bytes less about 9 core-seconds" in text
+    assert "broken Cannot be read. BrokenMetadataError: gone" in text
+    verdict = next(place for place, _ in fleet.nights)
+    assert "failed in its last run, because of shop.gone." in text_of(
+        render_fleet(replace(fleet, failed=(verdict,)), Asked())
+    )

@@ -16,7 +16,7 @@
         row.hidden = !matches;
         shown += matches ? 1 : 0;
       });
-      count.textContent = shown + " of " + rows.length + " tables match";
+      count.textContent = shown + " of " + rows.length + " tables";
     });
   }
 
@@ -52,18 +52,24 @@
       return {
         label: each.name, stroke: colours[place], fill: bars ? colours[place] : undefined, width: 2,
         paths: bars, points: { show: !bars || Boolean(data.time), size: 8, fill: colours[place] }, spanGaps: true,
-        scale: each.scale || "y",
+        scale: each.scale || "y", value: function (_, at) { return at == null ? "" : at.toLocaleString("en"); },
       };
     });
     // Rows and files have little in common: a second scale has an axis of its own, on the right.
     var scales = series.map(function (each) { return each.scale; }).filter(function (name, place, all) { return all.indexOf(name) === place; });
+    function labelOf(name) {
+      return series.filter(function (each) { return each.scale === name; }).map(function (each) { return each.label; }).join(", ");
+    }
     var axes = scales.map(function (name, place) {
-      return Object.assign({ scale: name, size: 80, side: place ? 1 : 3 }, axis, place ? { grid: { show: false } } : {});
+      return Object.assign({ scale: name, label: labelOf(name), size: 80, side: place ? 1 : 3 }, axis, place ? { grid: { show: false } } : {});
     });
     var x = Object.assign({}, axis);
     if (data.labels) {
       x.splits = function () { return data.x; };
       x.values = function (_, places) { return places.map(function (place) { return data.labels[place]; }); };
+    }
+    function wordsOf(at) {
+      return data.labels ? data.labels[at] || "" : new Date(1000 * at).toISOString().slice(0, 16).replace("T", " ") + " UTC";
     }
     var range = data.labels ? { time: false, range: [-0.6, data.x.length - 0.4] } : { time: data.time };
     var last = data.x[data.x.length - 1];
@@ -71,7 +77,7 @@
     var chart = new uPlot(
       {
         width: box.clientWidth || 600, height: 200, scales: { x: range }, axes: [x].concat(axes),
-        series: [{ label: data.time ? "when" : "size", value: data.labels ? function (_, at) { return data.labels[at] || ""; } : undefined }].concat(series),
+        series: [{ label: data.time ? "when" : "size", value: function (_, at) { return at == null ? "" : wordsOf(at); } }].concat(series),
       },
       [data.x].concat(data.series.map(function (each) { return each.values; })),
       box
