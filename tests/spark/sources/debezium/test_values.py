@@ -146,6 +146,20 @@ def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSes
     assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
 
 
+def test_a_double_is_that_of_its_digits_and_a_float_is_rounded_once(spark: SparkSession, tmp_path: Path) -> None:
+    # A bit above half way between two floats; the digits of its double are a bit below.
+    near_half = "1.00000017881393432617187501"
+    sent = {"D": "0.12345678901234567890", "e": "9007199254740993.5", "f": near_half, "g": near_half}
+    event = json.dumps(envelope("u", None, ["1", "2"]))
+    row = ",".join(f'"{name}":{number}' for name, number in sent.items())
+    line = event.replace('"after": null', f'"after":{{"id":1,{row}}}')
+    ddl = "id INT, d DOUBLE, e DOUBLE, f FLOAT, g DECIMAL(38,30)"
+    (read,) = read_items(spark, write_files(tmp_path / "in", [line]), ddl=ddl).changes.collect()
+    assert (read["D"], read["e"], read["g"]) == (float(sent["D"]), float(sent["e"]), Decimal(near_half))
+    # Floats are 2**-23 apart here.
+    assert read["f"] == 1 + 2 * 2**-23
+
+
 def test_a_number_where_the_schema_has_bytes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     of_numeric = [
         {**_decimal_field(0), "field": "v"},

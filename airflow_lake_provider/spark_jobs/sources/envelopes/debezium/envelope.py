@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import DoubleType
 
 from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
@@ -32,6 +33,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
 )
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import ambiguous_columns, with_all_digits
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _IMAGE = "MAP<STRING, STRING>"
@@ -50,11 +52,17 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
         ``ts_ms`` is of the source's clock. ``types`` is a text per distinct connect schema.
     """
     kept = _events_of_table(texts, source.table, _IMAGE, names)
-    kept = kept.withColumn("after", with_all_digits(sf.col("after"), sf.col("value")))
+    kept = kept.withColumn("after", with_all_digits(sf.col("after"), sf.col("value"), _doubles(source.schema)))
     rows = _row_columns(source, keys)
     return kept.select(
         ARRIVAL, "bad", "op", "table", *_places(names), _record_key(source.key_field_name), "after", *rows
     )
+
+
+def _doubles(schema: str | None) -> list[str]:
+    # A FLOAT of the digits may be another one than that of their double.
+    declared = parse_ddl(schema).fields if schema else []
+    return [field.name.lower() for field in declared if isinstance(field.dataType, DoubleType)]
 
 
 def read_images(texts: EventTexts, table: str) -> DataFrame:

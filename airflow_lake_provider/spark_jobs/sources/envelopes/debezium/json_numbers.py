@@ -6,7 +6,8 @@ A decimal is bytes in base64, digits in quotes, or a number without them: ``deci
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from collections.abc import Sequence
+from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column
@@ -44,12 +45,13 @@ def ambiguous_columns(source: DebeziumStream, image: Column, line: Column) -> Co
     return sf.when(sf.col("schema").isNull(), sf.map_keys(in_quotes)).otherwise(by_schema)
 
 
-def with_all_digits(row: Column, line: Column) -> Column:
+def with_all_digits(row: Column, line: Column, doubles: Sequence[str]) -> Column:
     """Return a map of texts in which numbers have the digits of the line: Spark's parser rounds fractions to a double.
 
     Those in arrays and objects stay rounded.
 
     :param row: map of texts, ``after`` of the line.
+    :param doubles: names of columns that become a double, in lower case: theirs stay rounded, too.
     """
     # A row from before the change stands first, and may have another number that is the same double.
     start = sf.position(sf.lit('"after"'), line)
@@ -58,8 +60,18 @@ def with_all_digits(row: Column, line: Column) -> Column:
     members = sf.struct(
         *(sf.regexp_extract_all(tail, sf.lit(_MEMBER), sf.lit(part)).alias(f"g{part}") for part in (1, 2))
     )
-    exact = sf.transform(sf.array(members), lambda pair: sf.transform_values(row, partial(_exact, pair, tail)))
-    return sf.when(line.rlike(_LONG_FRACTION), sf.get(exact, sf.lit(0))).otherwise(row)
+
+    def may_be_rounded(name: Column, text: Column) -> Column:
+        return ~sf.lower(name).isin(*doubles) & text.rlike(f"^{_FRACTION}$")
+
+    def exact(pair: Column) -> Column:
+        return sf.transform_values(
+            row, lambda name, text: sf.when(may_be_rounded(name, text), _exact(pair, tail, name, text)).otherwise(text)
+        )
+
+    any_rounded = sf.size(sf.map_filter(row, may_be_rounded)) > 0
+    numbers = sf.get(sf.transform(sf.array(members), exact), sf.lit(0))
+    return sf.when(line.rlike(_LONG_FRACTION) & any_rounded, numbers).otherwise(row)
 
 
 def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
@@ -67,7 +79,7 @@ def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
     place = sf.call_function("array_position", members["g1"], name)
     number = sf.get(members["g2"], (place - 1).cast("int"))
     exact = sf.when(_is_same(number, text), number).otherwise(_of_other_member(tail, name, text))
-    return sf.when((number == text) | number.isNull() | ~text.rlike(f"^{_FRACTION}$"), text).otherwise(exact)
+    return sf.when((number == text) | number.isNull(), text).otherwise(exact)
 
 
 def _of_other_member(tail: Column, name: Column, text: Column) -> Column:
