@@ -54,8 +54,17 @@ def driver_jars() -> list[Path]:
     return jars_of(Path(__file__).with_name("mariadb_driver.lock"), "mariadb-driver", _DRIVER)
 
 
+def is_installed() -> bool:
+    """Tell whether a server can be started here."""
+    return all(map(_place, ("mariadbd", "mariadb-install-db", "mariadb")))
+
+
+def _place(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=_SBIN)
+
+
 def _program(name: str) -> str:
-    place = shutil.which(name) or shutil.which(name, path=_SBIN)
+    place = _place(name)
     if place is None:
         pytest.skip(f"no {name} on PATH; install it: apt-get install mariadb-server-core mariadb-client-core")
     return place
