@@ -18,6 +18,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executor
     container_obstacle,
     worker_obstacle,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_splits
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
@@ -105,6 +107,8 @@ def test_a_worker_that_has_rewritten_files_reads_no_directory_of_an_archive_agai
     """Spark invalidates the caches of all importers before each task; ``pyspark.zip`` has some 4,000 entries."""
 
     def read_again(_: object) -> list[str]:
+        # Which of the workers a later task gets is chance.
+        assert list(rewrite_splits((), TableFiles())) == []
         read: list[str] = []
         real = vars(zipimport)["_read_directory"]
 
@@ -117,5 +121,4 @@ def test_a_worker_that_has_rewritten_files_reads_no_directory_of_an_archive_agai
         vars(zipimport)["_read_directory"] = real
         return read
 
-    compact(with_six_files_and_deletes(MaintainedTable(spark)))
-    assert spark.sparkContext.parallelize(range(2), 2).flatMap(read_again).collect() == []
+    assert spark.sparkContext.parallelize([0], 1).flatMap(read_again).collect() == []
