@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -29,6 +30,26 @@ class DatabaseTables:
     access: DatabaseAccess
     conn_id: str
     opened: list[JdbcSource] = field(default_factory=list)
+
+    def run(self, *statements: str) -> None:
+        """Run statements, each in a transaction of its own."""
+        raise NotImplementedError
+
+    @contextmanager
+    def lent(self, *statements: str) -> Iterator[Self]:
+        """Lend it to a test, with its access in the session.
+
+        :param statements: that empty it.
+        """
+        settings = self.access.to_settings(self.conn_id)
+        for name, value in settings.items():
+            self.spark.conf.set(name, value)
+        self.run(*statements)
+        yield self
+        while self.opened:
+            self.opened.pop().close()
+        for name in settings:
+            self.spark.conf.unset(name)
 
     def listed(self, table: str | None = None, **arguments: Any) -> tuple[JdbcSource, Listing]:
         """Open a source, and list it."""

@@ -30,7 +30,6 @@ class Shop(DatabaseTables):
     connection: Any
 
     def run(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
         with self.connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
@@ -63,12 +62,5 @@ def server(spark: SparkSession) -> Iterator[Shop]:
 
 @pytest.fixture
 def shop(server: Shop) -> Iterator[Shop]:
-    settings = server.access.to_settings("pg_shop")
-    for name, value in settings.items():
-        server.spark.conf.set(name, value)
-    server.run("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "SET TIME ZONE 'Asia/Tokyo'")
-    yield server
-    while server.opened:
-        server.opened.pop().close()
-    for name in settings:
-        server.spark.conf.unset(name)
+    with server.lent("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "SET TIME ZONE 'Asia/Tokyo'"):
+        yield server

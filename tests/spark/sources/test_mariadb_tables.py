@@ -43,7 +43,6 @@ class Shop(DatabaseTables):
     writer: Database
 
     def run(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
         for statement in statements:
             self.writer.execute(statement)
 
@@ -62,15 +61,10 @@ def server(spark: SparkSession) -> Iterator[Shop]:
 
 @pytest.fixture
 def shop(server: Shop) -> Iterator[Shop]:
-    settings = server.access.to_settings("my_shop")
-    for name, value in settings.items():
-        server.spark.conf.set(name, value)
-    server.run("DROP DATABASE shop", "CREATE DATABASE shop CHARACTER SET utf8mb4", "USE shop", "SET sql_mode = ''")
-    yield server
-    while server.opened:
-        server.opened.pop().close()
-    for name in settings:
-        server.spark.conf.unset(name)
+    with server.lent(
+        "DROP DATABASE shop", "CREATE DATABASE shop CHARACTER SET utf8mb4", "USE shop", "SET sql_mode = ''"
+    ):
+        yield server
 
 
 # Type and constant of MariaDB, and the value that a lake table has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -111,6 +111,31 @@ def serve(answers: Answers) -> Iterator[Answers]:
     finally:
         listening.shutdown()
         listening.server_close()
+
+
+@contextmanager
+def serve_json(answer: Callable[[str], tuple[int, Any]]) -> Iterator[str]:
+    """Serve the status and the body that a function returns for a path with its query; lend the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answer(self.path)
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def hook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, **extra: Any) -> Any:

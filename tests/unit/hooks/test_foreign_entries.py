@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +28,7 @@ from airflow_lake_provider.maintenance.fleet_run import fleet_run
 from airflow_lake_provider.maintenance.plan import TablePlan
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.tables.base import ListedTable
+from tests.unit.hooks.rest_server import serve_json
 
 ICEBERG = {"table_type": "ICEBERG", "metadata_location": "s3://b/orders/metadata/1.metadata.json"}
 # Name, kind, parameters and location of an entry, and how it is listed.
@@ -93,40 +92,27 @@ def rest_catalog(views: int) -> Iterator[str]:
     """Serve a namespace with a table, and views that are answered with a status."""
     lists = ["GET /v1/{prefix}/namespaces", "GET /v1/{prefix}/namespaces/{namespace}/tables"]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, status = self.path.partition("?")[0], 200
-            body: dict[str, Any] = {
-                "defaults": {},
-                "overrides": {},
-                "endpoints": [*lists, "GET /v1/{prefix}/namespaces/{namespace}/views"],
-            }
-            if path.endswith("/namespaces"):
-                body = {"namespaces": [] if "parent" in self.path else [["shop"]]}
-            elif path.endswith("/tables"):
-                body = {"identifiers": [{"namespace": ["shop"], "name": "orders"}]}
-            elif path.endswith("/views"):
-                status, body = views, {"identifiers": [{"namespace": ["shop"], "name": "daily"}]}
-                if views == 299:
-                    body = {"views": None}
-                elif views != 200:
-                    body = {"error": {"message": "no", "type": "ForbiddenException", "code": views}}
-            text = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def answer(address: str) -> tuple[int, Any]:
+        path, status = address.partition("?")[0], 200
+        body: dict[str, Any] = {
+            "defaults": {},
+            "overrides": {},
+            "endpoints": [*lists, "GET /v1/{prefix}/namespaces/{namespace}/views"],
+        }
+        if path.endswith("/namespaces"):
+            body = {"namespaces": [] if "parent" in address else [["shop"]]}
+        elif path.endswith("/tables"):
+            body = {"identifiers": [{"namespace": ["shop"], "name": "orders"}]}
+        elif path.endswith("/views"):
+            status, body = views, {"identifiers": [{"namespace": ["shop"], "name": "daily"}]}
+            if views == 299:
+                body = {"views": None}
+            elif views != 200:
+                body = {"error": {"message": "no", "type": "ForbiddenException", "code": views}}
+        return status, body
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_json(answer) as uri:
+        yield uri
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +18,7 @@ from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.triggers.poll_threads import PollThreads
+from tests.unit.hooks.rest_server import serve_json
 
 NAMESPACES = {"shop": ["orders", "salaries"], "staff": ["people"]}
 HIDDEN = ("/namespaces/staff", "/tables/salaries")
@@ -45,29 +44,16 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return {"identifiers": [{"namespace": [names[0]], "name": name} for name in NAMESPACES[names[0]]]}
         return {**loaded, "config": {}}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, asked = unquote(self.path).partition("?")
-            is_hidden = any(hidden in path for hidden in HIDDEN)
-            body: dict[str, Any] = {"namespaces": []} if "parent=" in asked else answer(path)
-            if is_hidden:
-                body = {"error": {"message": "not yours", "type": "ForbiddenException", "code": 403}}
-            text = json.dumps(body).encode()
-            self.send_response(403 if is_hidden else 200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def answer_or_hide(address: str) -> tuple[int, Any]:
+        path, _, asked = unquote(address).partition("?")
+        if any(hidden in path for hidden in HIDDEN):
+            return 403, {"error": {"message": "not yours", "type": "ForbiddenException", "code": 403}}
+        return 200, {"namespaces": []} if "parent=" in asked else answer(path)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    extra = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
-    yield
-    server.shutdown()
-    server.server_close()
+    with serve_json(answer_or_hide) as uri:
+        extra = {"type": "rest", "uri": uri}
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+        yield
 
 
 @pytest.mark.usefixtures("catalog")
