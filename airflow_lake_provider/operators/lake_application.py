@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_lake_provider.contracts.argument_validation import number
+from airflow_lake_provider.contracts.argument_validation import positive
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
@@ -103,9 +103,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         super().__init__(**application)
         with refusing_for_good():
             refuse_template(parallelism, "parallelism")
-            self.parallelism = number(parallelism, "parallelism")
-            if self.parallelism < 1:
-                raise InvalidSpecError(f"parallelism must be at least 1, got {parallelism}")
+            self.parallelism = positive(parallelism, "parallelism")
             self.tasks = _written(tasks)
 
     @property

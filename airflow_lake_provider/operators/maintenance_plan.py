@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.assets.lake_table import changed_tables
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional, share, size, text
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional, positive, share, size, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.json_codec import storable
@@ -125,10 +125,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
                 tables=optional(number)(max_tables, "max_tables"),
             )
             self.job_core_seconds = share(job_core_seconds, "job_core_seconds")
-            self.job_tables = number(job_tables, "job_tables")
+            self.job_tables = positive(job_tables, "job_tables")
             self.run_pool = optional(text)(run_pool, "run_pool")
-            if self.job_tables < 1:
-                raise InvalidSpecError(f"job_tables must be at least 1, got {job_tables!r}")
             self._refuse_early()
 
     def _refuse_early(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def worker_obstacle(spark: SparkSession) -> str | None:
 
     def load(_: int) -> str | None:
         try:
-            from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_split  # noqa: F401
+            from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_split  # noqa: F401  # loaded alone
         # An old Python does not read the file, an old library lacks a name.
         except Exception as error:  # noqa: BLE001
             return f"Python workers do not load what they need: {type(error).__name__}: {error}"
@@ -72,11 +72,18 @@ def memory_obstacle(spark: SparkSession, tasks: int) -> str | None:
 
 def _asked(spark: SparkSession, description: str, question: Callable[[int], Any]) -> Any:
     """Return what a Python worker answers, which is used again: it ends where not all of its input is read."""
+    with described_jobs(spark, description):
+        return spark.sparkContext.parallelize([0], 1).map(question).collect()[0]
+
+
+@contextmanager
+def described_jobs(spark: SparkSession, description: str) -> Iterator[None]:
+    """Let jobs of this thread have a description, and then the one of before."""
     context = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
     context.setJobDescription(description)
     try:
-        return context.parallelize([0], 1).map(question).collect()[0]
+        yield
     finally:
         context.setJobDescription(before or "")
 

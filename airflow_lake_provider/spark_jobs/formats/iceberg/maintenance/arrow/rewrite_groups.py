@@ -22,6 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import i
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
+    described_jobs,
     memory_obstacle,
     worker_obstacle,
 )
@@ -244,18 +245,16 @@ class ArrowRewrite:
         tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
         if obstacle := self._executor_obstacle(min(tasks, context.defaultParallelism)):
             return [], obstacle
-        before = context.getLocalProperty("spark.job.description")
-        context.setJobDescription(f"rewrite {len(splits)} splits of {self.table.name} by Arrow")
         shared, rewrite = context.broadcast(opened), rewrite_splits
         try:
-            work = context.parallelize(splits, tasks).mapPartitions(lambda part: rewrite(part, shared.value))
-            return work.collect(), None
+            with described_jobs(self.table.spark, f"rewrite {len(splits)} splits of {self.table.name} by Arrow"):
+                work = context.parallelize(splits, tasks).mapPartitions(lambda part: rewrite(part, shared.value))
+                return work.collect(), None
         except SPARK_ERRORS as error:
             self.obstacle = f"the job failed: {root_message(error)}"
             return [], self.obstacle
         finally:
             shared.destroy()
-            context.setJobDescription(before or "")
 
     def _executor_obstacle(self, at_once: int) -> str | None:
         obstacle = worker_obstacle(self.table.spark)
