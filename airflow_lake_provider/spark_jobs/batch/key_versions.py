@@ -28,8 +28,8 @@ _SAME_TIME, _BEGINS, _BEGUN, _NEXT, _IS_LAST = (
     *("_lake_same_time", "_lake_begins", "_lake_begun"),
     *("_lake_next", "_lake_is_last"),
 )
-# Digests, two halves each, and how many rows of the table begin at a time.
-_NEW, _OLD, _COPIES = ("_lake_new1", "_lake_new2"), ("_lake_old1", "_lake_old2"), "_lake_copies"
+# Digests of rows, and how many rows of the table begin at a time.
+_NEW, _OLD, _COPIES = "_lake_new", "_lake_old", "_lake_copies"
 _EVENTS_OF_TASK = 50_000
 
 
@@ -125,10 +125,6 @@ class KeyVersions:
     def _identity(self) -> list[str]:
         return [*self._keys, self._fields[self.engine.valid_from.lower()].name]
 
-    def _digest(self, fields: Sequence[StructField], names: Sequence[str]) -> dict[str, Column]:
-        halves = content_digest([(quoted_name(each.name), each.dataType) for each in fields])
-        return dict(zip(names, halves, strict=True))
-
     def _events_of_batch(self, batch: DataFrame) -> DataFrame:
         given = {field.name.lower(): field for field in batch.schema}
         fields = [*(self._fields[key.lower()] for key in self.keys), *self._values]
@@ -139,7 +135,7 @@ class KeyVersions:
                 _TIME: time.cast(self._time_type),
                 _ORDER: self._order,
                 _RANK: sf.lit(_OF_BATCH),
-                **{name: sf.lit(None).cast("bigint") for name in _OLD},
+                _OLD: sf.lit(None).cast("bigint"),
             }
         )
 
@@ -152,7 +148,7 @@ class KeyVersions:
             sf.array(sf.lit(_START), sf.when(is_seen, sf.lit(_SEEN)), sf.when(end.isNotNull(), sf.lit(_END)))
         )
         compared = [each for each in self.schema if each.name not in self._identity]
-        events = rows.withColumns(self._digest(compared, _OLD)).withColumn(_RANK, sf.explode(parts))
+        events = rows.withColumn(_OLD, _digest(compared)).withColumn(_RANK, sf.explode(parts))
         is_start = sf.col(_RANK) == _START
         is_known = (sf.col(_RANK) == _SEEN) | (is_start & ~is_seen)
         events = events.withColumns(
@@ -168,8 +164,8 @@ class KeyVersions:
             began = start.cast(self._time.dataType)
             values[self._time.name] = sf.when(is_start & is_seen, began).otherwise(quoted(self._time.name))
         named = [value.alias(name) for name, value in values.items()]
-        old = [sf.when(is_start, sf.col(name)).alias(name) for name in _OLD]
-        return events.select(*map(quoted, self._keys), *named, DELETED, _TIME, _ORDER, _RANK, *old)
+        old = sf.when(is_start, sf.col(_OLD)).alias(_OLD)
+        return events.select(*map(quoted, self._keys), *named, DELETED, _TIME, _ORDER, _RANK, old)
 
     def _differences(self, events: DataFrame) -> DataFrame:
         key = Window.partitionBy(*map(quoted, self._keys))
@@ -178,21 +174,19 @@ class KeyVersions:
         events = events.withColumns(
             {
                 _SAME_TIME: sf.lag(_TIME).over(last_first).eqNullSafe(sf.col(_TIME)),
-                _COPIES: sf.count(_OLD[0]).over(of_time),
-                **{name: sf.max(name).over(of_time) for name in _OLD},
+                _COPIES: sf.count(_OLD).over(of_time),
+                _OLD: sf.max(_OLD).over(of_time),
             }
         )
         # Of each time the event that wins, with the digest of the row that begins there.
-        events = events.filter(~sf.col(_SAME_TIME)).withColumns(self._digest(self._tracked, _NEW))
+        events = events.filter(~sf.col(_SAME_TIME)).withColumn(_NEW, _digest(self._tracked))
         in_time = key.orderBy(_TIME)
-        differs = [sf.lag(name).over(in_time) != sf.col(name) for name in _NEW]
+        differs = sf.lag(_NEW).over(in_time) != sf.col(_NEW)
         was_deleted = sf.lag(DELETED).over(in_time)
-        begins = (
-            was_deleted.isNull() | (was_deleted != sf.col(DELETED)) | (~sf.col(DELETED) & (differs[0] | differs[1]))
-        )
+        begins = was_deleted.isNull() | (was_deleted != sf.col(DELETED)) | (~sf.col(DELETED) & differs)
         events = events.withColumn(_BEGINS, begins)
         so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        begun = sf.when(sf.col(_BEGINS), sf.struct(_TIME, _COPIES, *_OLD))
+        begun = sf.when(sf.col(_BEGINS), sf.struct(_TIME, _COPIES, _OLD))
         events = events.withColumns(
             {
                 _BEGUN: sf.last(begun, ignorenulls=True).over(so_far),
@@ -214,11 +208,10 @@ class KeyVersions:
             {name: value.cast(self._fields[name.lower()].dataType) for name, value in added.items()}
         )
         compared = [each for each in self.schema if each.name not in self._identity]
-        events = events.withColumns(self._digest(compared, _NEW))
+        events = events.withColumn(_NEW, _digest(compared))
         begun = sf.col(_BEGUN)
         # A row that others wrote twice is replaced by one.
-        is_there = [begun[_COPIES] == 1, *(begun[old] == sf.col(new) for old, new in zip(_OLD, _NEW, strict=True))]
-        same = sf.coalesce(is_there[0] & is_there[1] & is_there[2], sf.lit(False))
+        same = sf.coalesce((begun[_COPIES] == 1) & (begun[_OLD] == sf.col(_NEW)), sf.lit(False))
         gone = (sf.col(_COPIES) > 0) & ~(sf.col(_BEGINS) & ~sf.col(DELETED))
         written = sf.array_compact(
             sf.array(sf.when(sf.col(_IS_LAST) & ~same, sf.lit(False)), sf.when(gone, sf.lit(True)))
@@ -229,3 +222,7 @@ class KeyVersions:
         since = sf.when(sf.col(DELETED), here).otherwise(quoted(start))
         columns = [since.alias(start) if each.name == start else quoted(each.name) for each in self.schema]
         return events.select(*columns, DELETED)
+
+
+def _digest(fields: Sequence[StructField]) -> Column:
+    return content_digest([(quoted_name(each.name), each.dataType) for each in fields])

@@ -1,7 +1,8 @@
 """Digest of the values of a row, by which two rows of one key are told apart without carrying their values.
 
-It has two hashes of 64 bits with different seeds: of a trillion rows, none is taken for the same by chance. It is no
-proof against one who builds a collision. That would be the writer of the source, who may as well leave the row.
+It is a hash of 64 bits, ``xxhash64``, and only rows of one key are compared. So two of them that differ are taken for
+the same by a chance of one in 2^64. It is no proof against one who builds a collision. That would be the writer of
+the source, who may as well leave the row.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
-_SEEDS = (1, 2)
 # In one number.
 _FLAGS = 60
 
 
-def content_digest(values: Sequence[tuple[str, DataType]]) -> tuple[Column, Column]:
-    """Return both halves of the digest, the same for rows that are equal in all values.
+def content_digest(values: Sequence[tuple[str, DataType]]) -> Column:
+    """Return the digest, a BIGINT that is the same for rows that are equal in all values.
 
     NULL is equal to NULL, NaN to NaN and -0.0 to 0.0. Maps are equal in any order of their entries.
 
@@ -31,8 +31,7 @@ def content_digest(values: Sequence[tuple[str, DataType]]) -> tuple[Column, Colu
     bits = [f"shiftleft(CAST({value} IS NULL AS BIGINT), {place % _FLAGS})" for place, (value, _) in enumerate(values)]
     packed = [" | ".join(bits[start : start + _FLAGS]) for start in range(0, len(bits), _FLAGS)]
     parts = [*packed, *(hashable(value, kind) for value, kind in values)]
-    first, second = (sf.expr(f"xxhash64({', '.join((f'{seed}L', *parts))})") for seed in _SEEDS)
-    return first, second
+    return sf.expr(f"xxhash64({', '.join(parts)})")
 
 
 def hashable(value: str, kind: DataType, depth: int = 0) -> str:

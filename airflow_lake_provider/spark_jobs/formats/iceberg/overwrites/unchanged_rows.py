@@ -24,7 +24,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 _IS_NEW, _NUMBER, _IS_EQUAL, _LEFT_OVER = "_lake_is_new", "_lake_number", "_lake_is_equal", "_lake_left_over"
-_DIGEST = ("_lake_digest1", "_lake_digest2")
+_DIGEST = "_lake_digest"
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def identities(table: IcebergTable, tasks: Any) -> frozenset[tuple[str, str]]:
 
 
 def _with_digest(rows: DataFrame, rest: Sequence[tuple[str, DataType]]) -> DataFrame:
-    return rows.withColumns(dict(zip(_DIGEST, content_digest(rest), strict=True)))
+    return rows.withColumn(_DIGEST, content_digest(rest))
 
 
 def _paired(new: DataFrame, old: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -71,14 +71,14 @@ def _paired(new: DataFrame, old: DataFrame, keys: Sequence[str]) -> DataFrame:
     Equal rows are paired first, in whatever order they come; what is left of a key is paired by number.
     """
     by_key = [*map(quoted, keys)]
-    old = old.select(*by_key, *_DIGEST, ROW_ID, LAST_UPDATED, sf.lit(False).alias(_IS_NEW))
+    old = old.select(*by_key, _DIGEST, ROW_ID, LAST_UPDATED, sf.lit(False).alias(_IS_NEW))
     both = new.withColumn(_IS_NEW, sf.lit(True)).unionByName(old, allowMissingColumns=True)
-    both = both.withColumn(_NUMBER, _number(*by_key, *_DIGEST, _IS_NEW))
-    pair = Window.partitionBy(*by_key, *_DIGEST, _NUMBER)
+    both = both.withColumn(_NUMBER, _number(*by_key, _DIGEST, _IS_NEW))
+    pair = Window.partitionBy(*by_key, _DIGEST, _NUMBER)
     both = both.withColumn(_IS_EQUAL, sf.count(sf.lit(1)).over(pair) > 1)
     left_over = _number(*by_key, _IS_EQUAL, _IS_NEW)
     both = both.withColumn(_LEFT_OVER, sf.when(~sf.col(_IS_EQUAL), left_over))
-    of_pair = [sf.when(sf.col(_IS_EQUAL), sf.col(name)) for name in (*_DIGEST, _NUMBER)]
+    of_pair = [sf.when(sf.col(_IS_EQUAL), sf.col(name)) for name in (_DIGEST, _NUMBER)]
     pair = Window.partitionBy(*by_key, _IS_EQUAL, _LEFT_OVER, *of_pair)
     return both.withColumns(
         {
@@ -89,4 +89,4 @@ def _paired(new: DataFrame, old: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _number(*columns: Any) -> Column:
-    return sf.row_number().over(Window.partitionBy(*columns).orderBy(*_DIGEST))
+    return sf.row_number().over(Window.partitionBy(*columns).orderBy(_DIGEST))
