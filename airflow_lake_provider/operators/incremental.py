@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
-from airflow_lake_provider.planning.early_refusals import refuse_incremental
+from airflow_lake_provider.planning.early_refusals import refuse_incremental, refuse_tags_of_another_target
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.submission.author_code import code_of
 
@@ -55,7 +55,9 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
 
     def refuse_from_metadata(self, spec: IncrementalSpec) -> None:
         """Refuse a source that cannot tell its changes, and a target that cannot take them."""
-        refuse_incremental(spec, self.tables.find_table(spec.table), self.tables.lake.loaded(spec.source))
+        target, source = self.tables.find_table(spec.table), self.tables.lake.loaded(spec.source)
+        refuse_incremental(spec, target, source)
+        refuse_tags_of_another_target(spec, target, source, self.tables.find_table)
 
     def _head(self, source: str) -> str:
         head = self.tables.load_existing(source).facts.head()
@@ -91,6 +93,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param schema_contract: ``"evolve"``, ``"freeze"`` or a ``SchemaContract``: new columns and wider types (templated).
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`.LakeJobOperator`.
+    :raises InvalidSpecError: another table is filled by the consumer, whose tags on the source both would move.
     :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``"fail"``.
     :raises BadInputError: another transform filled the target, or the rows of this one cannot be applied.
     :raises RolledBackError: the target was rolled back behind its position of the source.

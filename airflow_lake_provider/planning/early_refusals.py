@@ -1,11 +1,13 @@
 """Refuse from a table's metadata what the driver would refuse once Spark has started.
 
-The driver decides: it looks again, at the newest metadata and at the rows. Nothing is refused here that it would take.
+The driver decides: it looks again, at the newest metadata and at the rows. Nothing is refused here that it would take,
+but for a consumer whose tags another target needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
@@ -13,6 +15,7 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout, par
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
+    LakeProviderError,
     MissingTableError,
     RangeUnavailableError,
     UnsupportedError,
@@ -25,6 +28,7 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, Up
 from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, tag_of
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -145,6 +149,37 @@ def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source
         _refuse_frozen(spec.table, target.facts.shape, "keys", spec.keys, spec.schema_contract)
     if not spec.full_refresh:
         _refuse_start(spec, target.facts if target is not None else None, source)
+
+
+def refuse_tags_of_another_target(
+    spec: IncrementalSpec,
+    target: LoadedTable | None,
+    source: LoadedTable,
+    find: Callable[[str], LoadedTable | None],
+) -> None:
+    """Refuse a consumer that another table is filled by, which has read something of the source.
+
+    :param target: None where it does not exist.
+    :param find: loads a table by its name; None where it does not exist.
+    :raises InvalidSpecError: naming the other table.
+    """
+    named = source.facts.properties.get(f"{tag_of(spec.consumer)}.target")
+    if not spec.protect_source or named in (None, spec.table):
+        return
+    other = None
+    # Anybody may write the property. What cannot be looked at does not stop this consumer.
+    with suppress(LakeProviderError):
+        other = find(str(named))
+    # The target may have had another name.
+    is_same = other is not None and target is not None and other.facts.uuid == target.facts.uuid
+    position = f"{POSITION_PREFIX}{position_id(source.facts, spec.consumer)}"
+    if other is None or is_same or position not in other.facts.properties:
+        return
+    raise InvalidSpecError(
+        f"{spec.table}: consumer {spec.consumer!r} of {spec.source} fills {named} already. Both would move the same "
+        "tags, so that an expiry takes the range of the one that is behind. Give this one another consumer, or "
+        f"protect_source=False; or drop {named}, where this table takes its place"
+    )
 
 
 def refuse_row_change(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 
 def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
-    """Bring the target from its own position to ``spec.to_snapshot``.
+    """Bring the target from its own position to ``spec.to_snapshot``, or to the head where that one was expired.
 
     :raises InvalidSpecError: the query is not one; nothing was run.
     :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
@@ -47,11 +48,15 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     target, source = table_of(spark, spec), table_of(spark, spec, TableName.parse(spec.source))
     if not source.exists():
         raise MissingTableError(f"{spec.source}: the source table does not exist")
+    run_key = spec.run.run_key(spec.digest_text(), ())
     report = retry_conflicts(
-        lambda attempt: _attempt(spark, spec, target, source, attempt, progress), spec.max_attempts, progress
+        lambda attempt: _attempt(spark, _up_to_what_is_left(spec, source), target, source, run_key, attempt, progress),
+        spec.max_attempts,
+        progress,
     )
     if not spec.protect_source:
         return report
+    spec = replace(spec, to_snapshot=str(report.to_snapshot))
     if not report.is_of_this_try:
         _guard(spec, target, source, progress)
         return report
@@ -60,6 +65,20 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
         f"whether the guard on {spec.source} has moved", lambda: _guard(spec, target, source, progress)
     )
     return replace(report, warnings=(*report.warnings, *unmoved))
+
+
+def _up_to_what_is_left(spec: IncrementalSpec, source: FormatTable) -> IncrementalSpec:
+    """Return the spec, up to the head where the snapshot that the worker saw was expired: a driver may wait for hours.
+
+    :raises MissingTableError: the source has no snapshot any more.
+    """
+    with suppress(BadInputError):
+        source.snapshot_as_of(spec.to_snapshot)
+        return spec
+    head = source.state().snapshot
+    if head is None:
+        raise MissingTableError(f"{spec.source}: the source has no snapshot: it was replaced, and nothing was written")
+    return replace(spec, to_snapshot=head)
 
 
 def _guard(spec: IncrementalSpec, target: FormatTable, source: FormatTable, progress: Progress) -> None:
@@ -79,12 +98,12 @@ def _attempt(
     spec: IncrementalSpec,
     target: FormatTable,
     source: FormatTable,
+    run_key: str,
     attempt: int,
     progress: Progress,
 ) -> IncrementalReport:
     source_name = _source_name(spec, source)
     applied_state = target.applied_state(source_name)
-    run_key = spec.run.run_key(spec.digest_text(), ())
     if not spec.full_refresh:
         # Before the run key: that is a property, which a roll-back leaves behind.
         applied_state.position.refuse_rolled_back(applied_state.newest, source_name, spec.table)

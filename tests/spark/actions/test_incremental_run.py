@@ -128,6 +128,24 @@ def test_an_expired_start_is_refused_or_read_in_full_as_asked(consumer: Consumer
     assert consumer.target.rows() == consumer.expected()
 
 
+def test_a_head_that_was_expired_before_the_driver_began_gives_way_to_the_present_one(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.commit("2", row(2, "", op="d"), row(4, "d", 4))
+    seen = consumer.source.head()
+    consumer.commit("3", row(4, "d2", 5))
+    consumer.source.spark.sql(
+        f"CALL system.expire_snapshots(table => '{consumer.source.table}', older_than => now(), retain_last => 1)"
+    )
+    report = consumer.run("2", to_snapshot=seen)
+    assert report.to_snapshot == consumer.source.head() != seen
+    assert (report.upserts_read, report.deletes_read) == (1, 1)
+    assert consumer.target.rows() == consumer.expected()
+    guard = consumer.source.loaded().metadata.refs["lake.consumer.revenue"]
+    assert str(guard.snapshot_id) == consumer.source.head()
+    assert consumer.run("2", to_snapshot=seen).outcome is Outcome.ALREADY_APPLIED
+    assert consumer.target.rows() == consumer.expected()
+
+
 def test_a_source_that_was_dropped_and_created_again_is_named_with_what_becomes_of_its_rows(consumer: Consumer) -> None:
     first = consumer.run("1")
     assert (first.reason.endswith("the target has consumed nothing yet"), first.warnings) == (True, ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, positions_in_summary
-from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
@@ -21,6 +23,7 @@ from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 from tests.unit.operators.submitted import report_without_spark
+from tests.unit.table_maker import as_version_3
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -141,6 +144,38 @@ def test_a_source_without_a_snapshot_is_missing_and_worth_a_retry(orders: Table,
     with pytest.raises(MissingTableError, match=r"shop\.orders: the source has no snapshot") as failed:
         incremental().execute(context)
     assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_a_second_target_of_one_consumer_is_refused_while_the_first_is_there(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    consumed(lake_catalog, orders, append(orders, 1))
+
+    def tagged_for(target: str) -> None:
+        table = lake_catalog.load_table("shop.orders")
+        path = Path(table.metadata_location.removeprefix("file://"))
+        tagged = {"properties": {"lake.consumer.revenue.target": target}}
+        # PyIceberg does not write this version.
+        path.write_text(json.dumps({**json.loads(path.read_text()), **tagged}))
+
+    def refuse(**arguments: Any) -> None:
+        job = incremental(source_keys=["id"], **arguments)
+        job.action(job.tables).refuse_from_metadata(job.build_spec(context))
+
+    as_version_3(lake_catalog, orders)
+    tagged_for("shop.revenue")
+    with pytest.raises(InvalidSpecError, match=r"consumer 'revenue' of shop\.orders fills shop\.revenue already"):
+        refuse(target="shop.other")
+    for arguments in ({}, {"consumer": "second"}, {"protect_source": False}):
+        refuse(**{"target": "shop.other" if arguments else "shop.revenue", **arguments})
+    for strange in ("", "shop", "a;b", "shop.orders"):
+        tagged_for(strange)
+        refuse(target="shop.other")
+    tagged_for("shop.revenue")
+    # One table under another name is the same target, and a name without a table is none.
+    lake_catalog.rename_table("shop.revenue", "shop.renamed")
+    refuse(target="shop.renamed")
+    refuse(target="shop.other")
 
 
 def test_the_module_of_a_transform_is_shipped_where_the_worker_has_it(

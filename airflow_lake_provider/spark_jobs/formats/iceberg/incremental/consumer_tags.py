@@ -32,10 +32,12 @@ LONGEST_PAUSE = 2.0  # seconds
 def pin(table: IcebergTable, consumer: str, snapshot_id: int) -> None:
     """Keep a snapshot from expiry while it is read.
 
-    :raises RangeUnavailableError: the snapshot is not in the table's metadata any more.
-    :raises CommitConflictError: other writers won every attempt.
+    :raises CommitConflictError: other writers won every attempt, or expired the snapshot before; it is chosen again.
     """
-    _commit(table, snapshot_id, {reading_tag_of(consumer): snapshot_id}, {})
+    try:
+        _commit(table, snapshot_id, {reading_tag_of(consumer): snapshot_id}, {})
+    except RangeUnavailableError as error:
+        raise CommitConflictError(f"{error}. Nothing was written") from error
 
 
 def advance(table: IcebergTable, consumer: str, snapshot_id: int, *, owner: str, target: str, mode: str) -> None:
@@ -114,6 +116,6 @@ def _move_tags(transaction: Any, refs: Any, moves: Mapping[str, int | None]) -> 
 def _refuse_expired(table: IcebergTable, snapshot_id: int) -> None:
     if table.java.snapshot(snapshot_id) is None:
         raise RangeUnavailableError(
-            f"{table.name}: snapshot {snapshot_id} was expired before it could be tagged; read up to the present head "
-            "instead, or keep snapshots for longer than a run takes"
+            f"{table.name}: snapshot {snapshot_id} was expired before it could be tagged; keep snapshots for longer "
+            "than a run takes"
         )

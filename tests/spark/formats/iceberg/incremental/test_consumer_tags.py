@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.consumer_tags import advance, pin
 from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory
@@ -112,5 +112,5 @@ def test_a_snapshot_that_is_gone_cannot_be_pinned(history: ChangesHistory) -> No
     first = history.insert({1: "a"})
     history.insert({2: "b"})
     history.expire_all_but()
-    with pytest.raises(RangeUnavailableError, match=f"snapshot {first} was expired"):
+    with pytest.raises(CommitConflictError, match=f"snapshot {first} was expired"):
         pin(history.handle(), "revenue", int(first))
