@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import re
 import sys
 import zlib
 from typing import Any
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
-from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, cause_in
+from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, CREDENTIALS, FailureKind, cause_in
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
 _STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, gzip.BadGzipFile)
@@ -25,6 +26,11 @@ _LATER = (408, 425)
 # PyIceberg's words for an error whose body is none of the REST specification, such as the page of a proxy.
 _NO_ERROR = ("Could not decode json payload", "Received unexpected JSON Payload")
 _MOST_DETAILS = 3
+# Of SQLite, PostgreSQL and MySQL: a file or tables that something else has made.
+_NO_CATALOG = re.compile(
+    r"file is not a database|database disk image is malformed|no such (?:table|column)"
+    r"|(?:relation|column) \S+ does not exist|(?i:unknown column|table \S+ doesn't exist)"
+)
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
 
@@ -105,10 +111,10 @@ def is_forbidden(error: Exception) -> bool:
 
 
 def is_refused(error: Exception) -> bool:
-    """Tell whether a REST catalog says no to the credentials or to the call itself, as for a wrong warehouse."""
+    """Tell whether a catalog says no to the credentials or to the call itself, as for a wrong warehouse."""
     from pyiceberg.exceptions import BadRequestError, ForbiddenError, OAuthError, RESTError, UnauthorizedError
 
-    if isinstance(error, (ForbiddenError, OAuthError, UnauthorizedError)):
+    if isinstance(error, (ForbiddenError, OAuthError, UnauthorizedError)) or _cause_in_database(error) is CREDENTIALS:
         return True
     is_other = type(error) is RESTError or isinstance(error, BadRequestError)
     return is_other and _status(error) not in _LATER and not is_nonsense(error)
@@ -117,12 +123,28 @@ def is_refused(error: Exception) -> bool:
 def is_access_denied(error: Exception) -> bool:
     """Tell whether a file, a store or a database may not be read by who asks; a catalog says it otherwise."""
     from requests.exceptions import RequestException
-    from sqlalchemy.exc import DBAPIError
 
-    if isinstance(error, RequestException) or not isinstance(error, (OSError, DBAPIError)):
+    if _cause_in_database(error) is ACCESS_DENIED:
+        return True
+    if isinstance(error, RequestException) or not isinstance(error, OSError):
         return False
     cause = cause_in([f"{type(error).__name__}: {error}"])
     return cause is not None and cause.kind is ACCESS_DENIED
+
+
+def is_no_catalog(error: Exception) -> bool:
+    """Tell whether a database answered, and what is in it is no catalog of Iceberg, or one of another version."""
+    from sqlalchemy.exc import DBAPIError
+
+    return isinstance(error, DBAPIError) and _NO_CATALOG.search(str(error.orig)) is not None
+
+
+def _cause_in_database(error: Exception) -> FailureKind | None:
+    """Return what a database's error is by its words, as a driver of Spark tells it."""
+    from sqlalchemy.exc import DBAPIError
+
+    cause = cause_in([f"{type(error).__name__}: {error.orig}"]) if isinstance(error, DBAPIError) else None
+    return cause.kind if cause is not None else None
 
 
 def _status(error: Exception) -> int | None:

@@ -33,6 +33,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
     is_forbidden,
     is_gone,
+    is_no_catalog,
     is_nonsense,
     is_refused,
     is_refused_by_aws,
@@ -363,6 +364,11 @@ class LakeCatalogHook(BaseHook):
             return InvalidConnectionError(f"{name} refused the credentials or the call: {why}")
         if is_denied or is_access_denied(error):
             return AccessDeniedError(f"{name}: access was denied: {why}. {ACCESS_DENIED.remedy}")
+        if is_no_catalog(error):
+            return InvalidConnectionError(
+                f"{name}: the database answered, and has no catalog of Iceberg, or one of another version; look at the "
+                f"address of the connection: {why}"
+            )
         if is_unanswered(error):
             return CatalogUnavailableError(f"{name} did not answer: {why}")
         if isinstance(error, NotImplementedError):

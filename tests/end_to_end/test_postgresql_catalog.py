@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
 from pyiceberg.catalog import load_catalog
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.contracts.errors import InvalidConnectionError
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from tests.end_to_end.postgresql_server import PostgresqlServer, postgresql_server
 from tests.spark.spark_application import session_of
 
@@ -55,3 +59,40 @@ def test_a_postgresql_catalog_is_shared_by_spark_and_pyiceberg(server: Postgresq
         cursor = database.cursor()
         cursor.execute("SELECT catalog_name, table_name, iceberg_type FROM iceberg_tables")
         assert cursor.fetchall() == [("lake_pg", "orders", "TABLE")]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("login", "password", "database", "why"),
+    [
+        ("lake", "wrong-password", "postgres", "refused the credentials.*password authentication failed"),
+        ("nobody", None, "postgres", "refused the credentials.*authentication failed"),
+        ("lake", None, "nowhere", 'refused the credentials.*database "nowhere" does not exist'),
+        ("lake", None, "template1", "has no catalog of Iceberg, or one of another version"),
+    ],
+)
+def test_a_database_that_answers_no_is_a_matter_of_the_connection_and_no_retry_helps(
+    server: PostgresqlServer,
+    monkeypatch: pytest.MonkeyPatch,
+    login: str,
+    password: str | None,
+    database: str,
+    why: str,
+) -> None:
+    access = {"host": "127.0.0.1", "port": server.port, "user": server.user, "password": server.password}
+    with closing(psycopg2.connect(dbname="template1", **access)) as other, other, other.cursor() as cursor:
+        # Of a catalog that nobody knows.
+        for table in ("iceberg_tables", "iceberg_namespace_properties"):
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} (catalog TEXT)")
+    connection: dict[str, Any] = {
+        "conn_type": "iceberg",
+        "host": f"postgresql+psycopg2://127.0.0.1:{server.port}/{database}",
+        "login": login,
+        "password": password or server.password,
+        "extra": {"type": "sql", "warehouse": "/tmp/lake"},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_PG", json.dumps(connection))
+    with pytest.raises(InvalidConnectionError, match=why) as refused:
+        LakeCatalogHook("lake_pg").list_tables()
+    assert not refused.value.retry_may_help
+    assert connection["password"] not in str(refused.value)

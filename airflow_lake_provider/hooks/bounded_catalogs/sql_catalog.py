@@ -25,13 +25,15 @@ from airflow_lake_provider.tables.base import ListedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, UnparsedIcebergTable
 
 _ALARM = "lake_alarm"
+_BUSY = "lake_busy_timeout"
 
 
 class LakeSqlCatalog(TrustedTables, SqlCatalog):
     """PyIceberg's catalog, with limits for each of its calls.
 
     A database that has the connection and says nothing is waited for without end. Timeouts of statements are kept by
-    the server, and those of TCP ask whether its machine lives. So the connection is cut at the deadline.
+    the server, and those of TCP ask whether its machine lives. So the connection is cut at the deadline. One to SQLite
+    waits for a lock until then, and no longer.
     """
 
     def _init_catalog(self) -> None:
@@ -136,7 +138,11 @@ def _bound(engine: Engine) -> None:
             arguments.setdefault("connect_timeout", max(2, int(min(CONNECT_SECONDS, seconds_left()))))
 
     def lend(connection: Any, record: Any, _proxy: Any) -> None:
-        record.info[_ALARM] = _Alarm(lambda: _cut(connection), seconds_left())
+        left = seconds_left()
+        if hasattr(connection, "interrupt"):  # SQLite, whose wait for a lock is not interrupted
+            waits = record.info.setdefault(_BUSY, connection.execute("PRAGMA busy_timeout").fetchone()[0])
+            connection.execute(f"PRAGMA busy_timeout = {min(waits, int(left * 1000))}")
+        record.info[_ALARM] = _Alarm(lambda: _cut(connection), left)
 
     def take_back(_connection: Any, record: Any) -> None:
         alarm = record.info.pop(_ALARM, None)

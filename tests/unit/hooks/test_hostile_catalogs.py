@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
+from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -21,6 +23,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.hostile_server import HostileServer, serving
 
@@ -231,6 +234,19 @@ def test_a_database_that_takes_connections_and_says_nothing_is_given_up(
         with pytest.raises(CatalogUnavailableError):
             _ = LakeCatalogHook("hostile").catalog
         assert time.monotonic() - begin < 8
+
+
+def test_a_locked_file_of_a_database_is_given_up_at_the_deadline(lake_connection: str, orders: Table) -> None:
+    hook = LakeCatalogHook(lake_connection)
+    hook.load_table("shop.orders")
+    database: Any = orders.catalog
+    with closing(sqlite3.connect(database.engine.url.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        begin = time.monotonic()
+        with pytest.raises(CatalogUnavailableError):
+            hook.load_table("shop.orders")
+        assert time.monotonic() - begin < LATEST
+    assert hook.load_table("shop.orders").metadata.table_uuid == orders.metadata.table_uuid
 
 
 def test_a_metastore_that_takes_connections_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
