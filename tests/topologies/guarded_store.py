@@ -1,14 +1,16 @@
 """Serve moto's imitation of S3, which checks the key of each request, and refuses those of Arrow when a test says so.
 
 The first argument is a folder. Its file ``keys`` has the key id and the session token that requests have to show. Other
-files refuse requests of the C++ client, which is Arrow's: ``expired`` all, ``full`` the parts that it uploads, and
-``lost`` whatever it asks of an object that it has uploaded.
+files refuse requests of the C++ client, which is Arrow's: ``expired`` all, ``halfway`` all once it has uploaded an
+object of a table of that name, ``full`` the parts that it uploads, and ``lost`` whatever it asks of an object that it
+has uploaded. ``slow`` asks it at every fourth request to come again.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import main
 
 _uploaded: set[str] = set()
+_requests = count()
 _dispatch = DomainDispatcherApplication.__call__
 
 
@@ -31,6 +34,10 @@ def refusal(folder: Path, environ: dict[str, Any]) -> tuple[str, str] | None:
         return None
     if (folder / "expired").exists():
         return "400 Bad Request", "ExpiredToken"
+    if (folder / "halfway").exists() and any("/halfway/" in each for each in _uploaded):
+        return "400 Bad Request", "ExpiredToken"
+    if (folder / "slow").exists() and next(_requests) % 4 == 0:
+        return "503 Slow Down", "SlowDown"
     query, path = environ.get("QUERY_STRING", ""), environ["PATH_INFO"]
     if (folder / "full").exists() and "partNumber=" in query:
         return "403 Forbidden", "QuotaExceeded"

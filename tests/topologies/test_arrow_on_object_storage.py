@@ -215,6 +215,21 @@ def test_a_store_that_refuses_arrow_leaves_its_groups_to_spark_and_no_object_of_
     assert store.unnamed(table) == set()
 
 
+# Arrow asks again where a request is throttled, but for a read of fewer bytes than the answer's error has.
+@pytest.mark.parametrize(("fault", "most_by_arrow"), [("slow", len(NAMES)), ("halfway", len(NAMES) - 1)])
+def test_a_store_that_fails_halfway_leaves_the_rest_to_spark_and_no_object_that_no_snapshot_names(
+    store: Store, fault: str, most_by_arrow: int
+) -> None:
+    table = store.make(fault, 3)
+    with store.fault(fault):
+        report = store.compact(table, CompactionRunner.ARROW)
+    assert (report.outcome, report.groups_rewritten) == (Outcome.DONE, len(NAMES))
+    assert report.groups_by_arrow + sum(report.left_to_spark.values()) == len(NAMES)
+    assert report.groups_by_arrow <= most_by_arrow
+    assert ids(store.rows(table)) == LEFT
+    assert store.unnamed(table) == set()
+
+
 def test_the_keys_that_a_rest_catalog_hands_out_open_its_tables(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int], jars: tuple[Path, ...]
 ) -> None:
