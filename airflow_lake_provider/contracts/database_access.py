@@ -6,7 +6,7 @@ Spark redact the password wherever it shows settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -42,6 +42,16 @@ class DatabaseAccess:
     def address(self) -> str:
         """Scheme, host, port and database: ``postgresql://host:5432/shop``."""
         return self.url.removeprefix("jdbc:").partition("?")[0]
+
+    def address_of(self, table: Sequence[str]) -> str:
+        """Return a table as OpenLineage names it, such as ``postgres://host:5432/shop.public.orders``.
+
+        :param table: schema and name, or the name. A schema of MySQL is a database, which may be another one.
+        """
+        name = ".".join(table)
+        if self.address.startswith("postgresql:"):
+            return f"{self.address.replace('postgresql:', 'postgres:', 1)}.{name}"
+        return f"{self.address.rpartition('/')[0]}/{name}" if len(table) > 1 else f"{self.address}.{name}"
 
 
 def _name(conn_id: str, part: str) -> str:

@@ -30,6 +30,10 @@ class KafkaAccess:
         """The brokers to begin with, ``host:9092,host:9092``."""
         return self.properties["bootstrap.servers"]
 
+    def address_of(self, topic: str) -> str:
+        """Return a topic as OpenLineage names it: ``kafka://host:9092/orders``, of the first broker."""
+        return f"kafka://{self.servers.split(',')[0].strip()}/{topic}"
+
     def to_settings(self, conn_id: str) -> dict[str, str]:
         """Return the settings of Spark that hold it.
 

@@ -6,7 +6,8 @@ Only the official OpenLineage provider asks for them, so its packages are import
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, LoadReport
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -25,9 +26,12 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.source_access import source_access
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+_COUNTS = ("rowCount", "size", "fileCount")
 
 
 def lineage(lake: LakeCatalogHook, tasks: Sequence[tuple[JobSpec, JobReport | None]]) -> OperatorLineage[Any, Any]:
@@ -37,9 +41,55 @@ def lineage(lake: LakeCatalogHook, tasks: Sequence[tuple[JobSpec, JobReport | No
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    lineages = [_Lineage(lake, spec, report) for spec, report in tasks]
-    inputs = [dataset for task in lineages for dataset in task.inputs()]
-    return OperatorLineage(inputs=inputs, outputs=[dataset for task in lineages for dataset in task.outputs()])
+    tables: dict[str, TableFacts | None] = {}
+    lineages = [_Lineage(lake, spec, report, tables) for spec, report in tasks]
+    # The provider gives it ten seconds, and a catalog may need a request for each table.
+    with ThreadPoolExecutor(_most_readers(lake), "lineage") as readers:
+        datasets = list(readers.map(lambda task: (task.inputs(), task.outputs()), lineages))
+    return OperatorLineage(
+        inputs=_once([dataset for inputs, _ in datasets for dataset in inputs]),
+        outputs=_once([dataset for _, outputs in datasets for dataset in outputs]),
+        job_facets=_query(lineages[0].spec) if len(lineages) == 1 else {},
+    )
+
+
+def _most_readers(lake: LakeCatalogHook) -> int:
+    try:
+        return lake.opened.most_readers()
+    except LakeProviderError:
+        return 1
+
+
+def _query(spec: JobSpec) -> dict[str, Any]:
+    """Return the SQL of a job as a facet: the author's query, never a predicate, which may name whom to forget."""
+    from openlineage.client.facet_v2 import sql_job
+
+    query = spec.source.query if isinstance(spec, LoadSpec) else getattr(spec, "query", None)
+    return {"sql": sql_job.SQLJobFacet(query=query, dialect="spark")} if query else {}
+
+
+def _once(datasets: Sequence[Any]) -> list[Any]:
+    """Return each dataset once, as the last task has it, with the counts of all: an event names no dataset twice."""
+    merged: dict[tuple[str, str], Any] = {}
+    for dataset in datasets:
+        name = dataset.namespace, dataset.name
+        if name in merged:
+            dataset.facets = {**merged[name].facets, **dataset.facets}
+            for facets in ("inputFacets", "outputFacets"):
+                if hasattr(dataset, facets):
+                    setattr(dataset, facets, _added(getattr(merged[name], facets), getattr(dataset, facets)))
+        merged[name] = dataset
+    return list(merged.values())
+
+
+def _added(some: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return statistics of both; a count that one of them does not know is not known."""
+    added = {**some, **others}
+    for name in some.keys() & others.keys():
+        pairs = {count: (getattr(some[name], count), getattr(others[name], count)) for count in _COUNTS}
+        sums = {count: a + b for count, (a, b) in pairs.items() if a is not None and b is not None}
+        added[name] = type(others[name])(**sums)
+    return added
 
 
 @dataclass(frozen=True)
@@ -47,23 +97,63 @@ class _Lineage:
     lake: LakeCatalogHook
     spec: JobSpec
     report: JobReport | None
+    tables: dict[str, TableFacts | None]
 
     def outputs(self) -> list[Any]:
-        """Return the table that is written."""
-        from openlineage.client.event_v2 import OutputDataset
+        """Return the table that is written, and that of dead letters; nothing of a dry run."""
+        spec, report = self.spec, self.report
+        if report is not None and report.outcome is Outcome.PLANNED:
+            return []
+        table = self._load(spec.table)
+        columns = self._column_lineage(spec, table) if isinstance(spec, LoadSpec) else {}
+        written = self._output(spec.table, self._version(), self._output_statistics(table), columns)
+        letters = report.dead_letters if isinstance(report, LoadReport) else None
+        if not letters or not isinstance(spec, LoadSpec) or spec.dead_letter is None:
+            return written
+        return written + self._output(spec.dead_letter.table, None, {"rowCount": letters}, {})
 
-        table = self._load(self.spec.table)
-        name, facets = self._named(self.spec.table, table, self._version())
-        statistics = self._output_statistics(table)
-        more = {"outputStatistics": statistics} if statistics else {}
-        return [OutputDataset(name.namespace, name.name, facets=facets, outputFacets=more)] if name else []
+    def _output(
+        self, table: str, version: str | None, counts: dict[str, Any] | None, more: Mapping[str, Any]
+    ) -> list[Any]:
+        from openlineage.client.event_v2 import OutputDataset
+        from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+        name, facets = self._named(table, self._load(table), version)
+        if name is None:
+            return []
+        counted = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        statistics: dict[str, Any] = {"outputStatistics": counted(**counts)} if counts is not None else {}
+        return [OutputDataset(name.namespace, name.name, facets={**facets, **more}, outputFacets=statistics)]
+
+    def _column_lineage(self, spec: LoadSpec, target: TableFacts | None) -> dict[str, Any]:
+        """Return which columns are those of a lake table that is read as it is; of a query nobody knows."""
+        from openlineage.client.facet_v2 import column_lineage_dataset as facet
+
+        read = None if spec.source.is_made else next(iter(spec.source.lake_tables.values()), None)
+        source = self._load(read.table) if read is not None else None
+        name, _ = self._named(read.table, source, None) if read is not None else (None, {})
+        if read is None or name is None or source is None or target is None:
+            return {}
+        left_out = {column.lower() for column in spec.exclude_columns}
+        chosen = {column.lower() for column in read.columns or source.shape.names} - left_out
+        columns = {column.lower(): column for column in source.shape.names if column.lower() in chosen}
+        merges = getattr(getattr(spec, "merge_engine", None), "counts_rows", False)
+        fields = {}
+        for column in target.shape.names:
+            if column.lower() in columns:
+                kind = "AGGREGATION" if merges and column not in getattr(spec, "keys", ()) else "IDENTITY"
+                how = facet.Transformation(type="DIRECT", subtype=kind)
+                origin = facet.InputField(name.namespace, name.name, columns[column.lower()], [how])
+                fields[column] = facet.Fields([origin])
+        return {"columnLineage": facet.ColumnLineageDatasetFacet(fields=fields)} if fields else {}
 
     def inputs(self) -> list[Any]:
         """Return what is read: files, tables, or the written table where it is rewritten."""
         spec, report = self.spec, self.report
         if isinstance(spec, IncrementalSpec):
-            read = _sum(report, "upserts_read", "deletes_read") if isinstance(report, IncrementalReport) else None
-            return self._table_input(spec.source, spec.to_snapshot, read)
+            done = report if isinstance(report, IncrementalReport) else None
+            upto = done.to_snapshot if done is not None else None
+            return self._table_input(spec.source, upto or spec.to_snapshot, _sum(done, "upserts_read", "deletes_read"))
         if isinstance(spec, LoadSpec):
             return self._batch(spec)
         if isinstance(spec, DeleteRowsSpec) and spec.keys_from is not None:
@@ -90,9 +180,16 @@ class _Lineage:
         tables = [table.table for table in source.lake_tables.values()]
         if table := next(iter(tables), source.letters):
             return self._table_input(table, version, rows)
-        path = getattr(self.report, "source_location", None) or (source.files.path if source.files else "")
-        name = name_of_files(path)
+        path = source.files.path if source.files else self._address(source) or ""
+        name = name_of_files(getattr(self.report, "source_location", None) or path)
         return [_input(name, {}, rows, files)] if name else []
+
+    def _address(self, source: Source) -> str | None:
+        """Return what is read by a connection; no driver says it of one among several, nor of a job that failed."""
+        try:
+            return source.address({name: source_access(name, kind) for name, kind in source.connections.items()})
+        except LakeProviderError:
+            return None
 
     def _table_input(self, name: str, version: str | None, rows: int | None) -> list[Any]:
         dataset, facets = self._named(name, self._load(name), version)
@@ -128,7 +225,8 @@ class _Lineage:
         connection = self.lake.connection
         return catalog_dataset.CatalogDatasetFacet(
             framework=connection.table_format,
-            type=connection.kind,
+            # As Spark's integration has it.
+            type="jdbc" if connection.kind == "sql" else connection.kind,
             name=connection.catalog_name,
             metadataUri=connection.fields.uri,
             warehouseUri=connection.warehouse,
@@ -142,25 +240,25 @@ class _Lineage:
         state: TableState | None = report.after or report.before
         return report.committed[-1] if report.committed else state.snapshot if state is not None else None
 
-    def _output_statistics(self, table: TableFacts | None) -> Any:
-        from openlineage.client.facet_v2 import output_statistics_output_dataset
-
+    def _output_statistics(self, table: TableFacts | None) -> dict[str, Any] | None:
         report = self.report
         if report is None or not report.committed:
             return None
         snapshot = table.snapshots.get(report.committed[-1]) if table is not None else None
         summary = snapshot.summary if snapshot is not None else {}
-        return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=_sum(report, "rows_inserted", "rows_updated", "rows_appended", "rows_written"),
-            size=whole_number(summary.get("added-files-size")),
-            fileCount=whole_number(summary.get("added-data-files")),
-        )
+        return {
+            "rowCount": _sum(report, "rows_inserted", "rows_updated", "rows_appended", "rows_written"),
+            "size": whole_number(summary.get("added-files-size")),
+            "fileCount": whole_number(summary.get("added-data-files")),
+        }
 
     def _load(self, name: str) -> TableFacts | None:
-        try:
-            return self.lake.loaded(name).facts
-        except LakeProviderError:
-            return None
+        if name not in self.tables:
+            try:
+                self.tables[name] = self.lake.loaded(name).facts
+            except LakeProviderError:
+                self.tables[name] = None
+        return self.tables[name]
 
 
 def _input(name: DatasetName, facets: dict[str, Any], rows: int | None, files: int | None) -> Any:
@@ -174,7 +272,7 @@ def _input(name: DatasetName, facets: dict[str, Any], rows: int | None, files: i
     return InputDataset(name.namespace, name.name, facets=facets, inputFacets=more)
 
 
-def _sum(report: JobReport, *names: str) -> int | None:
+def _sum(report: JobReport | None, *names: str) -> int | None:
     """Return the sum of the counts that a report has; None without any."""
     counts = [count for name in names if (count := getattr(report, name, None)) is not None]
     return sum(counts) if counts else None
@@ -183,7 +281,7 @@ def _sum(report: JobReport, *names: str) -> int | None:
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 _OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "oss")
 # Names in these begin without a slash; a table's is database.schema.table.
-_WITHOUT_ROOT = (*_OBJECT_STORES, "postgres", "kafka")
+_WITHOUT_ROOT = (*_OBJECT_STORES, "postgres", "mysql", "kafka")
 _WILDCARD = re.compile(r"[*?\[{]")
 
 
@@ -204,7 +302,8 @@ def name_of_location(location: str) -> DatasetName | None:
 
     :param location: ``s3://bucket/warehouse/shop/orders``, ``file:///mnt/in``, ``/mnt/in``; a user in it is left out.
     """
-    parts = urlsplit(location)
+    # Nothing of a store is a fragment.
+    parts = urlsplit(location, allow_fragments=False)
     scheme, path = _SAME_SCHEME.get(parts.scheme, parts.scheme), parts.path.rstrip("/")
     if scheme in ("", "file"):
         return DatasetName("file", path or "/") if location.startswith(("/", "file:/")) else None

@@ -97,6 +97,10 @@ class JdbcTable(Source):
         """The connection."""
         return {self.connection: "database"}
 
+    def address(self, access: Mapping[str, Any]) -> str | None:
+        """Return the table; a query has no address of its own."""
+        return None if self.table is None else str(access[self.connection].address_of(relation_parts(self.table)))
+
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns, those that say what is read among them; nothing where all are read."""

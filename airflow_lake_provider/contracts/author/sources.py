@@ -118,6 +118,13 @@ class Source(ArgumentObject):
         """Connections of what it reads, by id, and what each is to: ``database``, ``kafka`` or ``registry``."""
         return {}
 
+    def address(self, access: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # others ask it
+        """Return what it reads by its connections, as OpenLineage names it; None for what has no such name.
+
+        :param access: address and login by id of the connection.
+        """
+        return None
+
     @property
     def query(self) -> str | None:
         """SQL over the view ``source``; None to take the rows as they are."""

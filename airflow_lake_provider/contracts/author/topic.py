@@ -60,6 +60,10 @@ class Topic(Source):
         registry = {self.registry: "registry"} if self.registry is not None else {}
         return {self.connection: "kafka", **registry}
 
+    def address(self, access: Mapping[str, Any]) -> str | None:
+        """Return the topic."""
+        return str(access[self.connection].address_of(self.topic))
+
     def refuse_reading(self, spec: Any) -> None:
         """Refuse what would lose records, or add them twice."""
         what = f"{spec.table}: topic {self.topic} of connection {self.connection!r}"

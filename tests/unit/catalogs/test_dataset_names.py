@@ -32,6 +32,8 @@ ORDERS = TableName.parse("eu.shop.orders")
         ),
         ("abfss://box:hush@account/wh/t?sig=hush", ("abfss://box@account", "wh/t")),
         ("kafka://broker:9092/orders", ("kafka://broker:9092", "orders")),
+        ("s3://lake/a#b/t", ("s3://lake", "a#b/t")),
+        ("mysql://db:3306/shop.orders", ("mysql://db:3306", "shop.orders")),
         ("postgres://db:5432/shop.public.orders", ("postgres://db:5432", "shop.public.orders")),
         ("hdfs://namenode:8020/wh/t", ("hdfs://namenode:8020", "/wh/t")),
         ("file:///mnt/in", ("file", "/mnt/in")),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from pyiceberg.catalog.sql import SqlCatalog
@@ -13,7 +16,10 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -26,8 +32,10 @@ from airflow_lake_provider.contracts.reports.job import (
 )
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
@@ -73,7 +81,7 @@ def test_an_upsert_of_files_names_them_and_the_snapshot_it_made(
     assert (other.namespace, other.name, other.type) == ("file", f"{tmp_path}/warehouse/shop.orders", "TABLE")
     assert written.facets["version"].datasetVersion == snapshot
     assert [(field.name, field.type) for field in written.facets["schema"].fields] == [("id", "long")]
-    assert (written.facets["catalog"].type, written.facets["catalog"].name) == ("sql", "lake_default")
+    assert (written.facets["catalog"].type, written.facets["catalog"].name) == ("jdbc", "lake_default")
     summary: Any = orders.refresh().current_snapshot()
     statistics = written.outputFacets["outputStatistics"]
     assert (statistics.rowCount, statistics.fileCount) == (5, 1)
@@ -198,3 +206,109 @@ def test_a_job_that_failed_names_what_it_would_have_read_and_written(orders: Tab
     with pytest.raises(InvalidSpecError):
         refused.execute(context)
     assert refused.get_openlineage_facets_on_complete(None) is None
+
+
+def test_what_is_read_by_a_connection_is_named_among_several_inputs_and_after_a_failure(
+    orders: Table, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, kind, port in (("shop", "postgres", None), ("stock", "mysql", 3307)):
+        database = {"conn_type": kind, "host": "db", "port": port, "schema": "s", "login": "u", "password": "hush"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(database))
+    brokers = {"conn_type": "kafka", "extra": {"bootstrap.servers": "one:9092,two:9092"}}
+    monkeypatch.setenv("AIRFLOW_CONN_EVENTS", json.dumps(brokers))
+    inputs = {
+        "a": JdbcTable("shop", 'public."Daily Orders"'),
+        "b": JdbcTable("stock", "pieces"),
+        "c": JdbcTable("stock", "other.pieces"),
+        "d": KafkaTopic("events", "clicks", schema="id BIGINT"),
+        "e": JdbcTable("shop", sql="SELECT 1"),
+        "f": JdbcTable("gone", "public.orders"),
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps(database))
+    job = ended(upsert(source=Query("SELECT 1", over=inputs, name="s")), context, None)
+    monkeypatch.delenv("AIRFLOW_CONN_GONE")
+    read, _ = extracted(job, failed=True)
+    assert [(each.namespace, each.name) for each in read] == [
+        ("postgres://db:5432", "s.public.Daily Orders"),
+        ("mysql://db:3307", "s.pieces"),
+        ("mysql://db:3307", "other.pieces"),
+        ("kafka://one:9092", "clicks"),
+    ]
+    assert "hush" not in str(read)
+
+
+def test_a_table_that_several_tasks_write_is_named_once_with_the_counts_of_all(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    commits = [str(append(orders, 1)), str(append(orders, 2))]
+    spec, lake = upsert().build_spec(context), upsert().lake
+    reports = [
+        report(UpsertReport, committed=(commit,), batch_rows=5, batch_files=files, rows_inserted=3, rows_updated=0)
+        for commit, files in zip(commits, (2, None), strict=True)
+    ]
+    other = replace(spec, table="shop.other")
+    told = lineage(lake, [(spec, reports[0]), (other, None), (spec, reports[1])])
+    assert [each.name.rpartition("/")[2] for each in told.outputs] == ["orders", "other"]
+    written, (read,) = told.outputs[0], told.inputs
+    assert written.facets["version"].datasetVersion == commits[1]
+    statistics = written.outputFacets["outputStatistics"]
+    assert (statistics.rowCount, statistics.fileCount) == (6, 2)
+    counted = read.inputFacets["inputStatistics"]
+    # Of one task nobody knows the files.
+    assert (counted.rowCount, counted.fileCount) == (10, None)
+
+
+def test_dead_letters_are_an_output_and_a_dry_run_has_none(orders: Table, context: Context) -> None:
+    job = upsert(source=Files("in/*.csv", format="csv", name="s"), dead_letter={"table": "ops.letters"})
+    done: Any = report(UpsertReport, committed=("7",), dead_letters=2)
+    _, (_, letters) = extracted(ended(job, context, done))
+    assert letters.name.endswith("/ops/letters")
+    assert letters.outputFacets["outputStatistics"].rowCount == 2
+    for without in (replace(done, dead_letters=0), None):
+        _, (written,) = extracted(ended(job, context, without))
+        assert written.name.endswith("/shop/orders")
+    compaction = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=True)
+    read, written_to = extracted(ended(compaction, context, report(CompactionReport, outcome=Outcome.PLANNED)))
+    assert ([each.name.rpartition("/")[2] for each in read], written_to) == (["orders"], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "engine", "told"),
+    [
+        ({"columns": ["ID", "name"]}, None, {"id": ("id", "IDENTITY"), "name": ("name", "IDENTITY")}),
+        (
+            {},
+            Aggregation({"more": "max"}),
+            {"id": ("id", "IDENTITY"), "name": ("name", "AGGREGATION"), "more": ("more", "AGGREGATION")},
+        ),
+    ],
+)
+def test_columns_of_a_table_that_is_read_as_it_is_are_told(
+    lake_catalog: SqlCatalog,
+    append: Callable[..., int],
+    context: Context,
+    source: dict[str, Any],
+    engine: Any,
+    told: dict[str, tuple[str, str | None]],
+) -> None:
+    kinds = [(name, pa.string()) for name in ("name", "more", "only_here")]
+    lake_catalog.create_table("shop.orders", pa.schema([("id", pa.int64()), *kinds]))
+    lake_catalog.create_table("shop.lines", pa.schema([("id", pa.int64()), *kinds[:2], ("left_out", pa.string())]))
+    more = {"merge_engine": engine} if engine else {}
+    job = upsert(source=LakeTable("shop.lines", name="s", **source), **more)
+    (read,), (written,) = extracted(ended(job, context, None), failed=True)
+    fields = written.facets["columnLineage"].fields
+    origins = {name: of.inputFields[0] for name, of in fields.items()}
+    assert {name: (each.field, each.transformations[0].subtype) for name, each in origins.items()} == told
+    assert {(each.namespace, each.name) for each in origins.values()} == {(read.namespace, read.name)}
+    made = upsert(source=Query("SELECT 1", over=LakeTable("shop.lines"), name="s"))
+    _, (written,) = extracted(ended(made, context, None), failed=True)
+    assert "columnLineage" not in written.facets
+
+
+def test_a_query_is_told_and_a_predicate_that_may_name_whom_to_forget_is_not(orders: Table, context: Context) -> None:
+    job = upsert(source=Query("SELECT 1 AS id", over="s3://in/*.csv", name="s"))
+    assert lineage(job.lake, [(job.build_spec(context), None)]).job_facets["sql"].query == "SELECT 1 AS id"
+    deletion = LakeDeleteRowsOperator(task_id="t", table="shop.orders", where="id = 7")
+    for plain in (deletion, upsert()):
+        assert lineage(plain.lake, [(plain.build_spec(context), None)]).job_facets == {}

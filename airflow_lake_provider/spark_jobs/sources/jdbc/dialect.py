@@ -196,10 +196,6 @@ class Dialect(ABC):
     def check(self, statement: str) -> str:
         """Return a statement that makes the database judge another one, and reads no row."""
 
-    @abstractmethod
-    def lineage_address(self, address: str, table: str) -> str:
-        """Return a table as OpenLineage names it."""
-
     def sent_values(self, columns: Sequence[DatabaseColumn], types: StructType | None, what: str) -> list[SentValue]:
         """Return how the values of some columns are sent.
 

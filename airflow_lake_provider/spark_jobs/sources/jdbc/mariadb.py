@@ -176,10 +176,6 @@ class MariaDb(Dialect):
         """Return the statement without its rows: who may read a view only may not see its plan."""
         return f"SELECT * FROM (\n{statement}\n) AS lake LIMIT 0"
 
-    def lineage_address(self, address: str, table: str) -> str:
-        """Return ``mysql://host:3306/shop.orders``; a table may be of another database of the server."""
-        return f"{address.rpartition('/')[0]}/{table}" if "." in table else f"{address}.{table}"
-
 
 def _stored(database: Asked, table: Sequence[str]) -> dict[str, Any]:
     """Return ``count`` and ``bytes`` of the tables of a name: of one, or of none."""

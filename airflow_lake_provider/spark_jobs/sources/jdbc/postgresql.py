@@ -204,7 +204,3 @@ class PostgreSql(Dialect):
     def check(self, statement: str) -> str:
         """Return its plan."""
         return f"EXPLAIN {statement}"
-
-    def lineage_address(self, address: str, table: str) -> str:
-        """Return ``postgres://host:5432/shop.public.orders``."""
-        return f"{address.replace('postgresql:', 'postgres:', 1)}.{table}"

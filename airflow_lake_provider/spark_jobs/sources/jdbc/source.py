@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
-from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors, dialect_of
+from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits, read_splits, statement_of
 from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between, greatest_watermark, watermark_column
@@ -185,10 +185,8 @@ class JdbcSource(PlainSource):
         return digests(table=of.table, query=of.sql, columns=",".join(of.columns or ()), watermark=of.watermark)
 
     def location(self) -> SourceLocation:
-        """Return the table as OpenLineage names it; a query has no address of its own."""
-        if self.source.table is None:
-            return SourceLocation()
-        return SourceLocation(address=dialect_of(self.access).lineage_address(self.access.address, self.source.table))
+        """Return the table as OpenLineage names it."""
+        return SourceLocation(address=self.source.address({self.source.connection: self.access}))
 
     def list(self) -> Listing:
         """Take a snapshot of the database, and look for the greatest watermark in it.

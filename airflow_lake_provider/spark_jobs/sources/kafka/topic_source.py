@@ -56,7 +56,7 @@ class TopicSource(BatchSource):
 
     def location(self) -> SourceLocation:
         """Return the topic as OpenLineage names it."""
-        return SourceLocation(address=f"kafka://{self.access.servers.split(',')[0].strip()}/{self.source.topic}")
+        return SourceLocation(address=self.source.address({self.source.connection: self.access}))
 
     def list(self) -> TopicListing:
         """Ask for the offsets of each partition.
