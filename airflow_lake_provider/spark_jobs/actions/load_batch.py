@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
@@ -211,7 +212,8 @@ def _attempt(
     done = recognised(spec, applied_state, listed, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, progress, report, done), False
-    decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
+    others = partial(target.other_positions, listed.source_name)
+    decision = decide_input(spec, applied_state, listed, others, source.other_stream(applied_state.position))
     new = NewInput(
         spec=spec,
         source=source,

@@ -140,10 +140,6 @@ class Listing(ABC):
         """Return the inputs that a position does not know, and may have known once."""
         return ()
 
-    def other_stream(self, position: SourcePosition) -> str | None:  # noqa: ARG002  # others ask it
-        """Return what names the stream that a position is of, where that is another one; None where it is the same."""
-        return None
-
     def applied(self, listed: Self, start: SourcePosition) -> str:
         """Return a sentence on what of a whole listing this part is.
 
@@ -275,7 +271,7 @@ class Wanted:
     """The part of a listing that a run reads, and what the table has of its source.
 
     :param repeats: whether what was applied is applied again on purpose.
-    :param other_stream: see :meth:`Listing.other_stream`.
+    :param other_stream: see :meth:`.BatchSource.other_stream`.
     """
 
     listing: Any
@@ -316,6 +312,10 @@ class BatchSource(ABC):
     def location(self) -> SourceLocation:
         """Return where it is; nothing is looked for."""
         return SourceLocation()
+
+    def other_stream(self, position: SourcePosition) -> str | None:  # noqa: ARG002  # others ask it
+        """Return what names the stream that a position is of, where that is another one; None where it is the same."""
+        return None
 
     @property
     def shape(self) -> Mapping[str, str]:

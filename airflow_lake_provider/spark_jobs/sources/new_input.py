@@ -30,7 +30,7 @@ class InputDecision:
     :param wanted: what of the input is applied.
     :param position: what the commit sets.
     :param repeats: whether what was applied is applied again on purpose.
-    :param other_stream: see :meth:`Listing.other_stream`.
+    :param other_stream: see :meth:`.BatchSource.other_stream`.
     :param note: what the reason of the report has to add; empty for nothing.
     :param skip_reason: sentence on why nothing of ``wanted`` is applied; empty where it is.
     """
@@ -49,11 +49,14 @@ class InputDecision:
         return f"{reason}; {self.note}" if self.note else reason
 
 
-def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, others: Positions) -> InputDecision:
+def decide_input(
+    spec: LoadSpec, applied_state: AppliedState, listed: Listing, others: Positions, other_stream: str | None = None
+) -> InputDecision:
     """Decide.
 
     :param others: gives the positions of the table's other sources; asked for a source that is new to the table, and
         for files that are counted.
+    :param other_stream: see :meth:`.BatchSource.other_stream`.
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
@@ -67,9 +70,8 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
     if counts_rows := kept_for is None:
         _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
-    earlier = listed.other_stream(applied_state.position)
     start = _start(spec, applied_state, listed, changed)
-    if earlier is not None:
+    if other_stream is not None:
         # Nothing was read for the events of this table.
         start = applied_state.position.restarted()
     applies_all = spec.on_repeat is OnRepeat.APPLY
@@ -82,8 +84,8 @@ def decide_input(spec: LoadSpec, applied_state: AppliedState, listed: Listing, o
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=position_behind(listed, start, kept_for),
-        other_stream=earlier,
-        note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
+        other_stream=other_stream,
+        note=_REPLACED if applied_state.is_replaced else _note(spec, changed, other_stream),
         warnings=(
             *listed.warnings_at(start),
             *_consumed_under_other_names(spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows),
@@ -269,12 +271,12 @@ def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
     return len(set(queries)) > 1 and position.shares_files(other)
 
 
-def _note(spec: LoadSpec, changed: list[str], earlier: str | None) -> str:
+def _note(spec: LoadSpec, changed: list[str], other_stream: str | None) -> str:
     if not changed:
         return ""
     change = f"{', '.join(changed)} of the source changed since its last commit"
     if spec.source.on_source_change is OnSourceChange.REPLAY:
         return f"{change}, so that all of it is applied again"
-    if earlier is not None:
+    if other_stream is not None:
         return f"{change}, so that all files were read for the events of the table that is named now"
     return f"{change}, and what was applied before is not applied again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
@@ -20,21 +20,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EVENTS_OF, EarlierTable, earlier_table
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
-from airflow_lake_provider.spark_jobs.sources.files import FileBatchSource, FilesListing, digests
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventsListing(FilesListing):
-    """Files of change events.
-
-    :param table: whose events are taken.
-    """
-
-    table: str = ""
-
-    def other_stream(self, position: SourcePosition) -> str | None:
-        """Return the digest of the table that was read before, where another one is read now."""
-        return earlier_table(position.shape, self.table)
+from airflow_lake_provider.spark_jobs.sources.files import FileBatchSource, digests
 
 
 class ChangeStreamSource(BatchSource):
@@ -47,6 +33,10 @@ class ChangeStreamSource(BatchSource):
     def shape(self) -> Mapping[str, str]:
         """Add the envelope, and whose events they are."""
         return {**super().shape, **digests(envelope=self.source.kind), **digests(**{EVENTS_OF: self.source.table})}
+
+    def other_stream(self, position: SourcePosition) -> str | None:
+        """Return the digest of the table that was read before, where another one is read now."""
+        return earlier_table(position.shape, self.source.table)
 
     @abstractmethod
     def opened(self, listing: Listing) -> AbstractContextManager[Envelope]:
@@ -106,10 +96,6 @@ class ChangeEventsSource(ChangeStreamSource, FileBatchSource):
     """Files of change events of one table."""
 
     source: ChangeEvents
-
-    def list(self) -> FilesListing:
-        """List the files of the path."""
-        return EventsListing(**vars(super().list()), table=self.source.table)
 
     @contextmanager
     def opened(self, listing: Listing) -> Iterator[Envelope]:

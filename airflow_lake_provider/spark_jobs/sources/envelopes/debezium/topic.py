@@ -10,7 +10,6 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.topic import OnGap
@@ -18,7 +17,6 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
-from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import earlier_table
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeStreamSource
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.avro_events import AvroEvents
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.compaction import CompactedRange
@@ -31,20 +29,6 @@ from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegist
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventsOfTopicListing(TopicListing):
-    """Offsets of a topic of change events.
-
-    :param table: whose events are taken.
-    """
-
-    table: str = ""
-
-    def other_stream(self, position: SourcePosition) -> str | None:
-        """Return the digest of the table that was read before, where another one is read now."""
-        return earlier_table(position.shape, self.table)
 
 
 @dataclass(frozen=True)
@@ -87,10 +71,6 @@ class DebeziumTopicSource(TopicSource, ChangeStreamSource):
         of = self.source
         own = digests(topic=of.topic, schema=parse_ddl(of.schema).json() if of.schema else None)
         return {**super().shape, **own}
-
-    def list(self) -> EventsOfTopicListing:
-        """Ask for the offsets of each partition."""
-        return EventsOfTopicListing(**vars(super().list()), table=self.source.table)
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the events.
