@@ -315,7 +315,7 @@ def _reported(
 
 def _why(lost: RewriteAttempt) -> str:
     """Iceberg's commit service tells its log alone."""
-    return "; ".join(lost.messages) or "Spark's driver log says why"
+    return "; ".join(lost.messages) or "Spark's own log says why, which the task's log has or names"
 
 
 def _moved(rewrite: DataFileRewrite) -> str:

@@ -263,8 +263,7 @@ class DataFileRewrite:
         if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have been made; no "
-                "file "
-                f"was removed. Rows are the same either way; run it again. {root_message(error)}"
+                f"file was removed. Rows are the same either way; run it again. {root_message(error)}"
             ) from error
         refusal = conflict_message(error)
         if refusal is None:
