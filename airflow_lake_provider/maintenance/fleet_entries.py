@@ -66,6 +66,7 @@ def fleet_entries(
     *,
     at: datetime,
     conn_id: str,
+    authority: str,
     tables: Sequence[str],
     of_changed: bool = False,
     is_dry_run: bool = False,
@@ -76,6 +77,7 @@ def fleet_entries(
     :param looks: by table.
     :param at: moment of the plan.
     :param conn_id: connection of the catalog.
+    :param authority: of the URIs of its tables' assets.
     :param tables: patterns that were looked at.
     :param of_changed: whether only tables of asset events were.
     :param is_dry_run: whether nothing of it is carried out.
@@ -94,6 +96,7 @@ def fleet_entries(
         "version": VERSION,
         "at": at.isoformat(timespec="seconds"),
         "conn_id": conn_id,
+        "authority": authority,
         "tables": [_cut(each) for each in tables[:_MOST_NAMED]],
         "dry_run": is_dry_run,
         "looked_at": len(plans),

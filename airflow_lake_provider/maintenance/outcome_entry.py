@@ -20,12 +20,13 @@ _COUNTS = ("data_files", "bytes", "delete_files", "snapshots")
 _LONGEST = 300
 
 
-def outcome_entry(run: HistoryRun, outcomes: Sequence[TaskOutcome], conn_id: str) -> dict[str, Any]:
+def outcome_entry(run: HistoryRun, outcomes: Sequence[TaskOutcome], conn_id: str, authority: str) -> dict[str, Any]:
     """Return the entry of a run.
 
     :param run: that has ended.
     :param outcomes: of its tasks, failures first.
     :param conn_id: connection of the catalog.
+    :param authority: of the URIs of its tables' assets.
     """
     rows = history_entries(run, outcomes)
     tasks = [_task(row) for row in rows]
@@ -34,6 +35,7 @@ def outcome_entry(run: HistoryRun, outcomes: Sequence[TaskOutcome], conn_id: str
         "version": VERSION,
         "at": run.at.isoformat(timespec="seconds"),
         "conn_id": conn_id,
+        "authority": authority,
         "outcomes": dict(Counter(row.outcome for row in rows)),
         "gained": gained,
         "core_seconds": round(sum(row.core_seconds_expected or 0 for row in rows), 1),

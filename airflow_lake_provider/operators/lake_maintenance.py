@@ -187,7 +187,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         try:
             history, run = MaintenanceHistory(hook, self.history), history_run(context, outcomes)
             # XCom that is there when a task fails stays, and a red night is looked at most.
-            push_entries(context, [(OUTCOMES_OF_PAGE, outcome_entry(run, outcomes, self.lake_conn_id))])
+            entry = outcome_entry(run, outcomes, self.lake_conn_id, hook.connection.asset_authority)
+            push_entries(context, [(OUTCOMES_OF_PAGE, entry)])
             if history.record(history_entries(run, outcomes)):
                 tables = list(dict.fromkeys(each.table for each in outcomes))
                 context["ti"].xcom_push(key=TRENDS, value=history.trends(tables[:_MOST_TRENDS]))

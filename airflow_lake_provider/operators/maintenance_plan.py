@@ -201,11 +201,12 @@ class LakeMaintenancePlanOperator(RetryDelays):
     def _entries(
         self, planned: PlannedTables, run: FleetRun, context: Context, now: datetime, *, is_dry_run: bool
     ) -> Iterator[tuple[str, Any]]:
-        return fleet_entries(
+        yield from fleet_entries(
             run,
             planned.looks,
             at=now,
             conn_id=self.lake_conn_id,
+            authority=LakeCatalogHook(self.lake_conn_id).connection.asset_authority,
             tables=[self.tables] if isinstance(self.tables, str) else self.tables,
             of_changed=self.only_changed and bool(_triggering_events(context)),
             is_dry_run=is_dry_run,

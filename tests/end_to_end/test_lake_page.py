@@ -13,10 +13,12 @@ from playwright.sync_api import Page, expect
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
+from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.lake_page import PAGE
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from tests.end_to_end.api_server import ApiServer, api_server
 from tests.end_to_end.browser import browser_page, find_browser
+from tests.stored_assets import store_asset
 from tests.stored_xcom import break_value, store_xcom
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
 
@@ -41,6 +43,10 @@ def server(migrated: Mapping[str, str], lake_home: Path, unused_tcp_port_factory
         store_xcom(session, "nightly", "run 1", "verdict", {**night, "trends": [trend]}.items(), NIGHT)
         secret = look_of({"secret.plans": 10}, NIGHT)
         store_xcom(session, "secret", "run 1", "plan", secret.items(), NIGHT)
+        owned = look_of({"team.owned": 10, "team.other": 10}, NIGHT, tables=["team.*"])
+        store_xcom(session, "platform", "run 1", "plan", owned.items(), NIGHT)
+        store_asset(session, lake_table_asset("team.owned", lake_conn_id="lake"), "nightly")
+        store_asset(session, lake_table_asset("team.other", lake_conn_id="lake"), "platform")
         store_xcom(session, "broken", "run 1", "plan", {"lake_fleet_changed": 1}.items(), NIGHT)
         break_value(session, "lake_fleet_changed", "{")
     engine.dispose()
@@ -81,6 +87,17 @@ def test_a_viewer_sees_the_tables_of_the_dag_that_he_may_read_and_no_other(serve
     # To whom it is none of their business, it does not exist.
     assert server.get(f"{PAGE}/table?conn=lake&table=secret.plans", "viewer").status_code == 404
     assert server.get(f"{PAGE}/table?conn=lake&table=secret.plans", "admin").status_code == 200
+
+
+def test_a_viewer_sees_a_table_that_his_dag_writes_though_another_dag_maintains_it(server: ApiServer) -> None:
+    # The simple auth manager lets each viewer read all assets.
+    seen = server.get(f"{PAGE}/", "viewer").text
+    assert "team.owned" in seen
+    assert "team.other" not in seen
+    assert "platform" not in seen
+    pages = [server.get(f"{PAGE}/table?conn=lake&table=team.{name}", "viewer") for name in ("owned", "other")]
+    assert [page.status_code for page in pages] == [200, 404]
+    assert "platform" not in pages[0].text
 
 
 def test_an_entry_that_is_broken_has_a_note_and_breaks_nothing(server: ApiServer) -> None:

@@ -113,6 +113,7 @@ class Header:
 
     :param at: when tables were looked at.
     :param conn_id: connection of the catalog.
+    :param authority: of the URIs of its tables' assets; the connection's id is one, too.
     :param tables: patterns that were asked for.
     :param parts: how many parts have rows.
     :param left_out: tables without a row.
@@ -121,6 +122,7 @@ class Header:
 
     at: datetime
     conn_id: str
+    authority: str
     tables: tuple[str, ...] = ()
     parts: int = 0
     left_out: int = 0
@@ -139,6 +141,7 @@ class Header:
         return cls(
             at=at,
             conn_id=fields.text("conn_id"),
+            authority=fields.text("authority") or fields.text("conn_id"),
             tables=tuple(each for each in fields.list("tables") if isinstance(each, str)),
             parts=min(max(0, fields.count("parts") or 0), most),
             left_out=fields.count("left_out") or 0,
@@ -294,11 +297,13 @@ class Night:
     """Outcomes of one run of maintenance.
 
     :param conn_id: connection of the catalog.
+    :param authority: of the URIs of its tables' assets; the connection's id is one, too.
     :param counts: tasks by their outcome.
     """
 
     at: datetime
     conn_id: str
+    authority: str
     counts: Mapping[str, int]
     gained: Mapping[str, int]
     core_seconds: float
@@ -328,6 +333,7 @@ class Night:
         return cls(
             at=at,
             conn_id=fields.text("conn_id"),
+            authority=fields.text("authority") or fields.text("conn_id"),
             counts={name[:20]: counts.count(name) or 0 for name in counts},
             gained=gained_of(fields),
             core_seconds=fields.number("core_seconds") or 0.0,

@@ -122,6 +122,7 @@ class Fleet:
     :param notes: of entries that could not be read, and who has left them.
     :param failed: newest instances of plans and verdicts that have failed.
     :param left_out: tables that plans have looked at and left no row of.
+    :param dag_ids: whose runs the user may see.
     :param now: against which ages count.
     """
 
@@ -130,6 +131,7 @@ class Fleet:
     notes: tuple[tuple[Place, str], ...] = ()
     failed: tuple[Place, ...] = ()
     left_out: int = 0
+    dag_ids: Collection[str]
     now: datetime
 
     @property
@@ -160,47 +162,65 @@ class TablePage:
 
     :param details: of the look, beside its row; empty where it has left none.
     :param history: outcomes of its last runs, newest first.
+    :param dag_ids: whose runs the user may see.
     """
 
     state: TableState
     details: Fields
     history: tuple[tuple[Place, Outcome], ...] = ()
     notes: tuple[tuple[Place, str], ...] = field(default=())
+    dag_ids: Collection[str]
 
 
-def read_fleet(session: Session, dag_ids: Collection[str], now: datetime) -> Fleet:
+def read_fleet(
+    session: Session, dag_ids: Collection[str], now: datetime, assets: Collection[tuple[str, str]] = ()
+) -> Fleet:
     """Return the state of all tables.
 
     :param session: of Airflow's database.
     :param dag_ids: whose entries the user may read.
     :param now: UTC.
+    :param assets: authority and table of each asset that the user may read.
     """
-    entries = StoredEntries(session, dag_ids, now)
+    entries = StoredEntries(session, dag_ids, now, assets)
     holding, replaced = entries.looks()
     nights = entries.nights(_NIGHTS)
     tables = _states(entries, holding, replaced, nights)
-    newest = {(place.dag_id, place.task_id): (place, night) for place, night in reversed(nights)}
-    tasks = {(look.place.dag_id, look.place.task_id) for look in holding} | newest.keys()
+    # What is of more than one table is for who may read the DAG.
+    mine = [look for look in holding if entries.may_read(look.place)]
+    newest = {
+        (place.dag_id, place.task_id): (place, night) for place, night in reversed(nights) if entries.may_read(place)
+    }
+    tasks = {(look.place.dag_id, look.place.task_id) for look in mine} | newest.keys()
     return Fleet(
         tables=tuple(sorted(tables.values(), key=lambda each: each.order)),
         nights=tuple(sorted(newest.values(), key=lambda each: each[1].at, reverse=True)),
         notes=_notes(entries),
         failed=tuple(entries.failed_tasks(tasks)),
-        left_out=sum(look.header.left_out for look in holding),
+        left_out=sum(look.header.left_out for look in mine),
+        dag_ids=dag_ids,
         now=now,
     )
 
 
-def read_table(session: Session, dag_ids: Collection[str], now: datetime, conn_id: str, table: str) -> TablePage | None:
-    """Return one table; None where no look of these DAGs has seen it.
+def read_table(
+    session: Session,
+    dag_ids: Collection[str],
+    now: datetime,
+    conn_id: str,
+    table: str,
+    assets: Collection[tuple[str, str]] = (),
+) -> TablePage | None:
+    """Return one table; None where no look that the user may see has seen it.
 
     :param session: of Airflow's database.
     :param dag_ids: whose entries the user may read.
     :param now: UTC.
     :param conn_id: connection of the catalog; empty for any.
     :param table: whole name.
+    :param assets: authority and table of each asset that the user may read.
     """
-    entries = StoredEntries(session, dag_ids, now)
+    entries = StoredEntries(session, dag_ids, now, assets)
     holding, replaced = ([look for look in looks if conn_id in ("", look.header.conn_id)] for looks in entries.looks())
     nights = entries.nights(_NIGHTS_OF_A_TABLE)
     states = _states(entries, holding, replaced, nights, table)
@@ -214,7 +234,11 @@ def read_table(session: Session, dag_ids: Collection[str], now: datetime, conn_i
         if task.table == table
     )
     return TablePage(
-        state=state, details=entries.details(state.look, state.row), history=history, notes=_notes(entries)
+        state=state,
+        details=entries.details(state.look, state.row),
+        history=history,
+        notes=_notes(entries),
+        dag_ids=dag_ids,
     )
 
 

@@ -1,21 +1,18 @@
-"""Routes of the lake page. Each asks Airflow's auth manager who the user is, and of which DAGs the user may read XCom.
+"""Routes of the lake page. Each asks Airflow's auth manager who the user is, and what the user may read.
 
 Airflow authenticates no app of a plugin by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.common.router import AirflowRouter
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
-from airflow.models.dag import DagModel
 from airflow.sdk.configuration import conf
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import HTMLResponse, Response
@@ -24,6 +21,7 @@ from sqlalchemy.orm import Session
 from airflow_lake_provider import __version__
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_table
+from airflow_lake_provider.plugins.lake_page.rights import may_trigger, readable_assets, readable_dags
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
 
 # Nothing but files of our own: no script or style within a page, and no request to elsewhere.
@@ -53,18 +51,19 @@ def make_app() -> FastAPI:
 
 @router.get("/", response_class=HTMLResponse)
 def all_tables(session: SessionDep, user: GetUserDep, asked: Annotated[Asked, Depends()]) -> Response:
-    """Show all tables whose DAG the user may read."""
-    fleet = read_fleet(session, readable(dags_with_entries(session), user, session), datetime.now(UTC))
+    """Show all tables that the user may see."""
+    dag_ids, assets = _seen(user, session)
+    fleet = read_fleet(session, dag_ids, datetime.now(UTC), assets)
     return HTMLResponse(render_fleet(fleet, asked), headers=_HEADERS)
 
 
 @router.get("/table", response_class=HTMLResponse)
 def one_table(session: SessionDep, user: GetUserDep, table: str, conn: str = "") -> Response:
-    """Show one table; to a user who may not read its DAGs, it does not exist."""
-    dag_ids = readable(dags_with_entries(session), user, session)
-    page = read_table(session, dag_ids, datetime.now(UTC), conn, table)
+    """Show one table; to a user who may not see it, it does not exist."""
+    dag_ids, assets = _seen(user, session)
+    page = read_table(session, dag_ids, datetime.now(UTC), conn, table, assets)
     if page is None:
-        raise HTTPException(404, "no plan whose DAG you may read has looked at this table in the last 60 days")
+        raise HTTPException(404, "no plan has looked at a table of this name that you may see in the last 60 days")
     dag_id = conf.get("lake", "maintenance_dag", fallback="maintain_one_table")
     return HTMLResponse(render_table(page, dag_id if may_trigger(dag_id, user, session) else ""), headers=_HEADERS)
 
@@ -80,38 +79,8 @@ def static_file(name: str) -> Response:
     return Response(file.read_bytes(), media_type=kind, headers=headers)
 
 
-def readable(dag_ids: Collection[str], user: Any, session: Session) -> set[str]:
-    """Return the DAGs whose XCom a user may read.
-
-    :param dag_ids: that have left an entry.
-    :param user: of Airflow's auth manager.
-    :param session: of Airflow's database, which knows the teams of DAGs.
-    """
-    teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
-    manager = get_auth_manager()
-    return {
-        dag_id
-        for dag_id in dag_ids
-        if manager.is_authorized_dag(
-            method="GET",
-            access_entity=DagAccessEntity.XCOM,
-            details=DagDetails(id=dag_id, team_name=teams.get(dag_id)),
-            user=user,
-        )
-    }
-
-
-def may_trigger(dag_id: str, user: Any, session: Session) -> bool:
-    """Tell whether there is a DAG that maintains one table, and the user may start a run of it.
-
-    :param dag_id: of ``[lake] maintenance_dag``; empty for none.
-    :param user: of Airflow's auth manager.
-    :param session: of Airflow's database.
-    """
-    dag = session.get(DagModel, dag_id) if dag_id else None
-    if dag is None or dag.is_stale:
-        return False
-    team = DagModel.get_dag_id_to_team_name_mapping([dag_id], session=session).get(dag_id)
-    return get_auth_manager().is_authorized_dag(
-        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id, team_name=team), user=user
-    )
+def _seen(user: Any, session: Session) -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the DAGs with entries that a user may read, and the assets by which the user sees those of others."""
+    dag_ids = dags_with_entries(session)
+    mine = readable_dags(dag_ids, user, session)
+    return mine, readable_assets(user, session) if mine != dag_ids else set()

@@ -6,7 +6,7 @@ Nothing else is read, so no request opens a catalog. What cannot be read is left
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
@@ -68,18 +68,24 @@ class Look:
 
 @dataclass
 class StoredEntries:
-    """Reads the entries of some DAGs.
+    """Reads what the entries of plans and verdicts say of tables that a user may see.
 
     :param session: of Airflow's database.
     :param dag_ids: whose entries the user may read.
     :param now: against which ages count.
+    :param assets: authority and table of each asset that the user may read; of these the entries of all DAGs are.
     :param notes: of what could not be read, filled while reading.
     """
 
     session: Session
     dag_ids: Collection[str]
     now: datetime
+    assets: Collection[tuple[str, str]] = ()
     notes: list[tuple[Place, str]] = field(default_factory=list)
+
+    def may_read(self, place: Place) -> bool:
+        """Tell whether the user may read all that a task has left, and not only what it says of some tables."""
+        return place.dag_id in self.dag_ids
 
     def looks(self) -> tuple[list[Look], list[Look]]:
         """Return the looks that hold, oldest first, and those that a newer one of their scope has replaced."""
@@ -94,7 +100,7 @@ class StoredEntries:
         return sorted(holding, key=lambda look: look.header.at), list(replaced.values())
 
     def rows(self, looks: Sequence[Look]) -> Iterator[tuple[Look, Row]]:
-        """Yield the rows of looks, in their order."""
+        """Yield the rows of looks that the user may see, in their order."""
         wanted = {look.place: [f"{ROWS}_{number}" for number in range(look.header.parts)] for look in looks}
         texts: dict[Place, dict[str, str]] = {}
         for place, key, text, _ in self._values(wanted):
@@ -104,7 +110,8 @@ class StoredEntries:
             for part in parts:
                 read = self._read(look.place, entry_of, part, VERSION)
                 rows = map(Row.of, read.each("rows")) if read is not None else ()
-                yield from ((look, row) for row in rows if row is not None)
+                mine = (row for row in rows if row is not None and self._sees(look.place, look.header, row.table))
+                yield from ((look, row) for row in mine)
 
     def details(self, look: Look, row: Row) -> Fields:
         """Return the details of a table; empty where the look has left none."""
@@ -116,11 +123,11 @@ class StoredEntries:
         return Fields(None)
 
     def nights(self, most: int) -> list[tuple[Place, Night]]:
-        """Return what the newest verdicts have left, newest first."""
+        """Return what the newest verdicts have left, newest first; of closed DAGs, the tasks of some tables."""
         places = self._newest(OUTCOMES, _MOST_NIGHTS)[:most]
         texts = self._values({place: [OUTCOMES] for place in places})
         read = ((place, self._read(place, Night.of, text)) for place, _, text, _ in texts)
-        nights = [(place, night) for place, night in read if night is not None]
+        nights = [(place, self._seen(place, night)) for place, night in read if night is not None]
         return sorted(nights, key=lambda each: each[1].at, reverse=True)
 
     def trends(self, nights: Sequence[tuple[Place, Night]]) -> dict[tuple[str, str], Trend]:
@@ -128,15 +135,15 @@ class StoredEntries:
 
         :param nights: whose verdicts may have left some.
         """
-        conn_ids = {place: night.conn_id for place, night in nights[:_MOST_TRENDS]}
+        of_places = dict(nights[:_MOST_TRENDS])
         trends: dict[tuple[str, str], Trend] = {}
-        values = sorted(self._values({place: [TRENDS] for place in conn_ids}), key=lambda each: each[3], reverse=True)
+        values = sorted(self._values({place: [TRENDS] for place in of_places}), key=lambda each: each[3], reverse=True)
         for place, _, text, _ in values:
             # It has no version of its own: each of its elements has.
             listed = self._read(place, entry_of, f'{{"version": 0, "trends": {text}}}', 0)
             for each in map(Trend.of, listed.each("trends") if listed is not None else ()):
-                if each is not None:
-                    trends.setdefault((conn_ids[place], each.table), each)
+                if each is not None and self._sees(place, of_places[place], each.table):
+                    trends.setdefault((of_places[place].conn_id, each.table), each)
         return trends
 
     def failed_tasks(self, tasks: Collection[tuple[str, str]]) -> list[Place]:
@@ -203,13 +210,23 @@ class StoredEntries:
             yield Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index), key, text, at
 
     def _mine(self, which: Any) -> tuple[Any, ...]:
-        return which, XComModel.dag_id.in_(self.dag_ids), XComModel.timestamp >= self.now - REMEMBERED
+        whose = () if self.assets else (XComModel.dag_id.in_(self.dag_ids),)
+        return which, *whose, XComModel.timestamp >= self.now - REMEMBERED
+
+    def _sees(self, place: Place, entry: Header | Night, table: str) -> bool:
+        return self.may_read(place) or any(
+            (authority, table) in self.assets for authority in (entry.conn_id, entry.authority)
+        )
+
+    def _seen(self, place: Place, night: Night) -> Night:
+        return replace(night, tasks=tuple(task for task in night.tasks if self._sees(place, night, task.table)))
 
     def _read(self, place: Place, read: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | None:
         try:
             return read(*given, **named)
         except UnreadableEntryError as error:
-            self.notes.append((place, str(error)))
+            if self.may_read(place):
+                self.notes.append((place, str(error)))
             return None
 
 

@@ -57,8 +57,8 @@ def test_a_plan_leaves_what_its_look_has_seen_of_each_table_the_worst_first(
     header, rows = pushed["lake_fleet"], pushed["lake_fleet_rows_0"]["rows"]
     assert [row["table"] for row in rows] == ["shop.gone", "shop.orders", "shop.well"]
     assert "BrokenMetadataError" in rows[0]["error"]
-    assert (header["conn_id"], header["tables"], header["looked_at"], header["parts"]) == (
-        "lake_default",
+    assert (header["conn_id"], header["authority"]) == ("lake_default", "lake_default")
+    assert (header["tables"], header["looked_at"], header["parts"]) == (
         ["shop.*"],
         3,
         1,
@@ -104,7 +104,8 @@ def test_a_database_that_takes_no_entry_fails_no_plan(context: Context) -> None:
 
 
 def entries(looks: dict[str, TableLook], plans: list[TablePlan]) -> dict[str, Any]:
-    return dict(fleet_entries(FleetRun(plans=tuple(plans)), looks, at=NOW, conn_id="lake", tables=["*"]))
+    run = FleetRun(plans=tuple(plans))
+    return dict(fleet_entries(run, looks, at=NOW, conn_id="lake", authority="lake", tables=["*"]))
 
 
 def test_an_entry_has_at_most_so_many_tables_and_says_how_many_it_left_out() -> None:

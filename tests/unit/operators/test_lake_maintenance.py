@@ -190,7 +190,8 @@ def test_a_red_verdict_has_left_its_outcomes_for_the_lake_page(context: Context)
         verdict_of([JOB], [[DONE]], [BROKEN], context)
     ti: Any = context["ti"]
     entry = ti.shown["lake_outcomes"]
-    assert (entry["conn_id"], entry["outcomes"]) == ("lake_default", {"failed": 1, "done": 1})
+    assert (entry["conn_id"], entry["authority"]) == ("lake_default", "lake_default")
+    assert entry["outcomes"] == {"failed": 1, "done": 1}
     assert [(task["table"], task["outcome"]) for task in entry["tasks"]] == [
         ("shop.gone", "failed"),
         ("shop.orders", "done"),

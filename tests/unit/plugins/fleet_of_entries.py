@@ -23,6 +23,7 @@ def look_of(
     at: datetime,
     *,
     conn_id: str = "lake",
+    authority: str = "lake",
     tables: Sequence[str] = ("*",),
     of_changed: bool = False,
     policy: MaintenancePolicy | None = None,
@@ -59,10 +60,13 @@ def look_of(
     }
     due = actions or {}
     run = FleetRun(plans=tuple(TablePlan(table=name, planned_at=at, actions=due.get(name, ())) for name in scores))
-    return dict(fleet_entries(run, looks, at=at, conn_id=conn_id, tables=tables, of_changed=of_changed))
+    asked: dict[str, Any] = {"conn_id": conn_id, "authority": authority, "tables": tables, "of_changed": of_changed}
+    return dict(fleet_entries(run, looks, at=at, **asked))
 
 
-def night_of(outcomes: Mapping[str, str], at: datetime, conn_id: str = "lake", reason: str = "") -> dict[str, Any]:
+def night_of(
+    outcomes: Mapping[str, str], at: datetime, conn_id: str = "lake", reason: str = "", authority: str = "lake"
+) -> dict[str, Any]:
     """Return what a verdict pushes: a compaction of each table, with its outcome."""
     states = {"before": {"data_files": 9, "data_bytes": 900}, "after": {"data_files": 2, "data_bytes": 800}}
     reports = [
@@ -72,4 +76,4 @@ def night_of(outcomes: Mapping[str, str], at: datetime, conn_id: str = "lake", r
     run = HistoryRun(key="k", dag_id="nightly", run_id="r", task_id="verdict", try_number=1, at=at)
     tasks = [{"action": "compaction", "table": table} for table in outcomes]
     jobs = [{"tasks": tasks, "expected": [{"core_seconds": 3.0}] * len(tasks)}]
-    return {OUTCOMES: outcome_entry(run, outcomes_of_run(jobs, reports, []), conn_id)}
+    return {OUTCOMES: outcome_entry(run, outcomes_of_run(jobs, reports, []), conn_id, authority)}

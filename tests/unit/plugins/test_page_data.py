@@ -90,6 +90,48 @@ def test_a_user_sees_nothing_of_dags_that_he_may_not_read(session: Session) -> N
     assert fleet(session, "other").tables == ()
 
 
+def test_a_table_whose_asset_a_user_may_read_is_seen_and_nothing_else_of_that_dag(session: Session) -> None:
+    leave(session, look_of({"a.mine": 10, "a.secret": 10}, NIGHT, authority="shop", actions={}), dag_id="theirs")
+    trends = [trend_entry(name, [TrendPoint(at=NIGHT, score=50)]) for name in ("a.mine", "a.secret")]
+    night = night_of({"a.mine": "failed", "a.secret": "failed"}, NIGHT, authority="shop")
+    leave(session, {**night, "trends": trends}, dag_id="theirs", task="verdict")
+    store_instance(session, "theirs", "last", "plan", NOW, "failed")
+    store_xcom(session, "theirs", "run", "old", [("lake_fleet", {"version": 99})], NIGHT)
+    read = read_fleet(session, set(), NOW, {("shop", "a.mine"), ("other", "a.secret")})
+    assert scores(read) == {"a.mine": 10}
+    assert [each.outcome for each in read.tables[0].outcomes] == ["failed"]
+    assert (read.nights, read.failed, read.notes, read.left_out) == ((), (), (), 0)
+    page = read_table(session, set(), NOW, "lake", "a.mine", {("shop", "a.mine")})
+    assert page is not None
+    assert ([each.outcome for _, each in page.history], page.state.trend is not None) == (["failed"], True)
+    assert page.details.each("snapshots") != []
+    assert read_table(session, set(), NOW, "lake", "a.secret", {("shop", "a.mine")}) is None
+
+
+def test_what_a_dag_says_that_a_user_may_not_read_changes_nothing_of_his_tables(session: Session) -> None:
+    leave(session, look_of({"a.mine": 10, "a.b": 10}, NIGHT), dag_id="mine")
+    later = NIGHT + timedelta(hours=1)
+    leave(session, look_of({"a.mine": 99, "a.b": 99}, later), later, dag_id="theirs")
+    trends = [trend_entry(name, [TrendPoint(at=later, score=50)]) for name in ("a.mine", "a.b")]
+    leave(session, {**night_of({"a.b": "failed"}, later), "trends": trends}, later, dag_id="theirs", task="verdict")
+    read = read_fleet(session, {"mine"}, NOW, {("lake", "a.mine")})
+    assert scores(read) == {"a.b": 10, "a.mine": 99}
+    tables = {each.row.table: each for each in read.tables}
+    assert (tables["a.b"].outcomes, tables["a.b"].trend) == ((), None)
+    assert tables["a.mine"].trend is not None
+
+
+def test_an_asset_has_the_authority_of_its_connection_or_the_connections_id(session: Session) -> None:
+    look = look_of({"a.b": 10}, NIGHT, authority="shop")
+    leave(session, look, dag_id="theirs")
+    for authority in ("lake", "shop"):
+        assert scores(read_fleet(session, set(), NOW, {(authority, "a.b")})) == {"a.b": 10}
+    del look["lake_fleet"]["authority"]
+    leave(session, look, NIGHT + DAYS / 9, dag_id="older_version")
+    assert fleet(session, "older_version").tables != ()
+    assert read_fleet(session, set(), NOW, {("", "a.b")}).tables == ()
+
+
 def test_an_old_look_is_said_to_be_old(session: Session) -> None:
     leave(session, look_of({"a.b": 10}, NIGHT - 5 * DAYS), NIGHT - 5 * DAYS)
     (table,) = fleet(session).tables

@@ -145,3 +145,14 @@ def test_the_page_says_what_the_last_run_did_which_tables_failed_and_when(sessio
     assert "failed in its last run, because of shop.gone." in text_of(
         render_fleet(replace(fleet, failed=(verdict,)), Asked())
     )
+
+
+def test_a_run_is_linked_only_where_its_user_may_see_it(stored: Session) -> None:
+    links = []
+    for dag_ids, assets in (({"nightly"}, set()), (set(), {("lake", "shop.orders")})):
+        page = read_table(stored, dag_ids, NOW, "lake", "shop.orders", assets)
+        assert page is not None
+        htmls = render_table(page, ""), render_fleet(read_fleet(stored, dag_ids, NOW, assets), Asked())
+        links.append([html.count("/dags/nightly/runs/") for html in htmls])
+        assert all("shop.orders" in html for html in htmls)
+    assert links == [[2, 3], [0, 0]]
