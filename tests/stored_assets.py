@@ -24,7 +24,7 @@ def store_asset(session: Session, asset: Asset, dag_id: str | None = None) -> in
     number = session.scalars(select(AssetModel.id).where(AssetModel.uri == asset.uri)).one()
     if dag_id is not None:
         if session.get(DagModel, dag_id) is None:
-            dag = DagModel(dag_id=dag_id, bundle_name="dags", fileloc="/dags/x.py")  # type: ignore[no-untyped-call]
+            dag = DagModel(dag_id=dag_id, bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
             session.add(dag)
             session.flush()
         writes = {"asset_id": number, "dag_id": dag_id, "task_id": "t", "created_at": now, "updated_at": now}

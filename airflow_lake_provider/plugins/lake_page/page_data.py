@@ -188,15 +188,15 @@ def read_fleet(
     tables = _states(entries, holding, replaced, nights)
     # What is of more than one table is for who may read the DAG.
     mine = [look for look in holding if entries.may_read(look.place)]
-    newest = {
-        (place.dag_id, place.task_id): (place, night) for place, night in reversed(nights) if entries.may_read(place)
-    }
+    my_nights = [each for each in nights if entries.may_read(each[0])]
+    newest = {(place.dag_id, place.task_id): (place, night) for place, night in reversed(my_nights)}
     tasks = {(look.place.dag_id, look.place.task_id) for look in mine} | newest.keys()
+    removed = entries.removed({dag_id for dag_id, _ in tasks})
     return Fleet(
         tables=tuple(sorted(tables.values(), key=lambda each: each.order)),
         nights=tuple(sorted(newest.values(), key=lambda each: each[1].at, reverse=True)),
         notes=_notes(entries),
-        failed=tuple(entries.failed_tasks(tasks)),
+        failed=tuple(entries.failed_tasks([each for each in tasks if each[0] not in removed])),
         left_out=sum(look.header.left_out for look in mine),
         dag_ids=dag_ids,
         now=now,

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import Text, cast, or_, select
+from sqlalchemy import Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.maintenance.fleet_entries import CHANGED, DETAILS, FLEET, ROWS, VERSION
@@ -63,7 +64,12 @@ class Look:
     @property
     def scope(self) -> tuple[Any, ...]:
         """Equal for looks of which a later one stands for an earlier one."""
-        return self.place.dag_id, self.place.task_id, self.header.conn_id, self.header.tables
+        return self.place.dag_id, self.place.task_id, *self.asked
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        """Catalog and patterns of what was looked at."""
+        return self.header.conn_id, self.header.tables
 
 
 @dataclass
@@ -89,15 +95,26 @@ class StoredEntries:
 
     def looks(self) -> tuple[list[Look], list[Look]]:
         """Return the looks that hold, oldest first, and those that a newer one of their scope has replaced."""
-        newest: dict[tuple[Any, ...], Look] = {}
+        headers = self._headers(FLEET, _MOST_HEADERS)
+        removed = self.removed({look.place.dag_id for look in headers})
+        holding: list[Look] = []
+        scopes: set[tuple[Any, ...]] = set()
         replaced: dict[tuple[Any, ...], Look] = {}
-        for look in self._headers(FLEET, _MOST_HEADERS):
-            if look.scope not in newest:
-                newest[look.scope] = look
-            else:
+        for look in headers:
+            is_removed = look.place.dag_id in removed
+            # A DAG that was renamed goes on under its new name.
+            if look.scope in scopes or (is_removed and look.asked in scopes):
                 replaced.setdefault(look.scope, look)
-        holding = [*newest.values(), *self._headers(CHANGED, _MOST_CHANGED)]
+            else:
+                holding.append(look)
+            scopes |= {look.scope} if is_removed else {look.scope, look.asked}
+        holding += self._headers(CHANGED, _MOST_CHANGED)
         return sorted(holding, key=lambda look: look.header.at), list(replaced.values())
+
+    def removed(self, dag_ids: Collection[str]) -> set[str]:
+        """Return those of some DAGs that no DAG file has any more, as after another name."""
+        asked = select(DagModel.dag_id).where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale)
+        return set(self.session.scalars(asked))
 
     def rows(self, looks: Sequence[Look]) -> Iterator[tuple[Look, Row]]:
         """Yield the rows of looks that the user may see, in their order."""
@@ -123,8 +140,12 @@ class StoredEntries:
         return Fields(None)
 
     def nights(self, most: int) -> list[tuple[Place, Night]]:
-        """Return what the newest verdicts have left, newest first; of closed DAGs, the tasks of some tables."""
-        places = self._newest(OUTCOMES, _MOST_NIGHTS)[:most]
+        """Return what verdicts have left, newest first; of closed DAGs, the tasks of some tables.
+
+        :param most: runs; the newest of each verdict is among them in any case.
+        """
+        newest = self._newest(OUTCOMES, _MOST_NIGHTS)
+        places = [place for number, (place, rank) in enumerate(newest) if rank == 1 or number < most]
         texts = self._values({place: [OUTCOMES] for place in places})
         read = ((place, self._read(place, Night.of, text)) for place, _, text, _ in texts)
         nights = [(place, self._seen(place, night)) for place, night in read if night is not None]
@@ -171,21 +192,22 @@ class StoredEntries:
         ]
 
     def _headers(self, key: str, most: int) -> list[Look]:
-        values = self._select(XComModel.key == key, most)
+        values = self._values({place: [key] for place, _ in self._newest(key, most)})
         read = ((place, self._read(place, Header.of, text)) for place, _, text, _ in values)
         looks = [Look(place=place, header=each, of_changed=key == CHANGED) for place, each in read if each is not None]
         return sorted(looks, key=lambda look: look.header.at, reverse=True)
 
-    def _newest(self, key: str, most: int) -> list[Place]:
-        """Return who has left a key, newest first; first the newest of each task, which a busy one hides else."""
+    def _newest(self, key: str, most: int) -> list[tuple[Place, int]]:
+        """Return who has left a key, and how many runs of the same task are as new: a busy task hides no other."""
         columns = (XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index)
-        asked = select(*columns).where(*self._mine(XComModel.key == key)).order_by(XComModel.timestamp.desc())
-        places = [
-            Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index)
-            for dag_id, run_id, task_id, index in self.session.execute(asked.limit(most))
+        task = (XComModel.dag_id, XComModel.task_id, XComModel.map_index)
+        rank = func.row_number().over(partition_by=task, order_by=XComModel.timestamp.desc()).label("newer")
+        ranked = select(*columns, XComModel.timestamp, rank).where(*self._mine(XComModel.key == key)).subquery()
+        asked = select(ranked).order_by(ranked.c.newer, ranked.c.timestamp.desc()).limit(most)
+        return [
+            (Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index), newer)
+            for dag_id, run_id, task_id, index, _, newer in self.session.execute(asked)
         ]
-        first = {(place.dag_id, place.task_id): place for place in reversed(places)}.values()
-        return [*first, *(place for place in places if place not in first)]
 
     def _values(self, keys: dict[Place, list[str]]) -> Iterator[tuple[Place, str, str, datetime]]:
         asked = [
@@ -197,15 +219,15 @@ class StoredEntries:
             for place, names in keys.items()
             if names
         ]
-        return self._select(or_(*asked), None) if asked else iter(())
+        return self._select(or_(*asked)) if asked else iter(())
 
-    def _select(self, which: Any, most: int | None) -> Iterator[tuple[Place, str, str, datetime]]:
+    def _select(self, which: Any) -> Iterator[tuple[Place, str, str, datetime]]:
         # As text: one broken value would fail the others, too.
         value = cast(XComModel.value, Text)
         columns = (XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.key)
         asked = select(*columns, value, XComModel.timestamp).where(*self._mine(which))
         for dag_id, run_id, task_id, index, key, text, at in self.session.execute(
-            asked.order_by(XComModel.timestamp.desc()).limit(most)
+            asked.order_by(XComModel.timestamp.desc())
         ):
             yield Place(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=index), key, text, at
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow.models.dag import DagModel
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
@@ -130,6 +131,48 @@ def test_an_asset_has_the_authority_of_its_connection_or_the_connections_id(sess
     leave(session, look, NIGHT + DAYS / 9, dag_id="older_version")
     assert fleet(session, "older_version").tables != ()
     assert read_fleet(session, set(), NOW, {("", "a.b")}).tables == ()
+
+
+def test_a_busy_dag_hides_no_other(session: Session) -> None:
+    leave(session, look_of({"a.weekly": 10}, NIGHT - 6 * DAYS, tables=["a.weekly"]), NIGHT - 6 * DAYS, dag_id="weekly")
+    leave(session, night_of({"a.weekly": "done"}, NIGHT - 6 * DAYS), NIGHT - 6 * DAYS, dag_id="weekly", task="verdict")
+    for run in range(310):
+        at = NIGHT - timedelta(minutes=5 * run)
+        store_xcom(session, "busy", f"run {run}", "plan", look_of({"a.b": 20}, at, tables=["a.b"]).items(), at)
+        if run < 70:
+            store_xcom(session, "busy", f"run {run}", "verdict", night_of({"a.b": "done"}, at).items(), at)
+    read = fleet(session)
+    assert scores(read) == {"a.weekly": 10, "a.b": 20}
+    assert {place.dag_id for place, _ in read.nights} == {"weekly", "busy"}
+
+
+def test_the_last_run_of_each_of_many_dags_is_shown(session: Session) -> None:
+    names = [f"group_{number:02d}" for number in range(30)]
+    for number, name in enumerate(names):
+        at = NIGHT + timedelta(minutes=number)
+        leave(session, look_of({f"{name}.t": 10}, at, tables=[f"{name}.*"]), at, dag_id=name)
+        leave(session, night_of({f"{name}.t": "done"}, at), at, dag_id=name, task="verdict")
+    read = fleet(session)
+    assert sorted(place.dag_id for place, _ in read.nights) == names
+    assert all(table.outcomes for table in read.tables)
+
+
+def test_a_dag_that_was_renamed_goes_on_under_its_new_name(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.dropped": 10}, NIGHT - DAYS), NIGHT - DAYS, dag_id="old_name")
+    leave(session, look_of({"x.y": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="old_name", task="other")
+    store_instance(session, "old_name", "last", "plan", NIGHT, "failed")
+    dag = DagModel(dag_id="old_name", bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
+    session.add(dag)
+    session.commit()
+    leave(session, look_of({"a.b": 20}, NIGHT), dag_id="new_name")
+    gone = {each.row.table: each.is_gone for each in fleet(session).tables}
+    assert (gone, len(fleet(session).failed)) == ({"a.b": False, "a.dropped": False, "x.y": False}, 1)
+    session.query(DagModel).update({"is_stale": True})
+    session.commit()
+    # Until another DAG looks at the same tables, each of its plans holds.
+    leave(session, look_of({"x.z": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="old_name", task="third")
+    gone = {each.row.table: each.is_gone for each in fleet(session).tables}
+    assert (gone, fleet(session).failed) == ({"a.b": False, "a.dropped": True, "x.y": False, "x.z": False}, ())
 
 
 def test_an_old_look_is_said_to_be_old(session: Session) -> None:
