@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -88,7 +87,8 @@ def number_of(value: object) -> float | None:
     """Return a value where it is a finite number that a page can show."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value if math.isfinite(value) and abs(value) <= _MOST else None
+    # NaN is in no range, and a whole number may be beyond those of a float.
+    return value if abs(value) <= _MOST else None
 
 
 def entry_of(text: str | None, version: int) -> Fields:

@@ -256,10 +256,15 @@ def _states(
     :param only: name of one table; None for all.
     """
     rows: dict[tuple[str, str], tuple[Look, Row, bool]] = {}
+    # A table that was dropped may be in the look of a DAG that looks when it changes, which it does no more.
+    gone_at = {look.scope: look.header.at for look in holding if not look.of_changed}
     for looks, is_gone in ((replaced, True), (holding, False)):
         for look, row in entries.rows(looks):
-            if only in (None, row.table):
-                rows[look.header.conn_id, row.table] = look, row, is_gone
+            key = look.header.conn_id, row.table
+            gone_since = gone_at.get(rows[key][0].scope) if key in rows and rows[key][2] else None
+            if only not in (None, row.table) or (gone_since and gone_since > look.header.at):
+                continue
+            rows[key] = look, row, is_gone
     # Where a plan left tables out, nobody knows which of these are gone.
     cut = {look.scope for look in holding if look.header.left_out}
     done, trends = _newest_outcomes(nights), entries.trends(nights)

@@ -147,8 +147,12 @@ class StoredEntries:
         newest = self._newest(OUTCOMES, _MOST_NIGHTS)
         places = [place for number, (place, rank) in enumerate(newest) if rank == 1 or number < most]
         texts = self._values({place: [OUTCOMES] for place in places})
-        read = ((place, self._read(place, Night.of, text)) for place, _, text, _ in texts)
-        nights = [(place, self._seen(place, night)) for place, night in read if night is not None]
+        read = ((place, self._read(place, Night.of, text), stored) for place, _, text, stored in texts)
+        nights = [
+            (place, replace(self._seen(place, night), at=min(night.at, stored)))
+            for place, night, stored in read
+            if night is not None
+        ]
         return sorted(nights, key=lambda each: each[1].at, reverse=True)
 
     def trends(self, nights: Sequence[tuple[Place, Night]]) -> dict[tuple[str, str], Trend]:
@@ -193,8 +197,13 @@ class StoredEntries:
 
     def _headers(self, key: str, most: int) -> list[Look]:
         values = self._values({place: [key] for place, _ in self._newest(key, most)})
-        read = ((place, self._read(place, Header.of, text)) for place, _, text, _ in values)
-        looks = [Look(place=place, header=each, of_changed=key == CHANGED) for place, each in read if each is not None]
+        read = ((place, self._read(place, Header.of, text), stored) for place, _, text, stored in values)
+        looks = [
+            # A worker's clock may be ahead; what it dated in the future would be the newest for long.
+            Look(place=place, header=replace(each, at=min(each.at, stored)), of_changed=key == CHANGED)
+            for place, each, stored in read
+            if each is not None
+        ]
         return sorted(looks, key=lambda look: look.header.at, reverse=True)
 
     def _newest(self, key: str, most: int) -> list[tuple[Place, int]]:

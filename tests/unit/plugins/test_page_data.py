@@ -160,7 +160,7 @@ def test_the_last_run_of_each_of_many_dags_is_shown(session: Session) -> None:
 def test_a_dag_that_was_renamed_goes_on_under_its_new_name(session: Session) -> None:
     leave(session, look_of({"a.b": 10, "a.dropped": 10}, NIGHT - DAYS), NIGHT - DAYS, dag_id="old_name")
     leave(session, look_of({"x.y": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="old_name", task="other")
-    store_instance(session, "old_name", "last", "plan", NIGHT, "failed")
+    store_instance(session, "old_name", "last", "other", NIGHT, "failed")
     dag = DagModel(dag_id="old_name", bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
     session.add(dag)
     session.commit()
@@ -173,6 +173,24 @@ def test_a_dag_that_was_renamed_goes_on_under_its_new_name(session: Session) -> 
     leave(session, look_of({"x.z": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="old_name", task="third")
     gone = {each.row.table: each.is_gone for each in fleet(session).tables}
     assert (gone, fleet(session).failed) == ({"a.b": False, "a.dropped": True, "x.y": False, "x.z": False}, ())
+
+
+def test_a_look_that_a_wrong_clock_dates_in_the_future_is_as_old_as_airflows_clock_says(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT + 9 * DAYS), NIGHT - DAYS)
+    leave(session, night_of({"a.b": "failed"}, NIGHT + 9 * DAYS), NIGHT - DAYS, task="verdict")
+    leave(session, look_of({"a.b": 20}, NIGHT))
+    leave(session, night_of({"a.b": "done"}, NIGHT), task="verdict")
+    assert [each.outcome for each in fleet(session).tables[0].outcomes] == ["done"]
+    assert scores(fleet(session)) == {"a.b": 20}
+
+
+def test_a_dropped_table_is_gone_though_a_dag_has_looked_at_its_last_change(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.c": 10}, NIGHT - 2 * DAYS), NIGHT - 2 * DAYS)
+    for table, at in (("a.b", NIGHT - DAYS), ("a.c", NIGHT + DAYS / 9)):
+        leave(session, look_of({table: 5}, at, of_changed=True), at, dag_id="by_commits")
+    leave(session, look_of({"a.d": 10}, NIGHT))
+    # The one was dropped after its last change, the other was made again.
+    assert {each.row.table: each.is_gone for each in fleet(session).tables} == {"a.b": True, "a.c": False, "a.d": False}
 
 
 def test_an_old_look_is_said_to_be_old(session: Session) -> None:
@@ -303,7 +321,9 @@ def test_no_json_breaks_what_reads_entries(given_json: Any) -> None:
     Trend.of(Fields({**(given_json if isinstance(given_json, dict) else {}), "version": 1}))
 
 
-@pytest.mark.parametrize("number", [float("inf"), float("nan"), 1e300, 10**30, True, "7", None])
+@pytest.mark.parametrize(
+    "number", [float("inf"), float("nan"), 1e300, 10**30, pytest.param(10**400, id="400 digits"), True, "7", None]
+)
 def test_a_number_that_no_page_can_show_counts_as_missing(number: Any) -> None:
     row = Row.of(Fields({"table": "a.b", "score": number, "fresh_within": number}))
     assert row is not None
