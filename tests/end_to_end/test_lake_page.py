@@ -193,3 +193,36 @@ def test_nothing_of_the_page_is_wider_than_a_narrow_window(server: ApiServer, pa
     for path in ("/", "/table?conn=lake&table=shop.t099"):
         page.goto(f"{server.url}{PAGE}{path}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_the_search_of_a_list_that_was_cut_says_how_to_search_all(server: ApiServer, page: Page) -> None:
+    log_in(page, server, "admin")
+    page.goto(f"{server.url}{PAGE}/?namespace=shop")
+    page.evaluate("document.getElementById('count').dataset.all = 5000")
+    page.get_by_role("searchbox").focus()
+    page.keyboard.type("t09")
+    expect(page.locator("#count")).to_have_text(re.compile(r"10 of the first 10\d tables; Enter searches all 5000"))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("q=t09"))
+    expect(page.locator("#tables tbody tr")).to_have_count(10)
+
+
+def test_charts_have_times_of_utc_wherever_the_browser_is(server: ApiServer, tmp_path: Path) -> None:
+    browser = find_browser()
+    if browser is None:
+        pytest.skip("no chromium on PATH, which this test looks with; install it: apt-get install chromium")
+    with browser_page(browser, tmp_path / "profile", timezone_id="Asia/Kolkata") as page:
+        log_in(page, server, "admin")
+        page.add_init_script(
+            "window.drawn = []; const fill = CanvasRenderingContext2D.prototype.fillText;"
+            "CanvasRenderingContext2D.prototype.fillText = function (...given) "
+            "{ window.drawn.push(given[0]); return fill.apply(this, given); }"
+        )
+        page.goto(f"{server.url}{PAGE}/table?conn=lake&table=shop.t001")
+        expect(page.locator(".chart canvas").first).to_be_visible()
+        drawn = [re.fullmatch(r"(\d+)(?::(\d\d))?(am|pm)", text) for text in page.evaluate("window.drawn")]
+        hours = {int(each[1]) % 12 + 12 * (each[3] == "pm") for each in drawn if each}
+    # The axis is an hour around the only snapshot, of an hour before the night.
+    near = {(NIGHT - timedelta(hours=ago)).hour for ago in range(3)}
+    assert hours
+    assert hours <= near

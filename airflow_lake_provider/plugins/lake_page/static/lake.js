@@ -16,7 +16,10 @@
         row.hidden = !matches;
         shown += matches ? 1 : 0;
       });
-      count.textContent = shown + " of " + rows.length + " tables";
+      var all = Number(count.dataset.all);
+      count.textContent = all > rows.length
+        ? shown + " of the first " + rows.length + " tables; Enter searches all " + all
+        : shown + " of " + rows.length + " tables";
     });
   }
 
@@ -76,6 +79,8 @@
     if (data.time && data.x[0] === last) range.range = [last - 3600, last + 3600];
     var chart = new uPlot(
       {
+        // As all times of the page, and not in the browser's zone.
+        tzDate: function (at) { return uPlot.tzDate(new Date(1000 * at), "Etc/UTC"); },
         width: box.clientWidth || 600, height: 200, scales: { x: range }, axes: [x].concat(axes),
         series: [{ label: data.time ? "when" : "size", value: function (_, at) { return at == null ? "" : wordsOf(at); } }].concat(series),
       },
