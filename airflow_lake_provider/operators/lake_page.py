@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.json_codec import storable
-from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
+from airflow_lake_provider.contracts.lake_page import PAGE
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -35,11 +35,10 @@ class LakePageLink(BaseOperatorLink):
     name = "Lake page"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # of Airflow
-        """Return the address of the page within Airflow's UI."""
+        """Return the address of the page, which opens it within Airflow's UI where its user may see plugins."""
         base_url = conf.get("api", "base_url", fallback="/").rstrip("/")
         table = getattr(operator, "table", None)
         names = {"conn": getattr(operator, "lake_conn_id", None), "table": table}
         asked = {name: value for name, value in names.items() if isinstance(value, str) and "{{" not in value}
-        # The path behind the route is that of the frame in which the UI shows the page.
-        page = f"{base_url}/plugin/{URL_ROUTE}{urlsplit(base_url).path}{PAGE}/"
-        return f"{page}table?{urlencode(asked)}" if "table" in asked else page
+        page = f"{base_url}{PAGE}/open"
+        return f"{page}?{urlencode(asked)}" if "table" in asked else page

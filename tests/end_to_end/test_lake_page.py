@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -98,6 +98,20 @@ def test_a_viewer_sees_a_table_that_his_dag_writes_though_another_dag_maintains_
     pages = [server.get(f"{PAGE}/table?conn=lake&table=team.{name}", "viewer") for name in ("owned", "other")]
     assert [page.status_code for page in pages] == [200, 404]
     assert "platform" not in pages[0].text
+
+
+def test_a_link_of_a_task_opens_the_page_in_airflows_ui_for_whom_that_shows_plugins(server: ApiServer) -> None:
+    asked = "conn=lake&table=shop.t001"
+    assert server.get(f"{PAGE}/open?{asked}").status_code == 401
+    page = f"{PATH}{PAGE}/table?{asked}"
+    for user, expected in (("admin", f"{PATH}/plugin/lake{page}"), ("viewer", page)):
+        answer = server.get(f"{PAGE}/open?{asked}", user)
+        assert (answer.status_code, answer.headers["location"]) == (307, expected)
+    assert server.get(f"{PAGE}/open", "admin").headers["location"] == f"{PATH}/plugin/lake{PATH}{PAGE}/"
+    # No other server is ever led to.
+    for table in ("//evil.example/x", "https://evil.example", "\r\nLocation: https://evil.example"):
+        answer = server.get(f"{PAGE}/open?{urlencode({'table': table})}", "viewer")
+        assert answer.headers["location"].startswith(f"{PATH}{PAGE}/table?")
 
 
 def test_an_entry_that_is_broken_has_a_note_and_breaks_nothing(server: ApiServer) -> None:

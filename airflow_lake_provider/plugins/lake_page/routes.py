@@ -9,16 +9,19 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any
 
+from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.common.router import AirflowRouter
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.sdk.configuration import conf
 from fastapi import Depends, FastAPI, HTTPException
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider import __version__
+from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
+from airflow_lake_provider.plugins.lake_page.addresses import root_path, table_url
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_table
 from airflow_lake_provider.plugins.lake_page.rights import may_trigger, readable_assets, readable_dags
@@ -66,6 +69,15 @@ def one_table(session: SessionDep, user: GetUserDep, table: str, conn: str = "")
         raise HTTPException(404, "no plan has looked at a table of this name that you may see in the last 60 days")
     dag_id = conf.get("lake", "maintenance_dag", fallback="maintain_one_table")
     return HTMLResponse(render_table(page, dag_id if may_trigger(dag_id, user, session) else ""), headers=_HEADERS)
+
+
+@router.get("/open")
+def open_page(user: GetUserDep, table: str = "", conn: str = "") -> Response:
+    """Lead to a page within Airflow's UI; to the page itself where the user may not see plugins."""
+    path = table_url(conn, table) if table else f"{root_path()}{PAGE}/"
+    is_within = get_auth_manager().is_authorized_view(access_view=AccessView.PLUGINS, user=user)
+    # The path behind the route is that of the frame in which the UI shows the page.
+    return RedirectResponse(f"{root_path()}/plugin/{URL_ROUTE}{path}" if is_within else path, headers=_HEADERS)
 
 
 @router.get("/static/{name:path}")

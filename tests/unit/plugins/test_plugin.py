@@ -61,12 +61,12 @@ def test_every_template_and_every_file_of_the_page_is_declared_for_the_wheel() -
 
 
 @pytest.mark.parametrize("path", ["", "/airflow"])
-def test_a_task_links_the_page_of_its_table_within_airflows_own(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_links_the_page_of_its_table(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"https://company.example{path}")
     assert conf.get("api", "base_url").endswith(path)
     expiry = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders")
     link = urlsplit(LakePageLink().get_link(expiry, ti_key=None))  # type: ignore[arg-type]  # not asked
-    assert link.path == f"{path}/plugin/lake{path}/lake/table"
+    assert link.path == f"{path}/lake/open"
     assert parse_qs(link.query) == {"conn": ["lake_default"], "table": ["shop.orders"]}
     plan = LakeMaintenancePlanOperator(task_id="t")
-    assert LakePageLink().get_link(plan, ti_key=None).endswith(f"{path}/plugin/lake{path}/lake/")  # type: ignore[arg-type]
+    assert LakePageLink().get_link(plan, ti_key=None).endswith(f"{path}/lake/open")  # type: ignore[arg-type]

@@ -25,7 +25,11 @@
 
   // Airflow's frame may not leave itself by a link. Its own page may, and it is of the same origin.
   function leaveFrame() {
-    if (window.parent === window) return;
+    if (window.parent === window) {
+      // Without the frame there is no way back.
+      document.getElementById("home").hidden = false;
+      return;
+    }
     document.addEventListener("click", function (event) {
       var link = event.target.closest && event.target.closest("a[target=_parent]");
       if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
