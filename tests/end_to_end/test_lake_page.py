@@ -9,12 +9,14 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from airflow.models.dag import DagModel
 from playwright.sync_api import Page, expect
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.lake_page import PAGE
+from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from tests.end_to_end.api_server import ApiServer, api_server
 from tests.end_to_end.browser import browser_page, find_browser
@@ -27,6 +29,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 NOW = datetime.now(UTC)
 NIGHT = NOW - timedelta(hours=5)
 SCRIPT = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
+LONG, LONG_DAG = f"long.{'t' * 280}", "m" * 240
 # Below the path of the server.
 PATH = "/behind/proxy"
 
@@ -43,14 +46,22 @@ def server(migrated: Mapping[str, str], lake_home: Path, unused_tcp_port_factory
         store_xcom(session, "nightly", "run 1", "verdict", {**night, "trends": [trend]}.items(), NIGHT)
         secret = look_of({"secret.plans": 10}, NIGHT)
         store_xcom(session, "secret", "run 1", "plan", secret.items(), NIGHT)
+        lag = ConsumerLag(consumer="c" * 280, snapshot="1", behind=timedelta(days=9))
+        store_xcom(session, "nightly", "run 1", "long", look_of({LONG: 50}, NIGHT, consumers=(lag,)).items(), NIGHT)
+        said = night_of({LONG: "done"}, NIGHT, reason="e" * 300)
+        store_xcom(session, "nightly", "run 1", "long_verdict", said.items(), NIGHT)
         owned = look_of({"team.owned": 10, "team.other": 10}, NIGHT, tables=["team.*"])
         store_xcom(session, "platform", "run 1", "plan", owned.items(), NIGHT)
         store_asset(session, lake_table_asset("team.owned", lake_conn_id="lake"), "nightly")
         store_asset(session, lake_table_asset("team.other", lake_conn_id="lake"), "platform")
         store_xcom(session, "broken", "run 1", "plan", {"lake_fleet_changed": 1}.items(), NIGHT)
         break_value(session, "lake_fleet_changed", "{")
+        dag = DagModel(dag_id=LONG_DAG, bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
+        session.add(dag)
+        session.commit()
     engine.dispose()
-    with api_server(migrated, lake_home, unused_tcp_port_factory(), PATH) as running:  # type: ignore[operator]
+    settings = {**migrated, "AIRFLOW__LAKE__MAINTENANCE_DAG": LONG_DAG}
+    with api_server(settings, lake_home, unused_tcp_port_factory(), PATH) as running:  # type: ignore[operator]
         yield running
 
 
@@ -203,10 +214,21 @@ def test_the_page_has_the_theme_of_airflow_or_of_the_system(
 
 def test_nothing_of_the_page_is_wider_than_a_narrow_window(server: ApiServer, page: Page) -> None:
     log_in(page, server, "admin")
-    page.set_viewport_size({"width": 380, "height": 800})
-    for path in ("/", "/table?conn=lake&table=shop.t099"):
-        page.goto(f"{server.url}{PAGE}{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    for width in (380, 600):
+        page.set_viewport_size({"width": width, "height": 800})
+        for path in ("/", "/table?conn=lake&table=shop.t099", f"/table?conn=lake&table={LONG}"):
+            page.goto(f"{server.url}{PAGE}{path}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_long_names_widen_no_table_beyond_a_wide_window(server: ApiServer, page: Page) -> None:
+    log_in(page, server, "admin")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{server.url}{PAGE}/table?conn=lake&table={LONG}")
+    expect(page.get_by_role("rowheader", name="c" * 280)).to_be_visible()
+    assert (
+        page.evaluate("[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
+    )
 
 
 def test_the_search_of_a_list_that_was_cut_says_how_to_search_all(server: ApiServer, page: Page) -> None:
