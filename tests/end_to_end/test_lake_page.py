@@ -96,7 +96,10 @@ def test_a_viewer_sees_the_tables_of_the_dag_that_he_may_read_and_no_other(serve
     assert "secret" not in seen
     assert "secret.plans" in server.get(f"{PAGE}/", "admin").text
     # To whom it is none of their business, it does not exist.
-    assert server.get(f"{PAGE}/table?conn=lake&table=secret.plans", "viewer").status_code == 404
+    pages = [server.get(f"{PAGE}/table?conn=lake&table=secret.{name}", "viewer") for name in ("plans", "nosuch")]
+    assert [page.status_code for page in pages] == [404, 404]
+    assert pages[0].text.replace("secret.plans", "secret.nosuch") == pages[1].text
+    assert "Nothing of this table yet" in pages[0].text
     assert server.get(f"{PAGE}/table?conn=lake&table=secret.plans", "admin").status_code == 200
 
 

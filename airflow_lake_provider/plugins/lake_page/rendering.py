@@ -123,6 +123,11 @@ def render_table(page: TablePage, dag_id: str) -> str:
     )
 
 
+def render_missing(table: str) -> str:
+    """Return the page of a table that no plan has looked at, or that the user may not see: nobody learns which."""
+    return _environment().get_template("missing.html").render(table=table)
+
+
 def timeline(snapshots: Sequence[Fields]) -> str:
     """Return the data of the chart of snapshots as JSON, oldest first: seconds, rows, and rows of maintenance."""
     points = [(each.moment("at"), each) for each in reversed(snapshots)]

@@ -23,7 +23,7 @@ from airflow_lake_provider import __version__
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 from airflow_lake_provider.plugins.lake_page.addresses import root_path, table_url
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
-from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_table
+from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_missing, render_table
 from airflow_lake_provider.plugins.lake_page.rights import may_trigger, readable_assets, readable_dags
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
 
@@ -66,7 +66,7 @@ def one_table(session: SessionDep, user: GetUserDep, table: str, conn: str = "")
     dag_ids, assets = _seen(user, session)
     page = read_table(session, dag_ids, datetime.now(UTC), conn, table, assets)
     if page is None:
-        raise HTTPException(404, "no plan has looked at a table of this name that you may see in the last 60 days")
+        return HTMLResponse(render_missing(table), status_code=404, headers=_HEADERS)
     dag_id = conf.get("lake", "maintenance_dag", fallback="maintain_one_table")
     return HTMLResponse(render_table(page, dag_id if may_trigger(dag_id, user, session) else ""), headers=_HEADERS)
 

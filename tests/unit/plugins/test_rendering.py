@@ -7,15 +7,24 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
 
+from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.maintenance.history import ConsumerLag
+from airflow_lake_provider.maintenance.plan import PlannedAction, Reason
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from airflow_lake_provider.plugins.lake_page.entries import Fields, Trend
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
-from airflow_lake_provider.plugins.lake_page.rendering import Asked, render_fleet, render_table, trend_chart
+from airflow_lake_provider.plugins.lake_page.rendering import (
+    Asked,
+    render_fleet,
+    render_missing,
+    render_table,
+    trend_chart,
+)
 from tests.stored_xcom import store_xcom
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
 
@@ -91,6 +100,35 @@ def test_what_strangers_write_is_text(stored: Session) -> None:
     page = read_table(stored, {"nightly"}, NOW, "lake", HOSTILE)
     assert page is not None
     assert Tags(render_table(page, HOSTILE)).code == []
+
+
+def hostile(value: Any) -> Any:
+    """Return an entry whose texts are all a stranger's, but for times and the name of the table."""
+    if isinstance(value, dict):
+        return {name: each if name in ("at", "table", "tables") else hostile(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(hostile, value))
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_no_text_of_an_entry_is_code_on_the_page(session: Session) -> None:
+    lag = ConsumerLag(consumer="mart", snapshot="1", behind=timedelta(days=9), owner="dag.task", target="mart.x")
+    due = PlannedAction(
+        action="compaction", level="minor", reasons=(Reason(name="files", value=9, threshold=5, sentence="many"),)
+    )
+    policy = MaintenancePolicy(fresh_within=timedelta(hours=1))
+    look = look_of({"shop.orders": 40}, NIGHT, policy=policy, actions={"shop.orders": (due,)}, consumers=(lag,))
+    details = {name: hostile(each) for name, each in look["lake_fleet_details_0"]["tables"].items()}
+    look = {key: hostile(entry) for key, entry in look.items()}
+    look["lake_fleet_details_0"]["tables"] = details
+    store_xcom(session, HOSTILE, HOSTILE, HOSTILE, look.items(), NIGHT)
+    store_xcom(session, HOSTILE, HOSTILE, "v", hostile(night_of({"shop.orders": "failed"}, NIGHT)).items(), NIGHT)
+    html = render_fleet(read_fleet(session, {HOSTILE}, NOW), Asked())
+    page = read_table(session, {HOSTILE}, NOW, "", "shop.orders")
+    assert page is not None
+    for shown_page in (html, render_table(page, HOSTILE), render_missing(HOSTILE)):
+        assert "alert(1)" in shown_page
+        assert (Tags(shown_page).code, "49" in shown_page) == ([], False)
 
 
 def test_a_database_without_entries_says_how_a_table_gets_there(session: Session) -> None:
