@@ -1,4 +1,4 @@
-"""What a user may see, by real assets of a database and auth managers that differ in what they know of assets."""
+"""Rights of users by real assets of a database, and by auth managers that differ in what they know of assets."""
 
 from __future__ import annotations
 
