@@ -55,11 +55,15 @@ def column_of(expression: Any) -> Column:
 
 def is_utf8(value: str) -> Column:
     """Tell whether a text column has bytes that are UTF-8."""
+    return sf.expr(valid_utf8(value))
+
+
+def valid_utf8(value: str) -> str:
+    """Return the condition that a text, which is given as SQL, is UTF-8."""
     if _HAS_VALID_UTF8:
-        return sf.is_valid_utf8(value)
-    given = sf.col(value).cast("binary")
+        return f"is_valid_utf8({value})"
     # What is no UTF-8 is decoded as the replacement character, whose bytes are others.
-    return sf.encode(sf.decode(given, "UTF-8"), "UTF-8") == given
+    return f"encode(decode(CAST({value} AS BINARY), 'UTF-8'), 'UTF-8') = CAST({value} AS BINARY)"
 
 
 def to_arrow(rows: DataFrame) -> pa.Table:

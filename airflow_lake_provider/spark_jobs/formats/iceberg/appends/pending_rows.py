@@ -29,7 +29,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import checked_values, fit_rows, write_defaults
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import (
+    checked_texts,
+    checked_values,
+    fit_rows,
+    write_defaults,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED, write_staged
@@ -49,7 +54,8 @@ C = TypeVar("C", bound=RowsCommit)
 
 def stored_rows(table: IcebergTable, commit: RowsCommit) -> DataFrame:
     """Return the rows in the table's columns and types; a column that they lack has NULL, or its write default."""
-    rows, schema = checked_values(table, fit_rows(table, commit).rows, commit.keys), table.schema()
+    checked, schema = checked_values(table, fit_rows(table, commit).rows, commit.keys), table.schema()
+    rows = checked_texts(table, checked, commit.keys)
     given = {name.lower(): name for name in rows.columns}
     defaults = write_defaults(schema) if commit.missing_columns is MissingColumns.KEEP else {}
     columns = []

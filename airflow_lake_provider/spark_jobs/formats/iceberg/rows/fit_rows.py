@@ -1,6 +1,7 @@
 """Make the rows of a batch fit a table: nested columns in the types of the table's, write defaults, and strict values.
 
-Spark has UUID and FIXED columns as texts and bytes of any form. Values of another form than theirs are refused.
+Spark has UUID and FIXED columns as texts and bytes of any form. Values of another form than theirs are refused. So are
+texts that are no UTF-8, with which PyIceberg and DuckDB do not read the table, and maps that have a key twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -21,15 +22,26 @@ from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_same, lacks_no_field
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import valid_utf8
 
 # Metadata of a column of Spark's: SQL of Iceberg's ``write-default``.
 _WRITE_DEFAULT = "CURRENT_DEFAULT"
 _MISFIT = "lake_misfit:"
 _FIXED = re.compile(r"fixed\[(\d+)\]")
 # Stands in the error of a task; a name may have any letters, so that its place among the columns goes.
-_IN_ERROR = re.compile(rf"{_MISFIT}(\d+)")
+_IN_ERROR = re.compile(rf"{_MISFIT}(\d+)(\w*)")
+_NO_UTF8, _KEY_TWICE = "utf8", "key"
+_REMEDIES = {
+    "uuid": "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
+    "123e4567-e89b-12d3-a456-426614174000",
+    _NO_UTF8: ": bytes that are no UTF-8, which other readers of the table refuse. Look for rows with NOT "
+    "is_valid_utf8({0}), and say what they are in a Query, such as decode(CAST({0} AS BINARY), 'iso-8859-1')",
+    _KEY_TWICE: ": a map that has a key twice, of which readers take one or the other. Make one of both in a Query, "
+    "such as map_from_entries of an array without the first",
+}
+_OTHERWISE = "; give as many bytes, or leave these rows out in a Query"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +116,29 @@ def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]
     return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
 
 
+def checked_texts(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return rows that end the task which meets a text that is no UTF-8, or a map that has a key twice.
+
+    :param rows: in columns of the table.
+    :param keys: columns that a job may read alone, so that it need not read the others.
+    """
+    places = {str(column.name()).lower(): place for place, column in enumerate(_columns(table))}
+    conditions = {
+        f"{places[field.name.lower()]}{fault}": any_of(faults)
+        for fault in (_NO_UTF8, _KEY_TWICE)
+        for field in rows.schema
+        if field.name.lower() in places and (faults := list(_faults(quoted_name(field.name), field.dataType, fault)))
+    }
+    if not conditions:
+        return rows
+    # All are looked at where one column is made: a condition for each would make the method that Spark compiles long.
+    apart = {name.lower() for name in keys}
+    stored = [name for name in rows.columns if name.lower() in places]
+    last = ([name for name in stored if name.lower() not in apart] or stored)[-1]
+    cases = " ".join(f"WHEN {condition} THEN raise_error('{_MISFIT}{code}')" for code, condition in conditions.items())
+    return rows.withColumn(last, sf.expr(f"CASE {cases} ELSE {quoted_name(last)} END"))
+
+
 def as_stored(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
     """Return rows with their UUIDs as the table has them, so that equal ones are equal texts.
 
@@ -131,9 +166,12 @@ def refusing_misfits(table: IcebergTable) -> Iterator[None]:
         if place is None:
             raise
         column = _columns(table)[int(place[1])]
+        remedy = _REMEDIES.get(
+            place[2] or str(column.type()), "; give as many bytes, or leave these rows out in a Query"
+        )
         raise BadInputError(
             f"{table.name}: the batch has a value that {column.type()} column {column.name()} does not hold"
-            f"{_remedy(str(column.type()))}"
+            f"{remedy.format(column.name())}"
         ) from error
 
 
@@ -153,10 +191,25 @@ def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
     return sf.lower(value.cast("string")) if kind == "uuid" and not is_compared else value
 
 
-def _remedy(kind: str) -> str:
-    if kind != "uuid":
-        return "; give as many bytes, or leave these rows out in a Query"
-    return (
-        "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
-        "123e4567-e89b-12d3-a456-426614174000"
-    )
+def _faults(value: str, kind: DataType, fault: str, depth: int = 0) -> Iterator[str]:
+    """Yield conditions that a value, or one in it, has a fault."""
+    match kind:
+        case StructType():
+            for field in kind:
+                yield from _faults(f"{value}.{quoted_name(field.name)}", field.dataType, fault, depth)
+        case ArrayType():
+            yield from _faults_among(value, kind.elementType, fault, depth)
+        case MapType():
+            keys = f"map_keys({value})"
+            if fault == _KEY_TWICE:
+                yield f"size(array_distinct({keys})) < size({value})"
+            yield from _faults_among(keys, kind.keyType, fault, depth)
+            yield from _faults_among(f"map_values({value})", kind.valueType, fault, depth)
+        case StringType() if fault == _NO_UTF8:
+            yield f"NOT {valid_utf8(value)}"
+
+
+def _faults_among(values: str, kind: DataType, fault: str, depth: int) -> Iterator[str]:
+    item = f"x{depth}"
+    if conditions := list(_faults(item, kind, fault, depth + 1)):
+        yield f"exists({values}, {item} -> {any_of(conditions)})"

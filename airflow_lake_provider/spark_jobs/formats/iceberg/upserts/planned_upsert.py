@@ -15,7 +15,12 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Merged, Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import checked_values, fit_rows, write_defaults
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import (
+    checked_texts,
+    checked_values,
+    fit_rows,
+    write_defaults,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
@@ -81,7 +86,7 @@ class PlannedUpsert(KeyedCommit):
     def of(cls, table: IcebergTable, commit: KeyedCommit, batch_keys: BatchKeys) -> PlannedUpsert:
         """Make the rows fit the table; no job is run."""
         fitted = fit_rows(table, commit)
-        rows = checked_values(table, fitted.rows, ())
+        rows = checked_texts(table, checked_values(table, fitted.rows, ()), commit.keys)
         given = {field.name: getattr(commit, field.name) for field in fields(commit)}
         return cls(
             **{**given, "rows": rows},
