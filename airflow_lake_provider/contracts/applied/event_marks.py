@@ -48,6 +48,7 @@ class EventMarks:
     :param unkeyed: greatest mark when the table went over to ``ordering="key"``. What was applied up to it has left no
         position in the rows, and deleted keys are not noted. It stays as long as that ordering.
     :param unkeyed_stream: whether all events up to ``unkeyed`` were applied in order, so that they come again.
+    :param full_name: of the table in the source, whose events were applied; None where that is not known.
     """
 
     ordering: EventOrdering
@@ -55,6 +56,7 @@ class EventMarks:
     partitions: Mapping[str, Mark] = field(default_factory=dict)
     unkeyed: Mark | None = None
     unkeyed_stream: bool = False
+    full_name: str | None = None
 
     @property
     def greatest(self) -> Mark | None:
@@ -91,7 +93,7 @@ class EventMarks:
         :param applied: by label of the partition, None where it is not known; what was applied of it.
         """
         if ordering is not EventOrdering.PARTITION:
-            marks = EventMarks(ordering=ordering, table=self.greatest)
+            marks = EventMarks(ordering=ordering, table=self.greatest, full_name=self.full_name)
             for mark in applied.values():
                 plain = replace(mark, consumed=())
                 marks = replace(marks, table=marks.table.merged(plain) if marks.table else plain)
@@ -104,7 +106,7 @@ class EventMarks:
             digest = partition_digest(label or "")
             before = partitions.get(digest)
             partitions[digest] = before.merged(mark) if before else mark
-        return EventMarks(ordering=ordering, table=self.table, partitions=partitions)
+        return EventMarks(ordering=ordering, table=self.table, partitions=partitions, full_name=self.full_name)
 
     def to_text(self) -> str:
         """Return the value of a table property, at most 3,500 characters.
@@ -129,14 +131,14 @@ class EventMarks:
 
     def _packed(self, partitions: Mapping[str, Mark]) -> str:
         unkeyed = None if self.unkeyed is None else (self.unkeyed, self.unkeyed_stream)
-        return pack(list(EventOrdering).index(self.ordering), self.table, partitions, unkeyed)
+        return pack(list(EventOrdering).index(self.ordering), self.table, partitions, unkeyed, self.full_name)
 
     @classmethod
     def read(cls, text: str | None) -> EventMarks | None:
         """Read the value of a table property; None without one."""
         if text is None:
             return None
-        ordering, table, partitions, unkeyed = unpack(text)
+        ordering, table, partitions, unkeyed, full_name = unpack(text)
         mark, by_stream = unkeyed or (None, False)
         return cls(
             ordering=list(EventOrdering)[ordering],
@@ -144,6 +146,7 @@ class EventMarks:
             partitions=partitions,
             unkeyed=mark,
             unkeyed_stream=by_stream,
+            full_name=full_name,
         )
 
 
@@ -208,8 +211,16 @@ def greatest_time(*times: int | None) -> int | None:
     return max((ts for ts in times if ts is not None), default=None)
 
 
+# Before a name, where whether a stream was in order may stand.
+_NAME_FOLLOWS = 2
+
+
 def pack(
-    ordering: int, table: Mark | None, partitions: Mapping[str, Mark], unkeyed: tuple[Mark, bool] | None = None
+    ordering: int,
+    table: Mark | None,
+    partitions: Mapping[str, Mark],
+    unkeyed: tuple[Mark, bool] | None = None,
+    full_name: str | None = None,
 ) -> str:
     """Return text of the letters of base64."""
     marks = [mark for mark in (table, *partitions.values()) if mark is not None]
@@ -222,10 +233,12 @@ def pack(
         packed += bytes.fromhex(digest) + _numbers(_of_mark(mark))
     if unkeyed is not None:
         packed += _numbers([unkeyed[1], *_of_mark(unkeyed[0])])
+    if full_name is not None:
+        packed += bytes([_NAME_FOLLOWS]) + full_name.encode()
     return base64.b64encode(packed).decode()
 
 
-def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bool] | None]:
+def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bool] | None, str | None]:
     """Return what :func:`pack` was given.
 
     :raises ValueError: the positions are of a log that this version does not know.
@@ -242,8 +255,11 @@ def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bo
     for _ in range(_number(packed)):
         digest = bytes(next(packed) for _ in range(DIGEST_BYTES)).hex()
         partitions[digest] = _mark(packed, log)
-    by_stream = next(packed, None)
-    return ordering, table, partitions, None if by_stream is None else (_mark(packed, log), bool(by_stream))
+    unkeyed = None
+    if (flag := next(packed, None)) in (0, 1):
+        unkeyed = _mark(packed, log), bool(flag)
+        flag = next(packed, None)
+    return ordering, table, partitions, unkeyed, None if flag is None else bytes(packed).decode()
 
 
 def _of_mark(mark: Mark) -> list[int]:

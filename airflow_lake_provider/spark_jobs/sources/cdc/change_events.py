@@ -40,7 +40,11 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import is_below_mark, refuse_other_log
-from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EarlierTable, refuse_other_table
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import (
+    EarlierTable,
+    refuse_other_schema,
+    refuse_other_table,
+)
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
@@ -216,14 +220,22 @@ def _repeated_events(stream: Envelope, facts: EventSurvey, target: TargetState, 
     table, marks, positions = stream.source.table, target.marks, facts.positions
     if target.earlier is not None:
         refuse_other_table(stream, target.earlier, positions, ignore_marks=ignore_marks)
+    elif marks is not None:
+        refuse_other_schema(table, marks.full_name, facts.tables)
     asked = EventOrdering(stream.source.ordering) if stream.source.ordering else None
     ordering = choose_ordering(asked, marks, positions, table)
     refuse_two_logs(ordering, positions, table)
     return _Repeated(
         ordering=ordering,
         dropped=count_repeated(ordering, marks, positions, table) if marks and not ignore_marks else 0,
-        marks=applied_marks(ordering, marks, positions, again=ignore_marks) if facts.events else marks,
+        marks=_marks_of(facts, applied_marks(ordering, marks, positions, again=ignore_marks))
+        if facts.events
+        else marks,
     )
+
+
+def _marks_of(facts: EventSurvey, marks: EventMarks) -> EventMarks:
+    return replace(marks, full_name=next(iter(facts.tables), marks.full_name))
 
 
 def _refuse_other_tables(stream: Envelope) -> None:

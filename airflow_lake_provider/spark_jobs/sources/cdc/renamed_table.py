@@ -6,7 +6,7 @@ applied hold for both, and what contradicts that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -82,4 +82,23 @@ def refuse_other_table(
                 f"What was not read yet has {count} events of {name}, which would be lost. "
                 f"Run once more with table={name!r}, and change it then; or give the source of {table} a "
                 "new name, where it is another table. Nothing was applied"
+            )
+
+
+def refuse_other_schema(table: str, applied: str | None, tables: Sequence[str]) -> None:
+    """Refuse events of a table of the same name from another schema or database than the events before.
+
+    :param table: as the source names it; the full name of the events says that they are meant.
+    :param applied: full name of the table whose events were applied; None where that is not known.
+    :param tables: full names of those of the batch, at most one.
+    :raises BadInputError: with both names, and what to do.
+    """
+    for name in tables:
+        # Some streams do not say the database.
+        is_same = applied is None or name in spellings(applied) or applied in spellings(name)
+        if not is_same and name != table:
+            raise BadInputError(
+                f"events of {table} are of {name}, and those applied before were of {applied}: the rows of one would "
+                f"replace those of another with the same key. Give the source table={applied!r} to go on with that "
+                f"one; or table={name!r}, where the table has moved. Nothing was applied"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,37 @@ def test_what_no_renaming_explains_is_refused_and_lost_nowhere(spark: SparkSessi
     assert stream.rows() == {(1, 3)}
     stream.run("others", on_repeat=OnRepeat.APPLY)
     assert stream.rows() == {(1, 3), (7, 7)}
+
+
+@pytest.mark.parametrize("ordering", [None, "stream", "key"])
+def test_a_table_of_the_same_name_in_another_schema_is_not_mixed_in_by_a_later_batch(
+    spark: SparkSession, folder: Path, ordering: str | None
+) -> None:
+    stream = EventStream(spark, folder, ordering)
+
+    def of(schema: str, line: str, db: str = "shop") -> str:
+        event = json.loads(line)
+        event["value"]["source"] |= {"schema": schema, "db": db}
+        return json.dumps(event)
+
+    stream.bring(stream.event("c", 1, 1))
+    stream.run("items")
+    # The connector now says the database, too.
+    stream.bring(of("public", stream.event("u", 1, 2)))
+    stream.run("items")
+    stream.bring(of("archive", stream.event("c", 1, 9)), of("archive", stream.event("c", 2, 9)))
+    for _ in range(2):
+        with pytest.raises(
+            BadInputError, match=r"of shop\.archive\.items, and those .* of shop\.public\.items.*Nothing"
+        ):
+            stream.run("items")
+    assert stream.rows() == {(1, 2)}
+    stream.bring(of("public", stream.event("u", 1, 3)))
+    stream.run("shop.public.items")
+    assert stream.rows() == {(1, 3)}
+    # It has moved.
+    stream.bring(of("sales", stream.event("u", 1, 4)))
+    stream.run("shop.sales.items")
+    stream.bring(of("sales", stream.event("u", 1, 5)))
+    stream.run("shop.sales.items")
+    assert stream.rows() == {(1, 5)}

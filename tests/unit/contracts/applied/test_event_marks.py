@@ -63,11 +63,13 @@ def test_a_merged_mark_is_the_greater_in_each_and_never_goes_back(one: Mark, oth
     table=st.none() | marks,
     partitions=st.dictionaries(st.integers(0, 20).map(lambda n: partition_digest(str(n))), marks, max_size=4),
     ordering=st.sampled_from(EventOrdering),
+    unkeyed=st.none() | marks,
+    name=st.none() | st.text(st.characters(codec="utf-8"), max_size=40),
 )
 def test_marks_are_read_from_the_property_as_they_were_written(
-    table: Mark | None, partitions: dict[str, Mark], ordering: EventOrdering
+    table: Mark | None, partitions: dict[str, Mark], ordering: EventOrdering, unkeyed: Mark | None, name: str | None
 ) -> None:
-    written = EventMarks(ordering=ordering, table=table, partitions=partitions)
+    written = EventMarks(ordering=ordering, table=table, partitions=partitions, unkeyed=unkeyed, full_name=name)
     position = SourcePosition(generation=1, events=written)
     properties = position.to_properties("a")
     assert len(properties["lake.events.a"]) <= 3_500
