@@ -17,6 +17,7 @@ ROW = {"id": 1, "n": 1, "note": "a"}
 SOUND = envelope("c", {**ROW, "id": 9}, ["1", "2"])
 MONGODB = {"version": "3.3.1.Final", "connector": "mongodb", "db": "shop", "rs": "rs0", "collection": "items", "ord": 1}
 CLOUD = {"id": "1", "source": "/debezium/postgresql/shop", "specversion": "1.0", "iodebeziumop": "c"}
+TEXT = json.dumps(envelope("c", ROW, ["1", "2"]))
 # What stands in the log of other databases, as their connectors write it.
 PLACES: dict[str, dict[str, Any]] = {
     "sqlserver": {
@@ -41,6 +42,16 @@ FOREIGN: dict[str, tuple[Any, str]] = {
     # It was left out, without a word, as an event of the table "other".
     "column table": ({**ROW, "table": "other"}, "take ExtractNewRecordState out"),
     "without a table": ({**SOUND, "source": {"connector": "postgresql", "schema": "public"}}, "names no table"),
+    # Of these, one value was taken, and a word in quotes.
+    "a column twice": (TEXT.replace('"n": 1', '"n": 1, "n": 2'), "the field 'n' twice, of which one would be lost"),
+    "a column of before twice": (
+        json.dumps({**envelope("d", ROW, ["1", "2"])}).replace('"id": 1', '"id": 1, "id": 2'),
+        "the field 'id' twice",
+    ),
+    "a number beyond all": (TEXT.replace('"a"', "1e400"), "the number 1e400, which no DOUBLE holds"),
+    "a number beyond all in a list": (TEXT.replace('"a"', "[1.5E+400]"), "the number 1.5E+400"),
+    "a NaN": (TEXT.replace('"a"', "NaN"), "NaN without quotes, which is no JSON"),
+    "many levels": (TEXT.replace('"a"', "[" * 1_100 + "]" * 1_100), "1 lines are no Debezium change events"),
     "framed": ("\0\0\0\0\7Hitems", "give registry"),
 }
 
@@ -76,3 +87,10 @@ def test_a_delete_of_a_row_that_nothing_tells_is_refused_with_what_to_write(
     path = write_files(tmp_path / "in", [json.dumps({"topic": "t", "key": key, "value": event})])
     with pytest.raises(BadInputError, match="Let the stream write keys as JSON or Avro, or the row of before"):
         read_items(spark, path)
+
+
+def test_words_in_a_text_are_no_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    notes = ["NaN", '"NaN"', "a: Infinity, -1e400", '["Infinity"]', "n: 1, n: 2"]
+    events = [envelope("c", {**ROW, "id": n, "note": note}, ["1", str(n)]) for n, note in enumerate(notes, 2)]
+    changes = read_items(spark, write_files(tmp_path / "in", [json.dumps(event) for event in events])).changes
+    assert [row["note"] for row in changes.orderBy("id").collect()] == notes

@@ -34,9 +34,13 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import ambiguous_columns, with_all_digits
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sql.identifiers import matches
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _IMAGE = "MAP<STRING, STRING>"
+# What is no number of JSON, and one beyond every double; and what becomes of them in a text.
+_NO_NUMBER = r"[:,\[]\s*+[+-]?(?:NaN|INF|Infinity|[0-9.]++[eE]\+?[0-9]{3})"
+_WORD = r'"(?:-?Infinity|NaN)"'
 
 
 def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], names: Names = ()) -> DataFrame:
@@ -121,6 +125,8 @@ def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFr
     # A transform may have taken the table's name away: an event that nobody can give to a table is none of another one.
     # A row without its envelope may have a column "op" that is 'm'. A message has a clock, with or without a table.
     of_no_table = sf.col("source_table").isNull() & (~is_message() | sf.col("ts_ms").isNull())
+    if image == _IMAGE:
+        read = read.withColumn("corrupt", sf.col("corrupt") | _is_misread("before") | _is_misread("after"))
     no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
     # An object that is cut off tells no columns of the key.
     broken_key = sf.col("key_text").startswith("{") & sf.json_object_keys("key_text").isNull()
@@ -142,6 +148,14 @@ def _event_columns(texts: EventTexts) -> list[Column]:
         _is_corrupt().alias("corrupt"),
         *texts.record_columns(),
     ]
+
+
+def _is_misread(image: str) -> Column:
+    """Return whether a row has a column twice, or a number of which Spark's parser makes a word in quotes."""
+    names = f"map_keys({image})"
+    is_twice = f"size(array_distinct({names})) < size({names})"
+    has_word = f"exists(map_values({image}), text -> {matches('text', _WORD)})"
+    return sf.expr(f"coalesce({is_twice} OR ({matches('value', _NO_NUMBER)} AND {has_word}), false)")
 
 
 def _is_corrupt() -> Column:

@@ -24,6 +24,8 @@ _MIDNIGHT = r"(?:[T ]00:00(?::00(?:\.0++)?)?)?"
 _ISO_DATE = rf"^\s*+(\d{{4}}-\d{{1,2}}-\d{{1,2}}){_MIDNIGHT}(?:Z|[+-]00:00)?\s*+$"
 # Spark would read a time of day as one of today.
 _STARTS_WITH_DATE = r"^\s*+\d{4}-\d{1,2}-\d{1,2}(?:[T ]|\s*+$)"
+# Any other offset would be dropped, or move the time.
+_LOCAL_OR_UTC = r"^\s*+\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}(?::\d{1,2}){0,2}(?:\.\d*+)?)?\s*+(?:Z|UTC|[+-]00:?00)?\s*+$"
 _BELOW_MICROSECONDS = r"\.\d{6}0*+[1-9]"
 _EXPONENT = r"^\s*+[+-]?(\d*+)(?:\.(\d*+))?[eE]([+-]?\d{1,6})\s*+$"
 _MOST_NANOS = 2**63 - 1
@@ -108,7 +110,7 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
     converters: dict[type[types.DataType], Callable[[Column], Column]] = {
         types.StringType: lambda text: text,
         types.TimestampType: _timestamp,
-        types.TimestampNTZType: lambda text: _timestamp(text).cast("timestamp_ntz"),
+        types.TimestampNTZType: lambda text: _timestamp(sf.when(text.rlike(_LOCAL_OR_UTC), text)).cast("timestamp_ntz"),
     }
     if type(target) in converters:
         return converters[type(target)]
