@@ -58,6 +58,25 @@ _WORDS = {
 }
 
 
+# A text is cast to the type of the column that it is compared with. What of it that drops, without an error.
+_DATE_THEN = r"(?s)\s*[+-]?\d{4,7}-\d{1,2}-\d{1,2}"
+_ZONE = r"\s*(?:Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?\s*"
+_DROPPED = {
+    "date": (
+        re.compile(rf"{_DATE_THEN}[T ](?!\s*$)(?!0{{1,2}}:00(?::00(?:\.0*)?)?{_ZONE}$)"),
+        "a time of day, which Spark drops beside a DATE column; write DATE '2026-01-02'",
+    ),
+    "timestamp_ntz": (
+        re.compile(rf"{_DATE_THEN}[T ][\d:.]*\s*[^\d:.\s]"),
+        "a time zone, which Spark drops beside a TIMESTAMP_NTZ column; write the local time without it",
+    ),
+}
+_DROPPED["timestamp"] = (
+    re.compile(rf"{_DATE_THEN}[T ][\d:]+\.\d{{6}}0*[1-9]"),
+    "nanoseconds, which Spark drops; write microseconds",
+)
+
+
 class _RefusedError(Exception):
     """A part that is not allowed.
 
@@ -129,6 +148,8 @@ def _check(spark: SparkSession, where: str, schema: StructType) -> None:
 
 
 def _check_node(spark: SparkSession, tree: ParsedTree, node: Node, schema: StructType) -> None:
+    if len(node.children) > 1 and node.kind not in ("And", "Or"):
+        _check_times(tree, node, schema)
     if node.kind in _PLAIN:
         return
     if node.kind == f"{_UNRESOLVED}UnresolvedAttribute":
@@ -141,6 +162,26 @@ def _check_node(spark: SparkSession, tree: ParsedTree, node: Node, schema: Struc
             raise _RefusedError("IN with something else than constants")
     elif not _is_between(tree, node) or _is_replaced(spark, "between"):
         raise _RefusedError("a function", f" ({'.'.join(tree.name_of(node))})")
+
+
+def _check_times(tree: ParsedTree, node: Node, schema: StructType) -> None:
+    kinds = {_kind_of(tree, child, schema) for child in node.children}
+    literals = [child.fields for child in node.children if child.kind == "Literal"]
+    texts = [str(each["value"]) for each in literals if each["dataType"] == "string"]
+    for kind in sorted(kinds & _DROPPED.keys()):
+        dropped, words = _DROPPED[kind]
+        for text in texts:
+            if dropped.match(text):
+                raise _RefusedError(f"a text with {words}", f" ({shown(text)})")
+
+
+def _kind_of(tree: ParsedTree, node: Node, schema: StructType) -> str:
+    """Return the name of the type of a column, or of what one is cast to."""
+    if node.kind == "Cast":
+        return str(node.fields["dataType"])
+    is_name = node.kind == f"{_UNRESOLVED}UnresolvedAttribute"
+    kind = _type_of(tree.name_of(node), schema, str.lower) if is_name else None
+    return "" if kind is None else kind.simpleString()
 
 
 def _in_words(kind: str) -> str:
@@ -156,18 +197,18 @@ def _is_between(tree: ParsedTree, node: Node) -> bool:
 def _check_name(spark: SparkSession, parts: tuple[str, ...], schema: StructType) -> None:
     # A name that is no column may be a function without parentheses, or a variable of the session.
     exact = spark.conf.get("spark.sql.caseSensitive") == "true"
-    if not _is_column(parts, schema, str if exact else str.lower):
+    if _type_of(parts, schema, str if exact else str.lower) is None:
         name = ".".join(parts)
         raise _RefusedError("a name that is no column of the table", f" ({name}; it has {', '.join(schema.names)})")
 
 
-def _is_column(parts: tuple[str, ...], schema: StructType, spelling: Callable[[str], str]) -> bool:
+def _type_of(parts: tuple[str, ...], schema: StructType, spelling: Callable[[str], str]) -> DataType | None:
     current: DataType | None = schema
     for part in parts:
         if not isinstance(current, StructType):
-            return False
+            return None
         current = next((f.dataType for f in current.fields if spelling(f.name) == spelling(part)), None)
-    return current is not None
+    return current
 
 
 def _is_constant(node: Node) -> bool:

@@ -220,3 +220,39 @@ def test_with_allow_sql_a_where_is_code_and_still_one_expression(table: Maintain
     with pytest.raises(InvalidSpecError, match="its text is withheld") as refused:
         delete(table, "sql", where="id = 4711 4712 4713", allow_sql=True)
     assert "4711" not in str(refused.value)
+
+
+_TIMES = StructType().add("d", "date").add("n", "timestamp_ntz").add("t", "timestamp").add("s", "string")
+# Of each Spark would drop a part, and find rows that the text does not name.
+_DROPPED = {
+    "d = '2026-01-02T03:04:05'": "a time of day",
+    "'2026-01-02 03:04' = d": "a time of day",
+    "NOT (d >= '2026-01-02 garbage')": "a time of day",
+    "d IN ('2026-01-02', '2026-01-02T00:00:01Z')": "a time of day",
+    "d BETWEEN '2026-01-02' AND '2026-01-03 23:59:59'": "a time of day",
+    "CAST(t AS DATE) = '2026-01-02 03:04:05'": "a time of day",
+    "n = '2026-01-02T03:04:05+02:00'": "a time zone",
+    "n < '2026-01-02 03:04:05 Europe/Berlin'": "a time zone",
+    "n <=> '2026-01-02T03:04:05Z'": "a time zone",
+    "t = '2026-01-02T03:04:05.123456789'": "nanoseconds",
+}
+_KEPT = (
+    "d = '2026-01-02' OR d = '2026-1-2' OR d > ' 2026-01-02 ' OR d < '2026-01-02T00:00:00.000Z'",
+    "d = DATE '2026-01-02' AND d > TIMESTAMP '2026-01-02 03:04:05' AND d = '2026-01-02 00:00'",
+    "n = '2026-01-02T03:04:05.123456' AND n > '2026-01-02' AND n = '2026-01-02 03:04'",
+    "t = '2026-01-02T03:04:05+02:00' AND t > '2026-01-02 03:04:05.123456000 Europe/Berlin'",
+    "s = '2026-01-02T03:04:05' AND s LIKE '2026-01-02 03%'",
+)
+
+
+@pytest.mark.parametrize("where", _DROPPED)
+def test_a_text_of_which_a_comparison_drops_a_part_is_refused(spark: SparkSession, where: str) -> None:
+    with pytest.raises(
+        InvalidSpecError, match=f"where was refused for a text with {_DROPPED[where]}, which Spark drops"
+    ):
+        check_predicate(spark, where, _TIMES, "shop.orders")
+
+
+@pytest.mark.parametrize("where", _KEPT)
+def test_a_text_that_is_compared_as_it_is_written_is_taken(spark: SparkSession, where: str) -> None:
+    check_predicate(spark, where, _TIMES, "shop.orders")
