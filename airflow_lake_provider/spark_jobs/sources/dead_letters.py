@@ -17,9 +17,9 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT, DeadLetters, Fault
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, ROUNDED
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _REASON, _CLASS = "_lake_reason", "_lake_error_class"
@@ -62,8 +62,8 @@ def without_dead_letters(
 def _faults(spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: StructType | None) -> Iterator[Fault]:
     """Yield conditions with SQL of what is wrong with a record in words, and of its class."""
     if raw.may_be_unparsable:
-        changed = text_literal(CHANGED_VALUE)
-        kind = f"IF(startswith({UNPARSABLE}, {changed}), 'LOST_VALUE', 'UNREADABLE_RECORD')"
+        is_lost = any_of(f"startswith({UNPARSABLE}, {text_literal(fault)})" for fault in (CHANGED_VALUE, ROUNDED))
+        kind = f"IF({is_lost}, 'LOST_VALUE', 'UNREADABLE_RECORD')"
         yield f"{UNPARSABLE} IS NOT NULL", UNPARSABLE, kind
     for key in keys:
         yield (

@@ -21,7 +21,8 @@ from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, 
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
-from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sources.text_values import is_rounded, may_be_rounded
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, columns_text, matches, quoted_name, text_literal
 
 MORE_VALUES = "more than one value"
 HALF_PAIR = "half of a surrogate pair"
@@ -35,6 +36,8 @@ _VALUES = '{"values":'
 _OF_BYTES = {"encoding", "charset", "linesep", "multiline"}
 OPEN_QUOTE = "a quoted value without its end"
 UNFIT_QUOTES = f"{OPEN_QUOTE}, or with a quote that is not doubled"
+MARK_INSIDE = "a mark of the byte order inside of the file"
+REPEATED_HEADER = "the header once more"
 NO_VALUES = "a line of control characters alone"
 REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
@@ -42,6 +45,7 @@ NO_RECORD = "a document without a record"
 NIL = "an element that is nil"
 NANOSECONDS = "a time with nanoseconds"
 MIXED_ENDS = "a line that ends otherwise than the first"
+ROUNDED = "a number that loses digits"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
@@ -50,12 +54,15 @@ FAULTS = {
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
     MIXED_ENDS: "with options={'multiLine': True} all lines have to end alike; write LF or CRLF throughout",
+    MARK_INSIDE: "files were joined to one: leave out the mark of each, and its header, but for the first",
+    REPEATED_HEADER: "files were joined to one: leave out the header of each but the first",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
     REPEATED: "one value would be lost; declare its column as an ARRAY",
     OPEN_DOCUMENT: "it was cut off: write the file again",
     NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
     NIL: "Spark reads it as the empty text: write no such element in its place, which is NULL",
     NANOSECONDS: "no table holds them: write microseconds, with coerce_timestamps='us' of pandas and pyarrow",
+    ROUNDED: "here a fraction has the 15 digits of every double; write it as text, in quotes",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
 }
@@ -76,18 +83,26 @@ _MOST_FIELDS = 1_000
 
 
 def faulty_lines(
-    spark: SparkSession, source: Files, paths: Sequence[str], options: Mapping[str, str], schema: StructType
+    spark: SparkSession,
+    source: Files,
+    paths: Sequence[str],
+    options: Mapping[str, str],
+    schema: StructType,
+    declared: StructType,
 ) -> list[Scan]:
     """Return a scan of the lines that Spark's reader would take and read wrong.
 
     :param options: of the reader, with our defaults.
     :param schema: of the rows; the scan has only ``_lake_unparsable`` of it, which says what is wrong.
+    :param declared: types that the columns are to have.
     """
     lower = {name.lower(): value for name, value in options.items()}
     is_whole = lower.get("multiline", "false").lower() == "true"
     line = decoded_line(lower)
     if source.format == "json":
         json_fault = fault_of_line(line, options)
+        if not is_utf8(lower) and not is_whole:
+            json_fault = f"coalesce({json_fault}, {_fault_of_numbers(line, options, schema, declared)})"
         # In this order: a sound line is not parsed once more.
         parsed = is_parsed(line, columns_text(schema), options)
         fault = f"CASE WHEN {json_fault} IS NOT NULL THEN CASE WHEN {parsed} THEN {json_fault} END END"
@@ -99,6 +114,13 @@ def faulty_lines(
     more = {"wholetext": "true"} if is_whole else {}
     lines = text_lines(spark, paths, options, **more).filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
+
+
+def _fault_of_numbers(line: str, options: Mapping[str, str], schema: StructType, declared: StructType) -> str:
+    """Return SQL of the fault of a line whose numbers Spark rounds: its reader keeps the texts of those in UTF-8."""
+    parsed = _from_json(line, columns_text(schema), options)
+    rounded = any_of(is_rounded(line, f"{parsed}.{quoted_name(f.name)}", f.dataType) for f in declared)
+    return f"CASE WHEN {may_be_rounded(line)} AND ({rounded}) THEN {text_literal(ROUNDED)} END"
 
 
 def refuse_large_documents(spark: SparkSession, files: Sequence[InputFile]) -> None:
@@ -209,12 +231,16 @@ def _is_doubled(options: Mapping[str, str]) -> bool:
 
 
 def _fault_without_values(line: str, separator: str) -> str:
-    """Tell a line that Spark's reader takes for an empty one, though it has more than blanks."""
+    """Tell a line that begins with a mark, or that Spark's reader takes for an empty one, though it is not."""
     # All but those of blanks, and the end of a file of DOS.
     has_more = matches(line, r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
     if separator.strip(" "):
         has_more = f"({has_more} OR contains({line}, {text_literal(separator)}))"
-    return f"CASE WHEN {matches(line, _CONTROLS)} AND {has_more} THEN {text_literal(NO_VALUES)} END"
+    # The reader of lines leaves out the one at the start of a file.
+    return (
+        f"CASE WHEN startswith({line}, '\ufeff') THEN {text_literal(MARK_INSIDE)} "
+        f"WHEN {matches(line, _CONTROLS)} AND {has_more} THEN {text_literal(NO_VALUES)} END"
+    )
 
 
 def _fault_of_quotes(line: str, quote: str, separator: str, of_every_quote: bool) -> str:

@@ -88,10 +88,19 @@ class LineRecords:
             )
         if not headers:
             return arrived
+        self._refuse_twins(next(iter(headers)))
         rows = ", ".join(str(place["header_row"]) for place in self._places if place["header"] is not None)
         is_header = f"{RECORD} IN ({', '.join(map(text_literal, headers))})"
         is_first = f"CASE WHEN {is_header} THEN true ELSE raise_error('{_MOVED}') END"
         return arrived.filter(f"NOT CASE WHEN {ARRIVAL}.row IN ({rows}) THEN {is_first} ELSE false END")
+
+    def _refuse_twins(self, header: str) -> None:
+        """Refuse names that Spark would number, as its reader of files does."""
+        names = self._names(header)
+        if len(names) == len(self.plain) and not all(names):
+            raise BadInputError(f"the CSV header {header!r} of {self.source.path!r} has a column without a name")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise BadInputError(f"the CSV header {header!r} of {self.source.path!r} has columns twice: {twice}")
 
     def first_rows(self) -> dict[int, int]:
         """Return the number of the first line of each file, from which those of its first split are counted."""

@@ -12,12 +12,14 @@ from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, encoding_of, is_utf8, is_wide
-from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.change_batch import RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
     CHANGED_VALUE,
     MIXED_ENDS,
+    REPEATED_HEADER,
+    ROUNDED,
     faulty_lines,
     refuse_large_documents,
 )
@@ -31,12 +33,15 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import (
     declared_types,
     given_fields,
     json_schema,
+    refuse_other_keys,
 )
 from airflow_lake_provider.spark_jobs.sources.text_values import (
     converted,
     in_range,
     is_lost,
+    is_rounded,
     may_be_lost,
+    may_be_rounded,
     read_as,
     rounds_integer,
 )
@@ -58,6 +63,8 @@ _ENCODINGS = ("utf-8", "utf-16", "utf-16be", "utf-16le", "utf-32", "iso-8859-1",
 _ANY_ENCODING = "spark.sql.legacy.javaCharsets"
 # Which byte of a sign comes first is said in the file.
 _ANY_ORDER = ("utf-16", "utf-32")
+# One value alone may well be a word that its column is called.
+_LEAST_NAMES = 2
 _TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
@@ -94,15 +101,18 @@ def read_text(
     records = None
     if keeps_lines:
         records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
-    scans = [records.scan()] if records else _scans(spark, source, paths, options, plain)
+    scans = [records.scan()] if records else _scans(spark, source, paths, options, plain, schema)
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
+    if lower.get("header", "").lower() == "true":
+        arrived = _refusing_headers(arrived, plain)
     if kind == "csv" and is_whole and "linesep" not in lower:
         arrived = _refusing_mixed_ends(arrived, plain, f"csv files of {source.path!r}")
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
-    rows = typed_rows(arrived, plain, schema, values, inferred).persist()
+    line = RECORD if records and kind == "json" else None
+    rows = typed_rows(arrived, plain, schema, values, inferred, line).persist()
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
     lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
     return RawBatch(
@@ -134,7 +144,9 @@ def _schema(
         refuse_spelled_fields(spark, source, paths, options)
     given = (spark, source, paths, options, table_schema)
     if source.format == "json":
-        return json_schema(*given, keeps_absent=keeps_absent)
+        schema = json_schema(*given, keeps_absent=keeps_absent)
+        refuse_other_keys(schema, f"json files of {source.path!r}")
+        return schema
     return xml_schema(*given) if source.format == "xml" else csv_schema(*given)
 
 
@@ -186,17 +198,22 @@ def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, 
 
 
 def _scans(
-    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], plain: StructType
+    spark: SparkSession,
+    source: Files,
+    paths: list[str],
+    options: Mapping[str, str],
+    plain: StructType,
+    schema: StructType,
 ) -> list[Scan]:
     """Return the records, and beside them those that Spark's parser takes for right.
 
-    :param plain: columns as they are read.
+    :param plain: columns as they are read, and ``schema``: as they are to be.
     """
     flag = StructField(UNPARSABLE, StringType())
     if source.format != "xml":
         flagged = StructType([*plain, flag])
         rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
-        return [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged)]
+        return [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged, schema)]
     names = XmlNames.of(_by_lower_name(source))
     flagged = StructType([*names.read_with(plain), flag])
     rows = spark.read.format("xml").options(**options).schema(flagged).load(paths)
@@ -218,7 +235,12 @@ def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def typed_rows(
-    rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str] = ()
+    rows: DataFrame,
+    read: StructType,
+    schema: StructType,
+    kind: str,
+    inferred: Sequence[str] = (),
+    line: str | None = None,
 ) -> DataFrame:
     """Return the columns in their types, and records with a value that does not come through as unparsable.
 
@@ -226,7 +248,10 @@ def typed_rows(
     :param read: the types in which they were read, see :func:`read_as`.
     :param kind: ``csv`` or ``json``.
     :param inferred: columns whose types were found in the values.
+    :param line: column of the JSON that a function has parsed, which rounds; None of rows of a reader.
     """
+    if line is not None:
+        rows = _without_rounded(rows, schema, line)
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
     results, lost = {}, {}
@@ -245,6 +270,31 @@ def typed_rows(
     ranged = {f.name: _only_in_range(f) for _, f in changed if isinstance(f.dataType, _TIMES)}
     ranged[UNPARSABLE] = _unparsable(read, lost)
     return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
+
+
+def _without_rounded(rows: DataFrame, schema: StructType, line: str) -> DataFrame:
+    rounded = {field.name: is_rounded(line, quoted_name(field.name), field.dataType) for field in schema}
+    cases = " ".join(
+        f"WHEN {condition} THEN {text_literal(f'{ROUNDED}{IN_COLUMN}{name}')}"
+        for name, condition in rounded.items()
+        if condition != "false"
+    )
+    if not cases:
+        return rows
+    fault = f"CASE WHEN {may_be_rounded(line)} THEN CASE {cases} END END"
+    return rows.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {fault})"))
+
+
+def _refusing_headers(rows: DataFrame, plain: StructType) -> DataFrame:
+    """Mark records whose values are the names of their columns, as where files were joined to one."""
+    if len(plain) < _LEAST_NAMES:
+        return rows
+    first, *others = (f"lower(CAST({quoted_name(name)} AS STRING))" for name in plain.names)
+    # There may be the mark of a file before it.
+    values = [f"trim(LEADING '\ufeff' FROM {first})", *others]
+    same = (f"{value} = {text_literal(name.lower())}" for value, name in zip(values, plain.names, strict=True))
+    fault = f"CASE WHEN {' AND '.join(same)} THEN {text_literal(REPEATED_HEADER)} END"
+    return rows.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {fault})"))
 
 
 def _refusing_mixed_ends(rows: DataFrame, plain: StructType, what: str) -> DataFrame:

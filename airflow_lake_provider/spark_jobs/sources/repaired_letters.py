@@ -36,6 +36,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 # Before the id, in the place of a path.
 _LETTER = "letter "
 _NUMBER = "_lake_file"
+_LINE = "_lake_line"
 _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNPARSABLE}
 _NOTED_AT_ONCE = 1_000
 
@@ -81,9 +82,9 @@ class RepairedLettersSource(PlainSource):
         plain = StructType([StructField(field.name, read_as(field.dataType, "json", {})) for field in schema])
         parsed, columns = parsed_lines(lines, "json", _OPTIONS, plain)
         place = f"struct({_NUMBER} AS file, 0L AS block, 0L AS row)"
-        rows = parsed.select(*columns, sf.expr(place).alias(ARRIVAL))
+        rows = parsed.select(*columns, sf.expr(place).alias(ARRIVAL), sf.col("value").alias(_LINE))
         return RawBatch(
-            rows=typed_rows(rows, plain, schema, "json", ()).persist(),
+            rows=typed_rows(rows, plain, schema, "json", line=_LINE).drop(_LINE).persist(),
             files=listing.files,
             has_arrival=True,
             may_be_unparsable=True,

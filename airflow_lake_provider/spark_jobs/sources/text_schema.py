@@ -68,6 +68,23 @@ def parse_ddl(schema: str) -> StructType:
     return parsed
 
 
+def refuse_other_keys(columns: StructType, what: str) -> None:
+    """Refuse maps whose keys are no texts, which names of JSON are.
+
+    :raises BadInputError: naming the columns.
+    """
+    maps = {f.name: f.dataType.simpleString() for f in columns if any(map(_has_other_keys, types_inside(f.dataType)))}
+    if maps:
+        raise BadInputError(
+            f"{what} cannot be read as {maps}: keys of a MAP are names of JSON, which are texts. Say MAP<STRING, ...> "
+            "in the source's schema, and cast the keys in a Query"
+        )
+
+
+def _has_other_keys(kind: DataType) -> bool:
+    return isinstance(kind, MapType) and not isinstance(kind.keyType, StringType)
+
+
 def _is_unread(kind: DataType) -> bool:
     return kind.simpleString().startswith(("time(", "interval"))
 

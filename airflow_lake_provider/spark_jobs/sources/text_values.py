@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_texts
 
@@ -53,6 +53,11 @@ _SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
 _SURE_DIGITS = 15
 _LONG_INTEGER = rf"^\s*+[+-]?+[0-9]{{{_SURE_DIGITS + 1},}}+\s*+$"
 _NUMBER = r"(?i)^\s*+(?:[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?+[0-9]++)?+|nan)\s*+$"
+# In JSON; without the zeros at its end, as a double has none. Words are none of JSON, and Spark takes them.
+_MAY_BE_ROUNDED = (
+    r"[:,\[]\s*+([+-]?(?:NaN|INF|Infinity|[0-9.]++[eE]\+?[0-9]{3}|[0-9]{16,}+[eE][+-]?[0-9]++"
+    r"|(?=[0-9.]{17})[0-9]++\.[0-9]*[1-9](?:[eE][+-]?[0-9]++)?))"
+)
 _INFINITE = ("infinity", "+infinity", "-infinity", "inf", "+inf", "-inf")
 
 
@@ -179,6 +184,40 @@ def _is_another_integer(text: str, fitted: str) -> str:
     shortest = f"trim(TRAILING '0' FROM {digits_of_fitted})"
     is_long = f"octet_length({text}) > {_SURE_DIGITS} AND {matches(text, _LONG_INTEGER)}"
     return f"{is_long} AND NOT {is_equal} AND {digits} <> {shortest}"
+
+
+def is_rounded(line: str, value: str, declared: DataType, depth: int = 0) -> str:
+    """Return the condition that a number lost digits as it became the text of a value.
+
+    Spark's function ``from_json`` makes a double of each fraction, where the reader of files keeps its text.
+
+    :param line: SQL of the JSON that the value was parsed from.
+    :param value: SQL of the value, read as :func:`read_as` says.
+    """
+    item = f"x{depth}"
+    match declared:
+        case StructType():
+            return any_of(
+                inner for f in declared if (inner := is_rounded(line, _field(value, f), f.dataType, depth)) != "false"
+            )
+        case ArrayType() | MapType():
+            kind = declared.elementType if isinstance(declared, ArrayType) else declared.valueType
+            items = value if isinstance(declared, ArrayType) else f"map_values({value})"
+            inner = is_rounded(line, item, kind, depth + 1)
+            return inner if inner == "false" else f"coalesce(exists({items}, {item} -> {inner}), false)"
+        case StringType() | DecimalType():
+            # Of a number beyond all doubles the text is a word in quotes.
+            double = "CAST(try_cast(number AS DOUBLE) AS STRING)"
+            is_word = f"({double} RLIKE '[yN]$' AND contains({value}, concat('\"', {double}, '\"')))"
+            is_other = f"(contains({value}, {double}) AND NOT contains({value}, number))"
+            numbers = f"regexp_extract_all({line}, {text_literal(_MAY_BE_ROUNDED)}, 1)"
+            return f"coalesce(exists({numbers}, number -> {is_word} OR {is_other}), false)"
+    return "false"
+
+
+def may_be_rounded(line: str) -> str:
+    """Return a quick condition without which no number of a line :func:`is_rounded`."""
+    return matches(line, _MAY_BE_ROUNDED)
 
 
 def in_range(time: str, kind: DataType) -> str:

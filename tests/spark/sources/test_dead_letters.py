@@ -67,7 +67,7 @@ CSV_LINES: list[Line] = [
     (b'9,5" pipe,,', None, ""),
     (b"10,\xc3\xa9,1,2026-01-02 03:04:05", None, ""),
     (b"11,,1,yesterday", LOST, "in at"),
-    (b"id,name,total,at", LOST, "in "),
+    (b"id,name,total,at", UNREADABLE, "the header once more"),
     (b"12,x,2,", None, ""),
 ]
 

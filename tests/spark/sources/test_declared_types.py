@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
 from tests.spark.sources.kafka.topic_writer import add_connector
 from tests.spark.sources.test_avro_files import write
 from tests.spark.sources.test_unreadable_files import apply, flow
@@ -111,3 +113,14 @@ def test_orc_of_old_hive_whose_columns_have_no_names_is_read_by_place(spark: Spa
     assert flow(spark, tmp_path, "hive_places").rows() == {1: ("x",)}
     with pytest.raises(BadInputError, match="name is string and declared as bigint"):
         apply(spark, tmp_path / "a.orc", format="orc", schema="id BIGINT, name BIGINT")
+
+
+def test_keys_of_json_are_texts(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "m": {"1": 1}}\n')
+    for kind in ("MAP<INT, INT>", "ARRAY<STRUCT<m: MAP<DATE, INT>>>"):
+        with pytest.raises(BadInputError, match=r"cannot be read as \{'m': .*Say MAP<STRING, \.\.\.>"):
+            apply(spark, tmp_path / "a.json", format="json", schema=f"id BIGINT, m {kind}")
+    records = spark.createDataFrame([], "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP")
+    topic = KafkaTopic("kafka", "t", schema="id BIGINT, m MAP<INT, INT>")
+    with pytest.raises(BadInputError, match=r"records of topic t cannot be read as \{'m': 'map<int,int>'\}"):
+        read_records(topic, records, None, deletes=False, has_order=False)

@@ -187,6 +187,10 @@ CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
     "a line of NUL": ("a,1\n\0\0\0\nb,2\n", None),
     "NUL at the end": ("a,1\n" + "\0" * 50, None),
     "NUL and nothing else": ("\0" * 50, None),
+    "a mark inside": ("a,1\n\ufeffb,2\n", None),
+    "two marks at the start": ("\ufeff\ufeffa,1\n", None),
+    "a mark at the start": ("\ufeffa,1\n", ["a"]),
+    "a mark in a value": ("a\ufeff,1\n", ["a\ufeff"]),
     "other control characters": ("a,1\n\x01 \x02\nb,2\n", None),
 }
 
@@ -228,6 +232,32 @@ def test_a_fault_of_a_quote_is_refused_with_the_file_and_what_to_say(spark: Spar
     (tmp_path / "sound.csv").write_text('id,v\n1,"a\nb ""c"""\n')
     applied = apply(spark, tmp_path / "sound.csv", "quoted", options={"header": True, "multiLine": True}, **given)
     assert applied.batch_rows == 1
+
+
+@pytest.mark.parametrize(("options", "letters"), [({}, False), ({"multiLine": True}, False), ({}, True)])
+def test_a_header_inside_of_a_file_is_no_record(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any], letters: bool
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Id,v\n1,a\nid,V\n2,v\nid,id\n\ufeffId,v\n")
+    source = Files(str(path), options={"header": True, **options}, schema="id STRING, v STRING")
+    rows = read_files(spark, source, list_input_files(spark, source.path), None, keeps_lines=letters).rows
+    found = {(row[0], row[1]) for row in rows.filter("_lake_unparsable IS NULL").collect()}
+    faults = [row[0] for row in rows.select("_lake_unparsable").filter("_lake_unparsable IS NOT NULL").collect()]
+    rows.unpersist()
+    assert found >= {("1", "a"), ("2", "v"), ("id", "id")}
+    assert not found & {("id", "V"), ("Id", "v")}
+    assert faults.count("the header once more") >= 1
+
+
+@pytest.mark.parametrize("header", ["id,ID", "id,", ",id"])
+def test_a_header_with_a_name_twice_or_without_one_is_refused_with_dead_letters_too(
+    spark: SparkSession, tmp_path: Path, header: str
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
+    source = Files(str(tmp_path / "a.csv"), options={"header": True})
+    with pytest.raises(BadInputError, match=r"columns twice|a column without a name"):
+        read_files(spark, source, list_input_files(spark, source.path), None, keeps_lines=True)
 
 
 def test_lines_of_csv_that_end_otherwise_than_the_first_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, fault_of_line
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
-from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl, refuse_other_keys
 from airflow_lake_provider.spark_jobs.sources.text_values import read_as
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted, quoted_name, text_literal
 
@@ -105,6 +105,7 @@ def read_records(
     of_key = {name.lower() for name in names}
     if source.value_format == ValueFormat.JSON:
         fields = [field for field in parse_ddl(str(source.schema)) if field.name.lower() not in of_key]
+        refuse_other_keys(StructType(fields), f"records of topic {source.topic}")
         rows, values = _with_json(rows, VALUE, fields), [field.name for field in fields]
     elif decode is not None:
         rows, decoded = decode(rows)
@@ -178,5 +179,6 @@ def _with_json(rows: DataFrame, column: str, fields: Sequence[StructField]) -> D
         *kept,
         *(f"{_PARSED}.{quoted_name(name)} AS {quoted_name(name)}" for name in plain.names),
         f"coalesce({UNPARSABLE}, {fault}) AS {UNPARSABLE}",
+        _TEXT,
     )
-    return typed_rows(flat, plain, StructType(list(fields)), "json")
+    return typed_rows(flat, plain, StructType(list(fields)), "json", line=_TEXT).drop(_TEXT)
