@@ -45,6 +45,7 @@ NO_RECORD = "a document without a record"
 NIL = "an element that is nil"
 NANOSECONDS = "a time with nanoseconds"
 MIXED_ENDS = "a line that ends otherwise than the first"
+KEY_TWICE = "a map that has a key twice"
 ROUNDED = "a number that loses digits"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
@@ -62,6 +63,7 @@ FAULTS = {
     NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
     NIL: "Spark reads it as the empty text: write no such element in its place, which is NULL",
     NANOSECONDS: "no table holds them: write microseconds, with coerce_timestamps='us' of pandas and pyarrow",
+    KEY_TWICE: "readers take one or the other; write each once",
     ROUNDED: "here a fraction has the 15 digits of every double; write it as text, in quotes",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
     CHANGED_VALUE,
+    KEY_TWICE,
     MIXED_ENDS,
     REPEATED_HEADER,
     ROUNDED,
@@ -47,6 +48,7 @@ from airflow_lake_provider.spark_jobs.sources.text_values import (
 )
 from airflow_lake_provider.spark_jobs.sources.xml_records import XmlNames, faulty_documents, xml_schema
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.nested_types import conditions_inside, has_key_twice
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
@@ -250,8 +252,12 @@ def typed_rows(
     :param inferred: columns whose types were found in the values.
     :param line: column of the JSON that a function has parsed, which rounds; None of rows of a reader.
     """
+    if kind == "json":
+        twice = {f.name: any_of(conditions_inside(quoted_name(f.name), f.dataType, has_key_twice)) for f in schema}
+        rows = _flagged(rows, KEY_TWICE, twice)
     if line is not None:
-        rows = _without_rounded(rows, schema, line)
+        rounded = {field.name: is_rounded(line, quoted_name(field.name), field.dataType) for field in schema}
+        rows = _flagged(rows, ROUNDED, rounded, may_be_rounded(line))
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
     results, lost = {}, {}
@@ -272,17 +278,21 @@ def typed_rows(
     return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
 
 
-def _without_rounded(rows: DataFrame, schema: StructType, line: str) -> DataFrame:
-    rounded = {field.name: is_rounded(line, quoted_name(field.name), field.dataType) for field in schema}
+def _flagged(rows: DataFrame, fault: str, by_column: Mapping[str, str], may_be: str = "true") -> DataFrame:
+    """Mark records with a fault in a column as unparsable.
+
+    :param by_column: its condition, ``false`` for none.
+    :param may_be: a quick condition without which there is none.
+    """
     cases = " ".join(
-        f"WHEN {condition} THEN {text_literal(f'{ROUNDED}{IN_COLUMN}{name}')}"
-        for name, condition in rounded.items()
+        f"WHEN {condition} THEN {text_literal(f'{fault}{IN_COLUMN}{name}')}"
+        for name, condition in by_column.items()
         if condition != "false"
     )
     if not cases:
         return rows
-    fault = f"CASE WHEN {may_be_rounded(line)} THEN CASE {cases} END END"
-    return rows.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {fault})"))
+    flagged = f"CASE WHEN {may_be} THEN CASE {cases} END END"
+    return rows.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {flagged})"))
 
 
 def _refusing_headers(rows: DataFrame, plain: StructType) -> DataFrame:

@@ -10,9 +10,10 @@ from functools import reduce
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal, type_text
 
 Absent = Callable[[StructField], str]
+Condition = Callable[[str, DataType], str | None]
 
 
 def nullable(data_type: DataType) -> DataType:
@@ -54,6 +55,33 @@ def types_inside(data_type: DataType) -> Iterator[DataType]:
             inner = []
     for each in inner:
         yield from types_inside(each)
+
+
+def conditions_inside(value: str, kind: DataType, of: Condition, depth: int = 0) -> Iterator[str]:
+    """Yield conditions about a value, and about those of all fields, elements, keys and values in it.
+
+    :param value: SQL.
+    :param of: SQL of the condition about one value; None for one without.
+    """
+    if (own := of(value, kind)) is not None:
+        yield own
+    item, among = f"x{depth}", list[tuple[str, DataType]]()
+    match kind:
+        case StructType():
+            for field in kind:
+                yield from conditions_inside(f"{value}.{quoted_name(field.name)}", field.dataType, of, depth)
+        case ArrayType():
+            among = [(value, kind.elementType)]
+        case MapType():
+            among = [(f"map_keys({value})", kind.keyType), (f"map_values({value})", kind.valueType)]
+    for values, inner in among:
+        if conditions := list(conditions_inside(item, inner, of, depth + 1)):
+            yield f"exists({values}, {item} -> {any_of(conditions)})"
+
+
+def has_key_twice(value: str, kind: DataType) -> str | None:
+    """Return the condition that a map has a key more than once; None for other types."""
+    return f"size(array_distinct(map_keys({value}))) < size({value})" if isinstance(kind, MapType) else None
 
 
 def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[list[str]]:

@@ -117,6 +117,11 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "STRUCT<a: DECIMAL(3,1)>": {'{"a": 1.55}': REFUSED, '{"a": 1.5}': {"a": Decimal("1.5")}, "null": None},
     "ARRAY<DATE>": {'["2024-01-02 10:00"]': REFUSED, '["2024-01-02", null]': [DAY, None]},
     "MAP<STRING, DECIMAL(3,1)>": {'{"k": 1.55}': REFUSED, '{"k": 1.5}': {"k": Decimal("1.5")}},
+    "MAP<STRING, INT>": {'{"a": 1, "b": 1}': {"a": 1, "b": 1}, '{"a": 1, "a": 1}': REFUSED, "{}": {}, "null": None},
+    "ARRAY<STRUCT<m: MAP<STRING, INT>>>": {
+        '[{"m": {"a": 1}}, {"m": {"a": 1}}, null]': [{"m": {"a": 1}}, {"m": {"a": 1}}, None],
+        '[{"m": {}}, {"m": {"a": 1, "a": 2}}]': REFUSED,
+    },
     "STRUCT<a: DOUBLE>": {'{"a": "12D"}': REFUSED, '{"a": "1.5"}': {"a": 1.5}},
     "ARRAY<STRUCT<m: MAP<STRING, DOUBLE>>>": {
         '[{"m": {"k": "7F"}}]': REFUSED,

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -23,7 +23,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, type_text
-from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_same, lacks_no_field
+from airflow_lake_provider.spark_jobs.sql.nested_types import (
+    conditions_inside,
+    fitted_value,
+    has_key_twice,
+    is_nested,
+    is_same,
+    lacks_no_field,
+)
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import valid_utf8
 
 # Metadata of a column of Spark's: SQL of Iceberg's ``write-default``.
@@ -125,9 +132,10 @@ def checked_texts(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> 
     places = {str(column.name()).lower(): place for place, column in enumerate(_columns(table))}
     conditions = {
         f"{places[field.name.lower()]}{fault}": any_of(faults)
-        for fault in (_NO_UTF8, _KEY_TWICE)
+        for fault, of in ((_NO_UTF8, _is_no_utf8), (_KEY_TWICE, has_key_twice))
         for field in rows.schema
-        if field.name.lower() in places and (faults := list(_faults(quoted_name(field.name), field.dataType, fault)))
+        if field.name.lower() in places
+        and (faults := list(conditions_inside(quoted_name(field.name), field.dataType, of)))
     }
     if not conditions:
         return rows
@@ -191,25 +199,5 @@ def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
     return sf.lower(value.cast("string")) if kind == "uuid" and not is_compared else value
 
 
-def _faults(value: str, kind: DataType, fault: str, depth: int = 0) -> Iterator[str]:
-    """Yield conditions that a value, or one in it, has a fault."""
-    match kind:
-        case StructType():
-            for field in kind:
-                yield from _faults(f"{value}.{quoted_name(field.name)}", field.dataType, fault, depth)
-        case ArrayType():
-            yield from _faults_among(value, kind.elementType, fault, depth)
-        case MapType():
-            keys = f"map_keys({value})"
-            if fault == _KEY_TWICE:
-                yield f"size(array_distinct({keys})) < size({value})"
-            yield from _faults_among(keys, kind.keyType, fault, depth)
-            yield from _faults_among(f"map_values({value})", kind.valueType, fault, depth)
-        case StringType() if fault == _NO_UTF8:
-            yield f"NOT {valid_utf8(value)}"
-
-
-def _faults_among(values: str, kind: DataType, fault: str, depth: int) -> Iterator[str]:
-    item = f"x{depth}"
-    if conditions := list(_faults(item, kind, fault, depth + 1)):
-        yield f"exists({values}, {item} -> {any_of(conditions)})"
+def _is_no_utf8(value: str, kind: DataType) -> str | None:
+    return f"NOT {valid_utf8(value)}" if isinstance(kind, StringType) else None
