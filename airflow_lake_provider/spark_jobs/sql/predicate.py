@@ -57,24 +57,23 @@ _WORDS = {
     f"{_UNRESOLVED}ExpressionWithUnresolvedIdentifier": "IDENTIFIER",
 }
 
-
 # A text is cast to the type of the column that it is compared with. What of it that drops, without an error.
 _DATE_THEN = r"(?s)\s*[+-]?\d{4,7}-\d{1,2}-\d{1,2}"
-_ZONE = r"\s*(?:Z|UTC|[+-]\d{1,2}(?::?\d{2})?)?\s*"
+_ZONE = r"\s*(?:(?:Z|UTC|[+-]\d{1,2}(?::?\d{2})?)\s*)?"
+_TIME_OF_DAY = re.compile(rf"{_DATE_THEN}[T ](?!\s*$)(?!0{{1,2}}:00(?::00(?:\.0*)?)?{_ZONE}$)")
+_ZONE_BEHIND = re.compile(rf"{_DATE_THEN}[T ][\d:.]*\s*[^\d:.\s]")
+_NANOSECONDS = re.compile(rf"{_DATE_THEN}[T ][\d:]+\.\d{{6}}0*[1-9]")
 _DROPPED = {
     "date": (
-        re.compile(rf"{_DATE_THEN}[T ](?!\s*$)(?!0{{1,2}}:00(?::00(?:\.0*)?)?{_ZONE}$)"),
+        _TIME_OF_DAY.match,
         "a time of day, which Spark drops beside a DATE column; write DATE '2026-01-02'",
     ),
     "timestamp_ntz": (
-        re.compile(rf"{_DATE_THEN}[T ][\d:.]*\s*[^\d:.\s]"),
+        _ZONE_BEHIND.match,
         "a time zone, which Spark drops beside a TIMESTAMP_NTZ column; write the local time without it",
     ),
+    "timestamp": (_NANOSECONDS.match, "nanoseconds, which Spark drops; write microseconds"),
 }
-_DROPPED["timestamp"] = (
-    re.compile(rf"{_DATE_THEN}[T ][\d:]+\.\d{{6}}0*[1-9]"),
-    "nanoseconds, which Spark drops; write microseconds",
-)
 
 
 class _RefusedError(Exception):
@@ -169,9 +168,9 @@ def _check_times(tree: ParsedTree, node: Node, schema: StructType) -> None:
     literals = [child.fields for child in node.children if child.kind == "Literal"]
     texts = [str(each["value"]) for each in literals if each["dataType"] == "string"]
     for kind in sorted(kinds & _DROPPED.keys()):
-        dropped, words = _DROPPED[kind]
+        drops, words = _DROPPED[kind]
         for text in texts:
-            if dropped.match(text):
+            if drops(text):
                 raise _RefusedError(f"a text with {words}", f" ({shown(text)})")
 
 

@@ -174,9 +174,7 @@ def refusing_misfits(table: IcebergTable) -> Iterator[None]:
         if place is None:
             raise
         column = _columns(table)[int(place[1])]
-        remedy = _REMEDIES.get(
-            place[2] or str(column.type()), "; give as many bytes, or leave these rows out in a Query"
-        )
+        remedy = _REMEDIES.get(place[2] or str(column.type()), _OTHERWISE)
         raise BadInputError(
             f"{table.name}: the batch has a value that {column.type()} column {column.name()} does not hold"
             f"{remedy.format(column.name())}"
