@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 
@@ -210,7 +211,8 @@ def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[
     """Add a delete for each key of the target that a full read no longer gives."""
     if present is None:
         return rows
-    vanished = present.select(*keys).join(rows.select(*keys), on=list(keys), how="left_anti").distinct()
+    columns = [quoted(key) for key in keys]
+    vanished = present.select(*columns).join(rows.select(*columns), on=list(keys), how="left_anti").distinct()
     return rows.unionByName(vanished.withColumn(DELETED, sf.lit(True)), allowMissingColumns=True)
 
 

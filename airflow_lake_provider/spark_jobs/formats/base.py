@@ -353,7 +353,7 @@ def net_of_changelog(steps: DataFrame, wanted: ChangeFilter) -> DataFrame:
         raise InvalidSpecError(
             "the changes are read of the format's changelog; give the keys, and filter the result in place of where"
         )
-    key = Window.partitionBy(*wanted.keys)
+    key = Window.partitionBy(*map(quoted, wanted.keys))
     in_order, kind = key.orderBy(CHANGE_ORDINAL), sf.col(CHANGE_TYPE)
     numbered = steps.withColumns(
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
 from airflow_lake_provider.planning.incremental_plan import nothing_new
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from tests.spark.consumer import QUERY, Consumer
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.metadata_change_flow import carry_out
@@ -193,6 +195,25 @@ def test_a_full_refresh_also_removes_what_the_source_no_longer_has(consumer: Con
     consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (99, 'stray', 0)")
     consumer.run("2", full_refresh=True)
     assert consumer.target.rows() == consumer.expected()
+
+
+@pytest.mark.parametrize("key", ["shop.id", "shop `id`"])
+def test_a_full_refresh_removes_rows_by_a_key_of_any_name(consumer: Consumer, key: str) -> None:
+    name = quoted_name(key)
+    query = f"SELECT id AS {name}, name AS shop, _change_type FROM changes"
+    consumer.run("1", keys=(key,), query=query)
+    consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (99, 'stray')")
+    consumer.run("2", keys=(key,), query=query, full_refresh=True)
+    rows = consumer.target.loaded().scan().to_arrow().to_pylist()
+    assert {each[key]: each["shop"] for each in rows} == {1: "a", 2: "b", 3: "c"}
+
+
+def test_a_transform_that_is_refused_leaves_nothing_cached(consumer: Consumer) -> None:
+    context: Any = consumer.source.spark.sparkContext._jsc
+    cached = len(context.getPersistentRDDs())
+    with pytest.raises(BadInputError, match="NULL in the key"):
+        consumer.run("1", query="SELECT CAST(NULL AS BIGINT) AS id, name FROM changes")
+    assert len(context.getPersistentRDDs()) == cached
 
 
 def test_a_consumer_goes_back_with_a_source_that_was_rolled_back(consumer: Consumer) -> None:

@@ -27,7 +27,8 @@ from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.base import net_of_changelog
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, ChangeFilter, KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.base_repeats import RepeatSuite
@@ -201,6 +202,15 @@ def test_a_format_serves_its_own_changelog_step_by_step_and_to_an_incremental_ru
     reports = [consume(tmp_path, flow.table, number, versions[number]) for number in (0, 2)]
     assert (reports[1].upserts_read, reports[1].deletes_read) == (2, 1)
     assert rows_of(tmp_path / "tables" / "mart.orders") == {1: ("c", 30), 4: ("e", 70)}
+
+
+def test_net_changes_of_a_changelog_take_a_key_of_any_name(session: SparkSession) -> None:
+    steps = session.createDataFrame(
+        [(1, "insert", 1), (1, "update", 2), (2, "update", 1), (2, "delete", 2), (3, "insert", 1), (3, "delete", 2)],
+        "`shop.id` INT, _change_type STRING, _change_ordinal INT",
+    )
+    net = net_of_changelog(steps, ChangeFilter(keys=("shop.id",))).collect()
+    assert {each["shop.id"]: each["_change_type"] for each in net} == {1: "upsert", 2: "delete"}
 
 
 def consume(folder: Path, source: str, number: int, version: str) -> IncrementalReport:
