@@ -115,14 +115,15 @@ def _attempt(
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
-    rows = apply_transform(spark, spec, changes.persist(), source.rows_at(spec.to_snapshot, is_head=True))
+    cached = [changes.persist()]
     try:
+        cached.append(rows := apply_transform(spark, spec, changes, source.rows_at(spec.to_snapshot, is_head=True)))
         read = _counts(changes, reading.start, spec.to_snapshot, progress)
         commit = _commit(spec, target, applied_state, source_name, run_key, rows, full=reading.start is None)
         counts = counts_to_summary(upserts_read=read["upserts"], deletes_read=read["deletes"])
         applied = target.apply(replace(commit, summary=counts), progress)
     finally:
-        release_frames(rows, changes)
+        release_frames(*cached)
     after, unseen = state_after_commit(target.state)
     return IncrementalReport(
         table=spec.table,

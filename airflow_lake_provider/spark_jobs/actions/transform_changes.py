@@ -29,7 +29,7 @@ def apply_transform(
     boolean ``_lake_deleted``. It is persisted, since checking its keys runs it once: the caller unpersists it.
 
     :param spec: names the transform and the target's keys.
-    :param changes: what ``read_changes`` returns; the view ``changes`` of a query.
+    :param changes: what ``read_changes`` returns, cached by the caller; the view ``changes`` of a query.
     :param source_at_to: the whole source at the end of the range; the view ``source`` of a query. Reading it costs
         what its files cost, so a transform that does not use it is cheaper.
     :raises BadInputError: keys that are NULL, missing or occur twice, or an unknown ``_change_type``.
@@ -44,7 +44,10 @@ def apply_transform(
 
 def _run_query(spark: SparkSession, query: str | None, changes: DataFrame, source: DataFrame) -> DataFrame:
     with _views(spark, changes=changes, source=source):
-        return spark.sql(query or "")
+        result = spark.sql(query or "")
+    # Spark takes the rows of a view out of its cache when the view is dropped.
+    changes.persist()
+    return result
 
 
 @contextmanager

@@ -91,6 +91,13 @@ def test_a_function_of_two_arguments_gets_the_source_and_without_a_change_type_a
     assert transformed(spark, shipped, changes, source) == [("mon", 10, False), ("tue", 21, False)]
 
 
+def test_changes_stay_cached_under_a_query(spark: SparkSession, changes: DataFrame, source: DataFrame) -> None:
+    changes.persist()
+    assert len(transformed(spark, spec(query="SELECT id, _change_type FROM changes"), changes, source)) == 3
+    assert changes.storageLevel.useMemory
+    changes.unpersist()
+
+
 def test_shipped_code_reaches_the_executors(spark: SparkSession, changes: DataFrame, source: DataFrame) -> None:
     shipped = spec(transform="words:shouted", transform_code=IN_WORKERS)
     assert [row[1] for row in transformed(spark, shipped, changes, source)] == ["MON", "TUE", "MON"]
