@@ -131,8 +131,9 @@ def _stored_columns(spec: UpsertSpec, rows: DataFrame) -> list[str]:
 def _raw(source: PlainSource, listing: Any, types: StructType | None, cached: list[DataFrame]) -> RawBatch:
     """Return the rows, which are looked at twice: kept where a second look may see others, or costs more."""
     if not listing.identities:
-        flag = source.upsert.merge_engine.deleted_column
-        columns = [each for each in types or () if each.name.lower() != flag.lower()]
+        engine = source.upsert.merge_engine
+        flag = engine.deleted_column.lower() if engine.deletes is Deletes.SOFT else None
+        columns = [each for each in types or () if each.name.lower() != flag]
         return RawBatch(rows=source.spark.createDataFrame([], StructType(columns)))
     raw = source.raw(listing, types)
     if raw.may_be_unparsable:

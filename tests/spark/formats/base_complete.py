@@ -107,6 +107,15 @@ class CompleteSuite(WholeTableSuite):
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(71)), at=1_700_000_001)
         assert counts(load(flow, "run 2", max_deleted_share=0.29)) == (0, 0, 29, 71)
 
+    @needs("upsert", "kept-values")
+    def test_an_empty_source_empties_a_table_with_a_column_that_is_named_as_the_flag(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), at=1_700_000_000)
+        load(flow, "run 1")
+        flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN is_deleted BOOLEAN")
+        (flow.inbox / "1.jsonl").unlink()
+        assert counts(load(flow, "run 2", max_deleted_share=1)) == (0, 0, 2, 0)
+        assert flow.rows() == {}
+
     @needs("upsert", "kept-values", "soft-deletes")
     def test_more_deletes_than_are_allowed_leave_everything_as_it_was(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(10)), at=1_700_000_000)
