@@ -73,6 +73,9 @@ def _up_to_what_is_left(spec: IncrementalSpec, source: FormatTable) -> Increment
 
     :raises MissingTableError: the source has no snapshot any more.
     """
+    if source.capabilities.gap("lake-table-source") is not None:
+        # Its tables are asked for no other snapshot than that of the worker.
+        return spec
     with suppress(BadInputError):
         source.snapshot_as_of(spec.to_snapshot)
         return spec
