@@ -34,7 +34,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import ambiguous_columns, with_all_digits
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
-from airflow_lake_provider.spark_jobs.sql.identifiers import matches
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _IMAGE = "MAP<STRING, STRING>"
@@ -126,7 +126,7 @@ def _parse(texts: EventTexts, image: str, where: Column | None = None) -> DataFr
     # A row without its envelope may have a column "op" that is 'm'. A message has a clock, with or without a table.
     of_no_table = sf.col("source_table").isNull() & (~is_message() | sf.col("ts_ms").isNull())
     if image == _IMAGE:
-        read = read.withColumn("corrupt", sf.col("corrupt") | _is_misread("before") | _is_misread("after"))
+        read = read.withColumn("corrupt", sf.col("corrupt") | _is_misread())
     no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
     # An object that is cut off tells no columns of the key.
     broken_key = sf.col("key_text").startswith("{") & sf.json_object_keys("key_text").isNull()
@@ -150,12 +150,13 @@ def _event_columns(texts: EventTexts) -> list[Column]:
     ]
 
 
-def _is_misread(image: str) -> Column:
+def _is_misread() -> Column:
     """Return whether a row has a column twice, or a number of which Spark's parser makes a word in quotes."""
-    names = f"map_keys({image})"
-    is_twice = f"size(array_distinct({names})) < size({names})"
-    has_word = f"exists(map_values({image}), text -> {matches('text', _WORD)})"
-    return sf.expr(f"coalesce({is_twice} OR ({matches('value', _NO_NUMBER)} AND {has_word}), false)")
+    images = ("before", "after")
+    is_twice = any_of(f"size(array_distinct(map_keys({each}))) < size({each})" for each in images)
+    has_word = any_of(f"exists(map_values({each}), text -> {matches('text', _WORD)})" for each in images)
+    # The text is looked through once for both rows, and few have one.
+    return sf.expr(f"coalesce({is_twice}, false) OR coalesce({matches('value', _NO_NUMBER)} AND ({has_word}), false)")
 
 
 def _is_corrupt() -> Column:
