@@ -173,3 +173,20 @@ def test_versions_that_others_wrote_and_that_are_no_history_are_refused(new_flow
     # Keys that the batch does not have are nobody's concern.
     put(flow, "1.jsonl", [Event(9, 24 * 2, 1, "Oslo", "b")])
     assert flow.apply("run 9").rows_inserted == 1
+
+
+def test_keys_without_any_other_column_have_a_history(new_flow: NewFlow) -> None:
+    flow = new_flow(keys=("id", "city"))
+    nothing = {"note": None}
+    for day, cities in {"2026-01-01": ("Bern", "Oslo"), "2026-01-02": ("Oslo", "Rome")}.items():
+        flow.arrive("1.jsonl", *({"id": 1, "city": city, **nothing} for city in cities))
+        source = Files(f"{flow.inbox}/*.jsonl", "json", "id BIGINT, city STRING")
+        engine = History(at=f"{day}T00:00:00+00:00")
+        flow.apply(day, source=source, delete_when=None, is_complete=True, max_deleted_share=1.0, merge_engine=engine)
+    first, second = BEGIN, BEGIN + timedelta(days=1)
+    names = ("city", "valid_from", "valid_to", "is_current")
+    assert sorted(tuple(row[name] for name in names) for row in flow.records()) == [
+        ("Bern", first, second, False),
+        ("Oslo", first, None, True),
+        ("Rome", second, None, True),
+    ]

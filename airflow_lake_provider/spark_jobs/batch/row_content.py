@@ -31,7 +31,8 @@ def content_digest(values: Sequence[tuple[str, DataType]]) -> Column:
     bits = [f"shiftleft(CAST({value} IS NULL AS BIGINT), {place % _FLAGS})" for place, (value, _) in enumerate(values)]
     packed = [" | ".join(bits[start : start + _FLAGS]) for start in range(0, len(bits), _FLAGS)]
     parts = [*packed, *(hashable(value, kind) for value, kind in values)]
-    return sf.expr(f"xxhash64({', '.join(parts)})")
+    # A row of nothing but its key has no values, and a hash of none is none of Spark's.
+    return sf.expr(f"xxhash64({', '.join(parts) or '0'})")
 
 
 def hashable(value: str, kind: DataType, depth: int = 0) -> str:

@@ -95,6 +95,12 @@ def test_keys_are_new_changed_or_gone_and_repeats_and_null_are_counted(spark: Sp
     assert (counts.null_keys, counts.null_by_key, counts.null_in_table) == (1, {"ID": 1}, 0)
 
 
+def test_keys_without_any_other_column_are_new_or_gone(spark: SparkSession) -> None:
+    table, batch = rows("(1)", "(2)", names="id"), rows("(2)", "(3)", names="id")
+    upserts, deletes, counts = differences(spark, table, batch)
+    assert (upserts, deletes, counts.unchanged) == ([3], [1], 1)
+
+
 def test_rows_with_a_flag_are_gone_already_and_come_back(spark: SparkSession) -> None:
     table = rows("(1, 1, false)", "(2, 2, null)", "(3, 3, true)", "(4, 4, true)", "(5, 5, false)", names="id, n, gone")
     upserts, deletes, counts = differences(spark, table, rows("(1, 1)", "(2, 2)", "(3, 3)"), deleted_column="gone")

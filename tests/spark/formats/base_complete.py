@@ -116,6 +116,15 @@ class CompleteSuite(WholeTableSuite):
         assert counts(load(flow, "run 2", max_deleted_share=1)) == (0, 0, 2, 0)
         assert flow.rows() == {}
 
+    @needs("upsert", "kept-values")
+    def test_a_table_of_nothing_but_keys_becomes_what_its_source_holds(self, flow: Flow) -> None:
+        pairs: dict[str, Any] = {"keys": ("id", "name"), "exclude_columns": ("n", "op"), "max_deleted_share": 1}
+        flow.arrive("1.jsonl", row(1, "a"), row(1, "b"), at=1_700_000_000)
+        load(flow, "run 1", **pairs)
+        flow.arrive("1.jsonl", row(1, "b"), row(2, "b"), at=1_700_000_001)
+        assert counts(load(flow, "run 2", **pairs)) == (1, 0, 1, 1)
+        assert sorted(tuple(each.values()) for each in flow.records()) == [(1, "b"), (2, "b")]
+
     @needs("upsert", "kept-values", "soft-deletes")
     def test_more_deletes_than_are_allowed_leave_everything_as_it_was(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(10)), at=1_700_000_000)

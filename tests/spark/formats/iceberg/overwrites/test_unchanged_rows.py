@@ -69,3 +69,14 @@ def test_a_map_and_a_variant_are_compared(flow: Flow, value: str) -> None:
     put(flow, "in", (1, "same", DAY), (2, "given", DAY))
     overwrite(flow, "run 2", "in", **part)
     assert updated(flow) == {"same": 1, "given": 2}
+
+
+def test_rows_of_nothing_but_keys_keep_their_ids(flow: Flow) -> None:
+    flow.changes["create"] = TableLayout(partition_by=["day"], properties={"format-version": "3"})
+    part: dict[str, Any] = {"where": f"day = '{DAY}'", "keys": ("id", "name", "day")}
+    put(flow, "in", (1, "a", DAY), (2, "b", DAY))
+    overwrite(flow, "run 1", "in", **part)
+    before = row_ids(flow)["b"]
+    put(flow, "in", (2, "b", DAY), (3, "c", DAY))
+    overwrite(flow, "run 2", "in", **part)
+    assert (row_ids(flow)["b"], updated(flow)) == (before, {"b": 1, "c": 2})
