@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import field_of
 
 # In one number.
 _FLAGS = 60
@@ -43,7 +43,7 @@ def hashable(value: str, kind: DataType, depth: int = 0) -> str:
     item = f"lake_item{depth}"
     match kind:
         case StructType():
-            names = [(f"{value}.{quoted_name(field.name)}", field.dataType) for field in kind]
+            names = [(field_of(value, field.name), field.dataType) for field in kind]
             fields = [part for name, inner in names for part in (f"{name} IS NULL", hashable(name, inner, depth))]
             return f"struct({', '.join(fields)})" if fields else f"{value} IS NULL"
         case ArrayType():

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.author.schema_contract import Evolution, Sc
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.dead_letters import Fault
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested
 
 _CHANGING = (Evolution.QUARANTINE, Evolution.DISCARD_VALUE)
@@ -145,7 +145,7 @@ class _Judge:
         by_name = {each.name.lower(): each for each in present}
         kept, faults, is_same = [], [], True
         for each in given:
-            inner = f"{value}.{quoted_name(each.name)}"
+            inner = field_of(value, each.name)
             judged = self.of_field(inner, each, by_name.get(each.name.lower()), path)
             faults += judged.faults
             is_same = is_same and judged.stored == inner

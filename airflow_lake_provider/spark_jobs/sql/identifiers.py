@@ -14,6 +14,16 @@ def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def field_of(value: str, name: str) -> str:
+    """Return SQL of a field of a struct, whatever the table or view is called that has it.
+
+    Spark takes ``orders.id`` for the column ``id`` of a table ``orders``, though a column ``orders`` has such a field.
+
+    :param value: SQL of the struct.
+    """
+    return f"coalesce({value}).{quoted_name(name)}"
+
+
 def type_text(data_type: DataType) -> str:
     """Return a type as SQL reads it, whatever characters the names of its nested fields have."""
     match data_type:

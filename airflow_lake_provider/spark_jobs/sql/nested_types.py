@@ -10,7 +10,7 @@ from functools import reduce
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, field_of, text_literal, type_text
 
 Absent = Callable[[StructField], str]
 Condition = Callable[[str, DataType], str | None]
@@ -69,7 +69,7 @@ def conditions_inside(value: str, kind: DataType, of: Condition, depth: int = 0)
     match kind:
         case StructType():
             for field in kind:
-                yield from conditions_inside(f"{value}.{quoted_name(field.name)}", field.dataType, of, depth)
+                yield from conditions_inside(field_of(value, field.name), field.dataType, of, depth)
         case ArrayType():
             among = [(value, kind.elementType)]
         case MapType():
@@ -183,8 +183,7 @@ def fitted_value(value: str, given: DataType, wanted: DataType, absent: Absent, 
                 match = by_name.get(field.name.lower())
                 if match is None:
                     return absent(field)
-                name = f"{value}.{quoted_name(match.name)}"
-                return fitted_value(name, match.dataType, field.dataType, absent, depth)
+                return fitted_value(field_of(value, match.name), match.dataType, field.dataType, absent, depth)
 
             return _struct(value, wanted, inner)
         case ArrayType(), ArrayType():
@@ -208,7 +207,7 @@ def with_kept_fields(new: str, old: str, given: DataType, wanted: DataType) -> s
     by_name = {field.name.lower(): field for field in given}
 
     def inner(field: StructField) -> str:
-        new_field, old_field = (f"{side}.{quoted_name(field.name)}" for side in (new, old))
+        new_field, old_field = (field_of(side, field.name) for side in (new, old))
         match = by_name.get(field.name.lower())
         return old_field if match is None else with_kept_fields(new_field, old_field, match.dataType, field.dataType)
 

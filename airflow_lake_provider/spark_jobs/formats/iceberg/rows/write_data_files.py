@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import refus
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted_name
 
 LAST_UPDATED = "_last_updated_sequence_number"
 
@@ -88,7 +88,7 @@ def _inside(value: str, kind: DataType, path: str, depth: int = 0) -> Iterator[t
     match kind:
         case StructType():
             for field in kind:
-                name, inner = f"{path}.{field.name}", f"{value}.{quoted_name(field.name)}"
+                name, inner = f"{path}.{field.name}", field_of(value, field.name)
                 if not field.nullable:
                     yield name, f"({value} IS NOT NULL AND {inner} IS NULL)"
                 yield from _inside(inner, field.dataType, name, depth)
