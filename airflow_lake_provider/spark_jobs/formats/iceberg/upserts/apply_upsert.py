@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert imp
     row_merge,
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 
 def apply_upsert(
@@ -99,7 +100,8 @@ def _batch_audit(table: IcebergTable, commit: PlannedUpsert, audits: Audits) -> 
     for column in table_rows.schema:
         name = given.get(column.name.lower())
         if name is not None:
-            columns.append(sf.expr(merge.added(name)).cast(column.dataType).alias(column.name))
+            # Whether a required field is there is for the writer to say.
+            columns.append(sf.expr(merge.added(name)).cast(nullable(column.dataType)).alias(column.name))
         elif commit.missing_columns is MissingColumns.NULL:
             columns.append(sf.lit(None).cast(column.dataType).alias(column.name))
     batch = commit.rows.filter(~sf.col(DELETED)).select(*columns)

@@ -11,6 +11,7 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import (
     AuditFailedError,
@@ -287,3 +288,13 @@ def test_a_lost_answer_to_the_publication_deletes_nothing_and_is_resolved_by_the
     send(*late[0])
     assert (flow.rows(), branches(flow)) == ({1: ("b", 2)}, set())
     assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED
+
+
+def test_a_table_that_requires_fields_inside_its_columns_is_audited(flow: Flow) -> None:
+    flow.catalog()
+    columns = "id BIGINT, n INT, s STRUCT<x: INT NOT NULL>"
+    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg")
+    flow.changes["source"] = Files(f"{flow.inbox}/*.jsonl", "json", "id BIGINT, n INT, s STRUCT<x: INT>")
+    flow.arrive("1.jsonl", {"id": 1, "n": 1, "s": {"x": 7}})
+    flow.apply(delete_when=None)
+    assert [record["s"] for record in flow.records()] == [{"x": 7}]
