@@ -78,7 +78,8 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
     with released_on_failure() as cached, source.reading(new.listed):
         raw = _raw(source, new.listed, types, cached)
         keys = resolve_columns(raw.rows, spec.keys, "keys")
-        order_by = resolve_columns(raw.rows, spec.order_by, "order_by")
+        # The columns of an empty source are the table's, which need not have those.
+        order_by = resolve_columns(raw.rows, spec.order_by, "order_by") if new.listed.identities else []
         refuse_unordered_columns(raw.rows.schema, keys, order_by)
         raw = _as_stored(raw, target, keys)
         stored = _stored_columns(spec, raw.rows)

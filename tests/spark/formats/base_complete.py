@@ -125,6 +125,14 @@ class CompleteSuite(WholeTableSuite):
         assert counts(load(flow, "run 2", **pairs)) == (1, 0, 1, 1)
         assert sorted(tuple(each.values()) for each in flow.records()) == [(1, "b"), (2, "b")]
 
+    @needs("upsert", "kept-values")
+    def test_an_empty_source_needs_no_column_of_the_order(self, flow: Flow) -> None:
+        ordered: dict[str, Any] = {"order_by": ("n",), "exclude_columns": ("n", "op"), "max_deleted_share": 1}
+        flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), at=1_700_000_000)
+        load(flow, "run 1", **ordered)
+        (flow.inbox / "1.jsonl").unlink()
+        assert counts(load(flow, "run 2", **ordered)) == (0, 0, 2, 0)
+
     @needs("upsert", "kept-values", "soft-deletes")
     def test_more_deletes_than_are_allowed_leave_everything_as_it_was(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", *(row(number, "a") for number in range(10)), at=1_700_000_000)
