@@ -21,13 +21,13 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history import HotPartition
-from airflow_lake_provider.maintenance.past_outcomes import is_recent
+from airflow_lake_provider.maintenance.past_outcomes import due_after, is_recent
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
 
 ACTION = "compaction"
 # A table that is always written to, and whose hot partitions no predicate leaves out, is compacted so often.
-LONGEST_WAIT = timedelta(days=1)
+LONGEST_WAIT = due_after(timedelta(days=1))
 # So is a partition that is changed all day. It is known only of changes of the last day how old they are.
 LONGEST_HEAT = timedelta(hours=18)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
@@ -131,11 +131,11 @@ def _left_out(why: str, instead: str) -> NotPlanned:
 def _comes_too_soon(health: TableHealth, asked: CompactionPolicy, now: datetime) -> NotPlanned | None:
     """Return why a compaction waits for the time that the policy asks for between two."""
     last = health.last_maintenance.get(ACTION)
-    if last is None or not is_recent(last.at, asked.every, now):
+    if last is None or not is_recent(last.at, due_after(asked.every), now):
         return None
     return _left_out(
         f"The last compaction was at {last.at:%H:%M}; compaction.every is {asked.every}.",
-        f"It is due from {last.at + asked.every:%Y-%m-%d %H:%M} on.",
+        f"It is due from {last.at + due_after(asked.every):%Y-%m-%d %H:%M} on.",
     )
 
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.past_outcomes import (
     BETWEEN_LOOKS,
     PastOutcome,
+    due_after,
     is_ahead,
     is_recent,
     last_look,
@@ -88,10 +89,10 @@ def _why_no_look(
             "Nobody remembers when the last look was: the maintenance history is off, or cannot be read.",
             "Mend it, or set [lake] maintenance_history; or look with LakeRemoveOrphanFilesOperator.",
         )
-    if counted is not None and now - counted < asked.every:
+    if counted is not None and now - counted < due_after(asked.every):
         return (
             f"They were counted {age_text(now - counted)} ago; the policy asks every {age_text(asked.every)}.",
-            f"The next look is due in {age_text(asked.every - (now - counted))}.",
+            f"The next look is due in {age_text(due_after(asked.every) - (now - counted))}.",
         )
     last = last_of("remove-orphans", past)
     if last is not None and last.outcome == FAILED and is_recent(last.at, BETWEEN_LOOKS, now):

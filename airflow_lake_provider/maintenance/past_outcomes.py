@@ -27,8 +27,11 @@ LONGEST_WAIT = timedelta(days=7)
 NO_SUCCESS = frozenset({FAILED, UNSUPPORTED})
 # It lost against a writer, which says nothing about the table.
 _SAYS_NOTHING = frozenset({CONFLICT})
-# What a table's metadata hides from a plan is looked for once in so long.
-BETWEEN_LOOKS = timedelta(days=1)
+# A run each night begins at one hour, and what it has done is dated by its end: it may last so long.
+_LONGEST_NIGHT = timedelta(hours=6)
+_DAY = timedelta(days=1)
+# What a table's metadata hides from a plan is looked for once a day, also by a run each night.
+BETWEEN_LOOKS = _DAY - _LONGEST_NIGHT
 # What is later than this was dated by a clock that is wrong.
 _CLOCKS_DIFFER = timedelta(hours=1)
 
@@ -124,6 +127,14 @@ def is_ahead(at: datetime, now: datetime) -> bool:
 def is_recent(at: datetime, span: timedelta, now: datetime) -> bool:
     """Tell whether a moment is less than a span ago, and not ahead."""
     return now - at < span and not is_ahead(at, now)
+
+
+def due_after(every: timedelta) -> timedelta:
+    """Return how long after the end of the last work the next is due.
+
+    :param every: time between two. Where it has a day or more, a run each night does not miss it by minutes.
+    """
+    return every - _LONGEST_NIGHT if every >= _DAY else every
 
 
 def last_look(action: str, past: Iterable[PastOutcome] | None) -> datetime | None:

@@ -21,7 +21,7 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_row_expiry
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
-from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, is_recent, unless_resting
+from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, due_after, is_recent, unless_resting
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan, ruled_out
 from airflow_lake_provider.maintenance.score import (
     FEWEST_MANIFESTS,
@@ -281,11 +281,11 @@ def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -
         return NotPlanned(
             action=action, why="No rows have changed since those that there are.", instead="Nothing is due."
         )
-    if last is not None and is_recent(last, asked.every, now):
+    if last is not None and is_recent(last, due_after(asked.every), now):
         return NotPlanned(
             action=action,
             why=f"They are of {age_text(now - last)} ago; the policy asks every {age_text(asked.every)}.",
-            instead=f"The next are due in {age_text(asked.every - (now - last))}.",
+            instead=f"The next are due in {age_text(due_after(asked.every) - (now - last))}.",
         )
     ago = "missing" if last is None else f"of {age_text(now - last)} ago" if last <= now else "dated in the future"
     reason = Reason(

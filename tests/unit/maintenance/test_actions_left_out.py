@@ -159,7 +159,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"orphans": OrphanCount(files=1, bytes=1, counted_at=NOW - timedelta(hours=30))},
         COUNTS,
         "remove-orphans",
-        "counted 30.0 hours ago; the policy asks every 7.0 days. The next look is due in 5.8 days.",
+        "counted 30.0 hours ago; the policy asks every 7.0 days. The next look is due in 5.5 days.",
     ),
     (
         "orphans are nobody's wish",
@@ -197,7 +197,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"statistics_at": NOW - timedelta(days=1), "last_data_commit": NOW},
         {"statistics": {"every": "P7D"}},
         "compute-statistics",
-        "They are of 24.0 hours ago; the policy asks every 7.0 days. The next are due in 6.0 days.",
+        "They are of 24.0 hours ago; the policy asks every 7.0 days. The next are due in 5.8 days.",
     ),
     (
         "statistics of the newest rows",
