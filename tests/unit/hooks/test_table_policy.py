@@ -214,5 +214,5 @@ def test_a_default_that_is_tuned_has_its_origin_in_the_policy_and_in_the_reason_
     assert table_policies("shop.nightly")[0].value_of("compaction.small_file_share").layer is Layer.DEFAULTS
     (plan,) = table_plans("shop.nightly", policy=on, now=NOW)
     (reason,) = [each for action in plan.actions for each in action.reasons if each.name == "small-files"]
-    assert re.search(r"the threshold is [23]%\. It is tuned from 0\.2, since ", reason.sentence)
+    assert re.search(r"the threshold is [234]%\. It is tuned from 0\.2, since ", reason.sentence)
     assert [each.action for each in table_plans("shop.nightly", now=NOW)[0].actions] == []
