@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from fractions import Fraction
 from typing import Protocol
 
 from airflow_lake_provider.contracts.durations import epoch_millis, to_iso
@@ -135,3 +136,13 @@ def _kind(asked: _Asked, columns: Mapping[str, str]) -> str:
             f"{asked.table}: column {asked.column!r} is of type {kind}; rows have an age by {', '.join(TYPES)} alone"
         )
     return kind
+
+
+def most_rows(share: float, total: int) -> int | None:
+    """Return how many rows of a table may go; None where all may.
+
+    :param share: of its rows.
+    :param total: these, also those that are deleted by position.
+    """
+    # Exact for the number as its author writes it: 0.29 * 100 is less than 29.
+    return None if share >= 1 else int(Fraction(str(share)) * total)

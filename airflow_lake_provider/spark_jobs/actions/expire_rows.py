@@ -11,9 +11,8 @@ from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, 
 
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.reports.job import Outcome, RowExpiryReport
-from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence
+from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence, most_rows
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, EXPIRED_BEFORE
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
@@ -71,7 +70,7 @@ def _attempt(spec: RowExpirySpec, target: FormatTable, attempt: int, progress: P
             summary={EXPIRED_BEFORE: limit.text, BASE_SNAPSHOT: applied_state.base},
             match=RowMatch(where=f"{quoted_name(limit.column)} < {text_literal(limit.literal)}"),
             whole_files_by=limit.column,
-            most_rows=_most_rows(spec, before),
+            most_rows=most_rows(spec.max_share, before.rows + before.deleted_rows),
         )
         applied = target.change(commit, progress)
     if applied is None or limit is None:
@@ -99,8 +98,3 @@ def _literal(limit: AgeLimit | None) -> str | None:
 def _columns(schema: StructType) -> dict[str, str]:
     """Return the types of columns by the names that their kinds have on workers, other types as Spark has them."""
     return {field.name: _KINDS.get(type(field.dataType), field.dataType.simpleString()) for field in schema}
-
-
-def _most_rows(spec: RowExpirySpec, before: TableState) -> int | None:
-    """Return how many rows may go; None where all may."""
-    return None if spec.max_share >= 1 else int(spec.max_share * (before.rows + before.deleted_rows))

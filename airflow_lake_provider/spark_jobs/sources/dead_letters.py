@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +48,8 @@ def without_dead_letters(
     )
     counts = {row[_REASON]: row["count"] for row in judged.groupBy(_REASON).count().collect()}
     read, dead = sum(counts.values()), sum(count for reason, count in counts.items() if reason is not None)
-    if dead > spec.dead_letter.max_share * read:
+    # Exact for the number as its author writes it.
+    if dead > Fraction(str(spec.dead_letter.max_share)) * read:
         _refuse(spec, judged, raw, counts, dead, read)
     hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)

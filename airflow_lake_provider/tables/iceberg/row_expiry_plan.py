@@ -11,7 +11,7 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.reports.job import Outcome, RowExpiryReport
-from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence
+from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence, most_rows
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.table_properties import EXPIRED_BEFORE
 
@@ -84,5 +84,7 @@ def _sentence(spec: RowExpirySpec, before: TableState, most: int, least: int) ->
     total = max(1, before.rows + before.deleted_rows)
     if not most:
         return "no file has such a row"
-    refused = f"; more than max_share={spec.max_share:g} would be refused" if most > spec.max_share * total else ""
+    limit = most_rows(spec.max_share, total)
+    is_refused = limit is not None and most > limit
+    refused = f"; more than max_share={spec.max_share:g} would be refused" if is_refused else ""
     return f"{least:,} to {most:,} of {total:,} rows would go, {least / total:.0%} to {most / total:.0%}{refused}"

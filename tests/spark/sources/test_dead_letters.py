@@ -196,6 +196,12 @@ def test_too_many_letters_refuse_the_run_before_anything_is_written(flow: Flow) 
     assert not any(flow.catalog().table_exists(name) for name in (flow.table, letter.table))
 
 
+def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> None:
+    flow.arrive("1.jsonl", *(event(n) for n in range(71)), *({"id": f"x{n}"} for n in range(29)))
+    report = flow.apply(dead_letter=DeadLetter(table="letters.exact", max_share=0.29), delete_when=None)
+    assert (report.dead_letters, report.rows_inserted) == (29, 71)
+
+
 def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_text(new_flow: NewFlow) -> None:
     flow = new_flow(exclude_columns=(), delete_when=None)
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit
+from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit, most_rows
 from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -140,6 +142,13 @@ def test_a_column_without_a_time_is_refused(column: str, why: str) -> None:
 def test_what_cannot_be_is_refused_before_spark(given: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidSpecError, match=why):
         spec(**given).checked()
+
+
+@pytest.mark.parametrize("share", ["0.29", "0.35", "0.57", "0.1", "0.999"])
+def test_a_share_lets_go_what_its_decimal_number_says(share: str) -> None:
+    for total in (100, 180, 340, 1_000, 1_500, 10**15):
+        assert most_rows(float(share), total) == math.floor(Decimal(share) * total)
+    assert most_rows(1.0, 100) is None
 
 
 def test_a_retry_is_the_same_run_whenever_it_asks() -> None:

@@ -69,6 +69,16 @@ def test_a_dry_run_counts_files_and_rows_by_their_bounds(events: Table, context:
     assert abs(limit - (datetime.now(UTC) - timedelta(days=30))) < timedelta(minutes=5)
 
 
+def test_a_dry_run_of_exactly_the_share_would_not_be_refused(events: Table, context: Context) -> None:
+    events.append(pa.Table.from_pylist([{"id": 1, "at": NOW, "name": "a"}] * 94, schema=SCHEMA))
+    events.append(pa.Table.from_pylist([{"id": 1, "at": NOW - timedelta(days=99), "name": "a"}] * 25, schema=SCHEMA))
+    events.append(pa.Table.from_pylist([{"id": 1, "at": NOW, "name": "a"}] * 75, schema=SCHEMA))
+    report = answer(expiry(dry_run=True, max_share=0.145), context)
+    assert "27 to 29 of 200 rows would go" in report.reason
+    assert "refused" not in report.reason
+    assert "refused" in answer(expiry(dry_run=True, max_share=0.144), context).reason
+
+
 def test_nothing_due_starts_no_spark(events: Table, context: Context) -> None:
     report = answer(expiry(keep="P365D"), context)
     assert (report.outcome.value, "no file has such a row" in report.reason) == ("nothing-new", True)
