@@ -64,7 +64,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
     :param allowed_tables: patterns, one of which each table has to match as well; None for any table. Not a template,
         so that no form can change it.
     :param max_core_seconds: budget of a run by the estimates of the plans, without starts of Spark; None for no limit.
-    :param max_bytes: of data files that a run rewrites: ``"500GB"`` or a number; None for no limit.
+    :param max_bytes: of data files that a run rewrites: ``"500GB"`` or a number, 0 for none; None for no limit.
     :param max_tables: that a run does anything to; None for no limit.
     :param job_core_seconds: of one Spark application; a table that takes more has one of its own.
     :param job_tables: most tables of one Spark application.
@@ -121,7 +121,7 @@ class LakeMaintenancePlanOperator(RetryDelays):
             self.allowed_tables = table_patterns(allowed_tables)
             self.budget = Budget(
                 core_seconds=optional(share)(max_core_seconds, "max_core_seconds"),
-                bytes=optional(size)(max_bytes, "max_bytes"),
+                bytes=optional(_bytes_of_budget)(max_bytes, "max_bytes"),
                 tables=optional(number)(max_tables, "max_tables"),
             )
             self.job_core_seconds = share(job_core_seconds, "job_core_seconds")
@@ -268,6 +268,11 @@ def _with_looks_that_are_remembered(planned: PlannedTables, history: Maintenance
     why = "The look could not be remembered: the table of the maintenance history takes no rows."
     instead = "Allow its namespace and commits to it, or name another table in [lake] maintenance_history; see the log."
     return replace(planned, plans=tuple(plan.without(looks, why, instead) for plan in planned.plans))
+
+
+def _bytes_of_budget(value: object, name: str) -> int:
+    """Return a number of bytes; 0, which no file has, is a budget that rewrites nothing."""
+    return 0 if value == 0 and not isinstance(value, bool) else size(value, name)
 
 
 def _triggering_events(context: Context) -> list[Any]:

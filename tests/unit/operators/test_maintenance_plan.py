@@ -270,7 +270,8 @@ def test_orphan_files_are_left_alone_where_no_table_can_remember_the_look(
 
 @pytest.mark.usefixtures("five", "pushed")
 def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> None:
-    assert plan(tables=["shop.*"], max_tables=0).execute(context) == []
+    for nothing in ({"max_tables": 0}, {"max_core_seconds": 0}, {"max_bytes": 0}):
+        assert plan(tables=["shop.*"], **nothing).execute(context) == []
     # Work that no run could take for its budget is done alone.
     for little in ({"max_core_seconds": 0.1}, {"max_bytes": "1B"}):
         assert jobs_of_shop(plan(tables=["shop.*"], **little).execute(context)) == ["shop.orders"]
@@ -283,6 +284,7 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
     [
         ({"job_tables": 0}, "job_tables must be at least 1"),
         ({"max_bytes": "many"}, "max_bytes must be a size"),
+        ({"max_bytes": False}, "max_bytes must be a size"),
         ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
         ({"allowed_tables": "shop.*"}, "allowed_tables must be a list"),
     ],
