@@ -81,7 +81,12 @@ def conditions_inside(value: str, kind: DataType, of: Condition, depth: int = 0)
 
 def has_key_twice(value: str, kind: DataType) -> str | None:
     """Return the condition that a map has a key more than once; None for other types."""
-    return f"size(array_distinct(map_keys({value}))) < size({value})" if isinstance(kind, MapType) else None
+    return key_twice(value) if isinstance(kind, MapType) else None
+
+
+def key_twice(entries: str) -> str:
+    """Return the condition that a map, which is given as SQL, has a key more than once."""
+    return f"size(array_distinct(map_keys({entries}))) < size({entries})"
 
 
 def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[list[str]]:

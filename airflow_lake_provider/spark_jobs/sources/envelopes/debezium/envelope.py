@@ -35,6 +35,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers im
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches
+from airflow_lake_provider.spark_jobs.sql.nested_types import key_twice
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _IMAGE = "MAP<STRING, STRING>"
@@ -153,7 +154,7 @@ def _event_columns(texts: EventTexts) -> list[Column]:
 def _is_misread() -> Column:
     """Return whether a row has a column twice, or a number of which Spark's parser makes a word in quotes."""
     images = ("before", "after")
-    is_twice = any_of(f"size(array_distinct(map_keys({each}))) < size({each})" for each in images)
+    is_twice = any_of(map(key_twice, images))
     has_word = any_of(f"exists(map_values({each}), text -> {matches('text', _WORD)})" for each in images)
     # The text is looked through once for both rows, and few have one.
     return sf.expr(f"coalesce({is_twice}, false) OR coalesce({matches('value', _NO_NUMBER)} AND ({has_word}), false)")
