@@ -106,7 +106,7 @@ def waits_until(outcomes: Iterable[PastOutcome]) -> datetime | None:
         return None
     # No table fails so often that more doublings matter.
     waits = FIRST_WAIT * int(2 ** min(len(failures) - FAILURES_BEFORE_WAIT, 10))
-    return failures[0] + min(LONGEST_WAIT, waits)
+    return failures[0] + due_after(min(LONGEST_WAIT, waits))
 
 
 def last_of(action: str, past: Iterable[PastOutcome] | None, *outcomes: str) -> PastOutcome | None:
@@ -130,7 +130,7 @@ def is_recent(at: datetime, span: timedelta, now: datetime) -> bool:
 
 
 def due_after(every: timedelta) -> timedelta:
-    """Return how long after the end of the last work the next is due.
+    """Return how long after the end of the last work, or of its failure, the next is due.
 
     :param every: time between two. Where it has a day or more, a run each night does not miss it by minutes.
     """

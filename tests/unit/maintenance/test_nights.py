@@ -104,3 +104,19 @@ def test_a_time_of_less_than_a_day_is_waited_for_to_its_end(action: str, setting
         given, past = seen(FIRST, FIRST - span + early)
         plan = plan_of(replace(WELL, **given), every, FIRST, past)
         assert (action in {each.action for each in plan.actions}) == due
+
+
+def test_an_action_that_keeps_failing_rests_for_whole_nights() -> None:
+    past: list[PastOutcome] = []
+    for night in range(NIGHTS):
+        now = FIRST + timedelta(days=night, seconds=20 - night)
+        health = replace(WELL, statistics_at=None, last_data_commit=now - timedelta(hours=1))
+        plan = plan_of(health, policy(statistics={"every": "P1D"}), now, past)
+        if "compute-statistics" in {each.action for each in plan.actions}:
+            past.append(
+                PastOutcome(
+                    action="compute-statistics", run=f"night {night}", at=now + timedelta(minutes=40), outcome="failed"
+                )
+            )
+    # 6, 12 and 24 hours pass within a day; then two days, four, and a week.
+    assert [each.run for each in past] == [f"night {night}" for night in (0, 1, 2, 3, 4, 5, 7, 11)]
