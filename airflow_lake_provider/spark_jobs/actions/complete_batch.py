@@ -96,8 +96,7 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
             keeps_missing=source.missing_columns is MissingColumns.KEEP,
             deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
         )
-        differences = whole.differences(table_rows)
-        cached.extend(differences.kept)
+        differences = whole.differences(table_rows, cached)
         counts = differences.counts
         raw.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)

@@ -76,10 +76,11 @@ class WholeRows:
     keeps_missing: bool = False
     deleted_column: str | None = None
 
-    def differences(self, table_rows: int) -> Differences:
+    def differences(self, table_rows: int, cached: list[DataFrame]) -> Differences:
         """Compare both, in the one job that reads the batch and the table.
 
         :param table_rows: about how many rows the table has.
+        :param cached: takes the frames that are cached, each before it is computed.
         :raises UnsupportedError: fields of a struct would have to keep their values.
         """
         of_table = self.table.select(*(sf.expr(self._of_table(each)).alias(each.name) for each in self._values()))
@@ -104,11 +105,12 @@ class WholeRows:
         spark = self.batch.sparkSession
         with with_shuffle_partitions(spark, tasks):
             # A plan of its own: together with an aggregate, the join's code is too long for the JVM to compile.
-            rows = joined.filter(self._is_unlike()).persist()
+            cached.append(rows := joined.filter(self._is_unlike()).persist())
             tasks = 1 + rows.count() // _ROWS_OF_TASK
         # Few rows in as many tasks as both sides took would cost each job that follows a second.
         with with_shuffle_partitions(spark, tasks):
-            return Differences.of(rows, rows.coalesce(tasks), self.keys, self.batch.count, live_rows.count)
+            cached.append(by_key := _by_key(rows.coalesce(tasks), self.keys).persist())
+            return Differences.of(by_key, self.keys, self.batch.count, live_rows.count)
 
     def _is_unlike(self) -> Column:
         """Tell pairs of rows, and rows without a partner, that a count or a change needs."""
@@ -196,41 +198,20 @@ class Differences:
     """Keys that differ.
 
     :param by_key: a row for each.
-    :param kept: what of it is cached.
     """
 
     by_key: DataFrame
-    kept: tuple[DataFrame, ...]
     counts: DifferenceCounts
 
     @classmethod
     def of(
-        cls,
-        kept: DataFrame,
-        rows: DataFrame,
-        keys: Sequence[str],
-        batch_rows: Callable[[], int],
-        live_rows: Callable[[], int],
+        cls, by_key: DataFrame, keys: Sequence[str], batch_rows: Callable[[], int], live_rows: Callable[[], int]
     ) -> Differences:
-        """Keep the keys that differ.
+        """Count the keys that differ.
 
-        :param kept: what is cached of ``rows``: rows of both sides that are not alike, each beside those of its key.
+        :param by_key: a row for each, cached.
         :param batch_rows: counts the rows of the batch; ``live_rows``: those of the table that no soft delete hides.
         """
-        has_old, has_new = sf.col(_OLD).isNotNull(), sf.col(_NEW).isNotNull()
-        key = [each.alias(_key(place)) for place, each in enumerate(_keys_of_pair(len(keys)))]
-        by_key = (
-            rows.groupBy(*key)
-            .agg(
-                sf.count_if(has_old & has_new).alias(_PAIRS),
-                sf.count_if(~has_new).alias(_GONE),
-                _sum(_LIVE).alias(_LIVE),
-                sf.count_if(has_new).alias(_BATCH),
-                _sum(_BAD).alias(_BAD),
-                sf.max(_OLD).alias(_OLD),
-            )
-            .persist()
-        )
         has_rows, nulls = sf.col(_BATCH) > 0, [sf.col(_key(place)).isNull() for place in range(len(keys))]
         null_key = ~_all([~each for each in nulls])
         row = by_key.agg(
@@ -252,7 +233,21 @@ class Differences:
             null_by_key=by_column,
             **counted,
         )
-        return cls(by_key=by_key, kept=(kept, by_key), counts=counts)
+        return cls(by_key=by_key, counts=counts)
+
+
+def _by_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return a row for each key of rows of both sides that are not alike, each beside those of its key."""
+    has_old, has_new = sf.col(_OLD).isNotNull(), sf.col(_NEW).isNotNull()
+    key = [each.alias(_key(place)) for place, each in enumerate(_keys_of_pair(len(keys)))]
+    return rows.groupBy(*key).agg(
+        sf.count_if(has_old & has_new).alias(_PAIRS),
+        sf.count_if(~has_new).alias(_GONE),
+        _sum(_LIVE).alias(_LIVE),
+        sf.count_if(has_new).alias(_BATCH),
+        _sum(_BAD).alias(_BAD),
+        sf.max(_OLD).alias(_OLD),
+    )
 
 
 def _key(place: int, side: str = "") -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
+from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.table_differences import WholeRows
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from tests.spark.cached_rdds import cached_rdds
 
 # Values of each type, of which no two are equal but those that stand together in one tuple.
 VALUES: dict[str, list[tuple[Any, ...]]] = {
@@ -63,10 +64,11 @@ def test_values_of_every_type_are_told_apart_as_python_does(spark: SparkSession)
         keys=["id"],
         stored=schema.names,
     )
-    found = whole.differences(100)
+    cached: list[DataFrame] = []
+    found = whole.differences(100, cached)
     assert {row[0] for row in whole.of_upserts(whole.batch, found).select("id").collect()} == expected
     assert (found.counts.upserts, found.counts.deletes) == (len(expected), 0)
-    release_frames(*found.kept)
+    release_frames(*cached)
 
 
 def differences(spark: SparkSession, table: str, batch: str, **changes: Any) -> tuple[list[Any], list[Any], Any]:
@@ -74,10 +76,11 @@ def differences(spark: SparkSession, table: str, batch: str, **changes: Any) -> 
     rows, schema = spark.sql(table), spark.sql(table).schema
     given: dict[str, Any] = {"table": rows, "batch": spark.sql(batch), "schema": schema, "keys": ["id"], **changes}
     whole = WholeRows(**{"stored": given["batch"].columns, **given})
-    found = whole.differences(100)
+    cached: list[DataFrame] = []
+    found = whole.differences(100, cached)
     upserts = sorted(row[0] for row in whole.of_upserts(whole.batch, found).select("id").collect())
     deletes = sorted(row[0] for row in whole.deleted_keys(found).collect())
-    release_frames(*found.kept)
+    release_frames(*cached)
     return upserts, deletes, found.counts
 
 
@@ -105,6 +108,15 @@ def test_rows_with_a_flag_are_gone_already_and_come_back(spark: SparkSession) ->
     table = rows("(1, 1, false)", "(2, 2, null)", "(3, 3, true)", "(4, 4, true)", "(5, 5, false)", names="id, n, gone")
     upserts, deletes, counts = differences(spark, table, rows("(1, 1)", "(2, 2)", "(3, 3)"), deleted_column="gone")
     assert (upserts, deletes, counts.live, counts.deleted) == ([3], [5], 3, 1)
+
+
+def test_a_comparison_that_fails_leaves_nothing_cached(spark: SparkSession) -> None:
+    before = cached_rdds(spark)
+    table, batch = spark.sql(rows("(1, 1)", "(2, 2)")), spark.sql("SELECT id, raise_error('gone') AS n FROM range(3)")
+    whole = WholeRows(table=table, batch=batch, schema=table.schema, keys=["id"], stored=["id", "n"])
+    with pytest.raises(Exception, match="gone"), released_on_failure() as cached:
+        whole.differences(2, cached)
+    assert cached_rdds(spark) <= before
 
 
 @pytest.mark.parametrize(("keeps", "expected"), [(True, []), (False, [1])])
