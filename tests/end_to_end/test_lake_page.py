@@ -90,6 +90,16 @@ def test_nobody_sees_anything_without_a_login(server: ApiServer, path: str) -> N
     assert server.get(f"{PAGE}{path}", "admin").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/table?conn=lake&table=shop.t001", "/open?table=shop.t001"])
+def test_a_browser_whose_session_has_ended_logs_in_and_comes_back(server: ApiServer, path: str, page: Page) -> None:
+    page.goto(f"{server.url}{PAGE}{path}")
+    page.get_by_label("Username").fill("viewer")
+    page.get_by_label("Password").fill("viewer")
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"**{PATH}{PAGE}/{'table?*' if 'table' in path else ''}")
+    expect(page.locator("body")).to_contain_text("shop.t001")
+
+
 def test_a_viewer_sees_the_tables_of_the_dag_that_he_may_read_and_no_other(server: ApiServer) -> None:
     seen = server.get(f"{PAGE}/", "viewer").text
     assert "shop.t001" in seen

@@ -22,6 +22,14 @@ def root_path() -> str:
     return urlsplit(base_url).path.rstrip("/")
 
 
+def login_url(page: str) -> str:
+    """Return the address of Airflow's login, which leads back to a page of ours.
+
+    :param page: path and query of the page, below the path of ``[api] base_url``.
+    """
+    return f"{root_path()}/api/v2/auth/login?{urlencode({'next': page})}"
+
+
 def run_url(place: Place, *, of_task: bool = False) -> str:
     """Return the address of a DAG run in Airflow's UI, or of the task instance in it."""
     run = f"{root_path()}/dags/{quote(place.dag_id, safe='')}/runs/{quote(place.run_id, safe='')}"

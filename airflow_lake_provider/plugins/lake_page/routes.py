@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
@@ -15,13 +16,14 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.common.router import AirflowRouter
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.sdk.configuration import conf
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider import __version__
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
-from airflow_lake_provider.plugins.lake_page.addresses import root_path, table_url
+from airflow_lake_provider.plugins.lake_page.addresses import login_url, root_path, table_url
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_missing, render_table
 from airflow_lake_provider.plugins.lake_page.rights import may_trigger, readable_assets, readable_dags
@@ -49,7 +51,16 @@ def make_app() -> FastAPI:
     """Return the app that the api-server mounts."""
     app = FastAPI(title="Lake", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(router)
+    app.add_exception_handler(HTTPException, _lead_to_login)  # type: ignore[arg-type]  # it wants one of any exception
     return app
+
+
+async def _lead_to_login(request: Request, error: HTTPException) -> Response:
+    """Lead a browser without a session to Airflow's login and back, as Airflow's UI does; others get the status."""
+    if error.status_code != 401 or "text/html" not in request.headers.get("accept", ""):
+        return await http_exception_handler(request, error)
+    page = urlsplit(str(request.url))
+    return RedirectResponse(login_url(f"{page.path}?{page.query}".rstrip("?")), headers=_HEADERS)
 
 
 @router.get("/", response_class=HTMLResponse)
