@@ -41,13 +41,14 @@ SELECT (c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND coalesce(a.amname, '') =
     AS pages
 FROM parts p JOIN pg_class c ON c.oid = p.oid LEFT JOIN pg_am a ON a.oid = c.relam
 """
+# In the column's own order, by which ranges are compared: no row gives the subquery a value, and its collation stays.
 _COMMON_AND_BOUNDS = """
 WITH kept AS (
     SELECT histogram_bounds::text::text[] AS bounds, most_common_vals::text::text[] AS common,
         most_common_freqs::float8[] AS shares, null_frac::float8 AS nulls
-    FROM pg_stats
-    WHERE (quote_ident(schemaname) || '.' || quote_ident(tablename))::regclass = to_regclass({relation})
-        AND attname = {column}
+    FROM pg_stats s JOIN pg_namespace n ON n.nspname = s.schemaname
+        JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = s.tablename
+    WHERE c.oid = to_regclass({relation}) AND s.attname = {column}
     ORDER BY inherited DESC LIMIT 1
 ), weighed AS (
     SELECT unnest(common) AS value, unnest(shares) AS weight FROM kept
@@ -56,7 +57,8 @@ WITH kept AS (
         / greatest(array_length(bounds, 1) - 1, 1)
     FROM kept
 )
-SELECT value, weight FROM weighed WHERE value IS NOT NULL ORDER BY value::{kind}
+SELECT value, weight FROM weighed WHERE value IS NOT NULL
+ORDER BY coalesce(value::{kind}, (SELECT {name} FROM {table} LIMIT 0))
 """
 
 
@@ -162,8 +164,13 @@ class PostgreSql(Dialect):
 
     def weighed_values(self, database: Asked, relation: str, column: DatabaseColumn) -> list[tuple[str, float]]:
         """Ask the statistics that ANALYZE keeps."""
-        kind = quoted_type(column.kind)
-        asked = _COMMON_AND_BOUNDS.format(relation=literal(relation), column=literal(column.name), kind=kind)
+        asked = _COMMON_AND_BOUNDS.format(
+            relation=literal(relation),
+            column=literal(column.name),
+            kind=quoted_type(column.kind),
+            name=quoted_identifier(column.name),
+            table=relation,
+        )
         return [(row["value"], row["weight"]) for row in database.rows(asked)]
 
     def even_values(self, database: Asked, relation: str, column: DatabaseColumn, where: str, wanted: int) -> list[str]:
