@@ -1,7 +1,8 @@
 """Load a table's metadata only if the catalog says that it changed.
 
-Each commit to an Iceberg table writes a new metadata file, so an equal location means equal metadata. A REST catalog is
-asked with the ETag of its last answer, and a catalog that knows it answers 304 without a body.
+Each commit to an Iceberg table writes a new metadata file, so an equal location means equal metadata. A REST catalog
+may name none, and no location says nothing. It is asked with the ETag of its last answer, and one that knows it answers
+304 without a body.
 """
 
 from __future__ import annotations
@@ -46,9 +47,13 @@ def load_if_changed(
             except NotModified:
                 return None
         etag = reading.etag
-    if seen is not None and table.metadata_location == seen.location:
+    if _is_seen(seen, table.metadata_location):
         return None
-    return table, MetadataVersion(table.metadata_location, etag)
+    return table, MetadataVersion(table.metadata_location or "", etag)
+
+
+def _is_seen(seen: MetadataVersion | None, location: object) -> bool:
+    return seen is not None and bool(location) and location == seen.location
 
 
 def _is_current(catalog: Catalog, levels: tuple[str, ...], seen: MetadataVersion) -> bool:
@@ -59,7 +64,7 @@ def _is_current(catalog: Catalog, levels: tuple[str, ...], seen: MetadataVersion
     asked = {"catalog": catalog.name, "namespace": ".".join(levels[:-1]), "table": levels[-1]}
     with catalog.engine.connect() as connection:
         location = connection.scalar(_location_query(), asked)
-    return bool(location == seen.location)
+    return _is_seen(seen, location)
 
 
 @cache
@@ -97,6 +102,10 @@ class NotModified(Exception):  # noqa: N818  an answer of HTTP, not an error
 class _Reading:
     seen: MetadataVersion | None
     etag: str | None = None
+
+    @property
+    def seen_etag(self) -> str | None:
+        return None if self.seen is None else self.seen.etag
 
 
 class ConditionalReads:
@@ -140,8 +149,8 @@ class ConditionalReads:
         :raises NotModified: the answer is that of the version to compare with.
         """
         reading = self._reading(request)
-        if reading is not None and reading.seen is not None and reading.seen.etag is not None:
-            request.headers["If-None-Match"] = reading.seen.etag
+        if reading is not None and reading.seen_etag is not None:
+            request.headers["If-None-Match"] = reading.seen_etag
         response = self._inner.send(request, stream, timeout or self.timeout, verify, cert, proxies)
         if reading is not None:
             _compare(reading, response)
@@ -158,13 +167,13 @@ class ConditionalReads:
 
 
 def _compare(reading: _Reading, response: Any) -> None:
-    if response.status_code == _NOT_MODIFIED:
+    if response.status_code == _NOT_MODIFIED and reading.seen_etag is not None:
         raise NotModified
     if not response.ok:
         return
     reading.etag = response.headers.get("ETag")
     # The location is compared before PyIceberg checks all of the metadata, which takes most of the time.
-    if reading.seen is not None and _location(response) == reading.seen.location:
+    if _is_seen(reading.seen, _location(response)):
         raise NotModified
 
 

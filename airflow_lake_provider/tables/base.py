@@ -215,7 +215,7 @@ class LoadedTable(ABC):
 class MetadataVersion:
     """Version of a table's metadata, as its catalog names it.
 
-    :param location: of the metadata file.
+    :param location: of the metadata file; empty where the catalog names none.
     :param etag: of the REST catalog's answer; None where it gave none.
     """
 

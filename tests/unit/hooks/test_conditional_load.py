@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -61,11 +62,15 @@ class Server:
     """A REST catalog that knows one table.
 
     :param asked: the headers of requests for the table.
+    :param said_location: in place of the location; None for it.
+    :param is_stale: whether it answers 304 to everything, as a broken cache may.
     """
 
     metadata: dict[str, Any]
     location: str
     has_etags: bool
+    said_location: dict[str, Any] | None = None
+    is_stale: bool = False
     asked: list[dict[str, str]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
 
@@ -74,9 +79,10 @@ class Server:
             return 200, {}, {"defaults": {}, "overrides": {}}
         self.asked.append(headers)
         etag = f'W/"{self.location}"'
-        if self.has_etags and headers.get("If-None-Match") == etag:
+        if self.is_stale or (self.has_etags and headers.get("If-None-Match") == etag):
             return 304, {"ETag": etag}, {}
-        body = {"metadata-location": self.location, "metadata": self.metadata, "config": {}}
+        place = {"metadata-location": self.location} if self.said_location is None else self.said_location
+        body = {**place, "metadata": self.metadata, "config": {}}
         return 200, {"ETag": etag} if self.has_etags else {}, body
 
 
@@ -128,6 +134,36 @@ def test_a_rest_catalog_is_asked_with_the_etag_of_its_last_answer(
         assert load_if_changed(catalog, LEVELS, changed[1]) is None
         # PyIceberg's own reads are never answered with 304.
         assert catalog.load_table("shop.orders").metadata.current_snapshot_id == second
+
+
+@pytest.mark.parametrize("said", [{}, {"metadata-location": None}, {"metadata-location": ""}], ids=str)
+def test_answers_that_name_no_metadata_file_are_not_taken_for_unchanged_ones(
+    orders: Table, append: Callable[..., int], said: dict[str, Any]
+) -> None:
+    first = append(orders, 1)
+    server = Server(json.loads(orders.metadata.model_dump_json()), "", has_etags=False, said_location=said)
+    with serve(server) as uri:
+        catalog = load_catalog("rest", type="rest", uri=uri)
+        loaded = load_if_changed(catalog, LEVELS, None)
+        assert loaded is not None
+        assert loaded[0].metadata.current_snapshot_id == first
+        second = append(orders, 2)
+        server.metadata = json.loads(orders.metadata.model_dump_json())
+        changed = load_if_changed(catalog, LEVELS, loaded[1])
+        assert changed is not None
+        assert changed[0].metadata.current_snapshot_id == second
+
+
+def test_an_unchanged_that_nobody_asked_for_is_no_answer(orders: Table) -> None:
+    server = Server(json.loads(orders.metadata.model_dump_json()), orders.metadata_location, has_etags=False)
+    with serve(server) as uri:
+        catalog = load_catalog("rest", type="rest", uri=uri)
+        loaded = load_if_changed(catalog, LEVELS, None)
+        assert loaded is not None
+        server.is_stale = True
+        for seen in (None, loaded[1]):
+            with pytest.raises(ValidationError):
+                load_if_changed(catalog, LEVELS, seen)
 
 
 def test_requests_of_a_rest_catalog_do_not_wait_without_end(orders: Table, monkeypatch: pytest.MonkeyPatch) -> None:
