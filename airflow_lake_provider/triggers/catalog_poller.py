@@ -170,6 +170,17 @@ class CatalogPoller:
         self._running[look] = asyncio.create_task(self._look(look))
 
     async def _look(self, look: _Look) -> None:
+        try:
+            await self._looked(look)
+        except Exception as error:
+            # Nobody waits for this task, and nobody else would look at the table again.
+            log.exception("%s: a look failed by a fault of the poller itself; the next one comes", look.table.name)
+            self._running.pop(look, None)
+            look.table.looking, look.table.error = False, error
+            self._push(look.table, None)
+            self._wake.set()
+
+    async def _looked(self, look: _Look) -> None:
         table = look.table
         answer = self._looks.start(table.name, table.branches, table.seen)
         await asyncio.wait({answer}, timeout=self._timeout)

@@ -68,6 +68,35 @@ def test_a_fault_of_the_poller_itself_is_said_and_ends_no_watching(caplog: pytes
     assert "a fault" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (SimulatedCatalog, "start"),
+        (SimulatedCatalog, "reopen"),
+        (OverdueAlarm, "say_failed"),
+        (OverdueAlarm, "say_answered"),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_a_fault_of_the_poller_in_a_look_is_said_and_its_table_is_looked_at_again(
+    owner: type, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = SimulatedCatalog({table: [] for table in MANY[:3]}, outages=[(100.0, 200.0)])
+    real, calls = getattr(owner, method), itertools.count()
+
+    def faulty(*given: Any, **named: Any) -> object:
+        if next(calls) < 5:
+            # As a triggerer without free threads has it.
+            raise RuntimeError("can't start new thread")
+        return real(*given, **named)
+
+    with patch.object(owner, method, faulty):
+        watch(catalog, MANY[:3], 900)
+    later_looks = {table: [at for at in looks_at(catalog, table) if at > 600] for table in MANY[:3]}
+    assert [len(moments) >= 9 for moments in later_looks.values()] == [True] * 3
+    assert "can't start new thread" in caplog.text
+
+
 def test_metadata_is_loaded_only_when_it_changed() -> None:
     catalog = SimulatedCatalog({table: [100.0] for table in MANY})
     watch(catalog, MANY, 600)
