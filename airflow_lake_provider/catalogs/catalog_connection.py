@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,5 +184,33 @@ def read_extra(conn_id: str, text: str | None) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise refused(conn_id, f"its extra is not JSON ({error.msg} at character {error.pos})") from None
     if not isinstance(extra, dict):
-        raise refused(conn_id, f"its extra is a JSON {type(extra).__name__}, expected an object, for example {EXAMPLE}")
+        raise refused(
+            conn_id, f'its extra is a JSON {type(extra).__name__}, expected an object such as {{"name": "value"}}'
+        )
     return extra
+
+
+def read_options(
+    conn_id: str, text: str | None, *, taken: Collection[str], unused: Collection[str], what: str
+) -> dict[str, str]:
+    """Return the options in the extra of a connection as texts; one that is null was not given.
+
+    :param taken: names of options that are understood.
+    :param unused: names of options for others.
+    :param what: they are for, for messages.
+    :raises InvalidConnectionError: it is no JSON object, or has an option that is not understood, or is no value.
+    """
+    extra = read_extra(conn_id, text)
+    given = {name: value for name, value in extra.items() if name not in unused and value is not None}
+    for name, value in sorted(given.items()):
+        if name not in taken:
+            raise refused(
+                conn_id,
+                f"extra {name!r} is not understood for {what}; known: {', '.join(sorted(taken))}{nearest(name, taken)}",
+            )
+        # Its value may be a secret.
+        if not isinstance(value, (str, int, float)):
+            raise refused(
+                conn_id, f"extra {name!r} is a JSON {type(value).__name__}; give a text, a number or a boolean"
+            )
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}

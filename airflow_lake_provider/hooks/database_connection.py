@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -10,11 +11,11 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_lake_provider.catalogs.catalog_connection import read_extra
+from airflow_lake_provider.catalogs.catalog_connection import read_options
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS
 from airflow_lake_provider.catalogs.secret_properties import forms
-from airflow_lake_provider.contracts.argument_validation import nearest, number
+from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
@@ -54,6 +55,8 @@ _MYSQL = _Kind(
 )
 _KINDS = {"postgres": _POSTGRESQL, "postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 _SEPARATORS = frozenset("?&#")
+# A name, or an address of IP; one of version 6 may have a zone.
+_SERVER = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?\]?")
 # Modes of MySQL, as the driver of MariaDB names them.
 _SSL_MODES = {
     "DISABLED": "disable",
@@ -82,15 +85,9 @@ def database_access(conn_id: str) -> DatabaseAccess:
         )
     if not stored.host or not stored.schema:
         raise refused(conn_id, f"it needs a host, and the name of the database in its schema, for example {EXAMPLE}")
-    given = {name: value for name, value in read_extra(conn_id, stored.extra).items() if name not in kind.unused}
-    for name in sorted(given.keys() - kind.options.keys()):
-        raise refused(
-            conn_id,
-            f"extra {name!r} is not understood for reading by JDBC; known: {', '.join(sorted(kind.options))}"
-            f"{nearest(name, kind.options)}",
-        )
-    host = f"[{stored.host}]" if ":" in stored.host else stored.host
-    options = {kind.options[name]: _option(conn_id, kind, name, str(value)) for name, value in given.items()}
+    given = read_options(conn_id, stored.extra, taken=kind.options, unused=kind.unused, what="reading by JDBC")
+    servers = _servers(conn_id, stored.host, stored.port or kind.port)
+    options = {kind.options[name]: _option(conn_id, kind, name, value) for name, value in given.items()}
     if kind is _MYSQL:
         # Its driver decodes nothing.
         for text in (stored.schema, *options.values()):
@@ -100,12 +97,25 @@ def database_access(conn_id: str) -> DatabaseAccess:
     else:
         schema, pairs = quote(stored.schema, safe=""), urlencode(options)
     query = "&".join(part for part in (*kind.fixed, pairs) if part)
-    address = f"jdbc:{kind.scheme}://{host}:{stored.port or kind.port}/{schema}"
     return DatabaseAccess(
-        url=f"{address}?{query}".rstrip("?"),
+        url=f"jdbc:{kind.scheme}://{servers}/{schema}?{query}".rstrip("?"),
         user=stored.login or "",
         password=stored.password or "",
     )
+
+
+def _servers(conn_id: str, host: str, port: int) -> str:
+    """Return the servers of an address, each with the port: a driver takes its own default for those without."""
+    servers = [each.strip() for each in host.split(",")]
+    if not all(map(_SERVER.fullmatch, servers)):
+        # Of a whole address it would show the login.
+        raise refused(
+            conn_id,
+            "its host must be the name or the IP address of a server, or several with commas between them. Port, "
+            f"database and login have fields of their own, for example {EXAMPLE}",
+        )
+    names = (f"[{each.strip('[]')}]" if ":" in each else each for each in servers)
+    return ",".join(f"{name}:{port}" for name in names)
 
 
 def _option(conn_id: str, kind: _Kind, name: str, value: str) -> str:

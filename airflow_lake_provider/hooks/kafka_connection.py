@@ -12,10 +12,9 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_lake_provider.catalogs.catalog_connection import read_extra
+from airflow_lake_provider.catalogs.catalog_connection import read_options
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import forms
-from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.kafka_access import KafkaAccess, RegistryAccess
 
 EXAMPLE = (
@@ -25,6 +24,7 @@ EXAMPLE = (
 REGISTRY_EXAMPLE = (
     '{"conn_type": "http", "host": "https://registry.example.com", "login": "reader", "password": "<password>"}'
 )
+_HOST_NAME_CHECK = "ssl.endpoint.identification.algorithm"
 # librdkafka's names, and Java's.
 _PLAIN = {
     "bootstrap.servers": "bootstrap.servers",
@@ -37,7 +37,7 @@ _PLAIN = {
     "ssl.ca.location": "ssl.truststore.location",
     "ssl.ca.pem": "ssl.truststore.certificates",
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+    _HOST_NAME_CHECK: _HOST_NAME_CHECK,
 }
 _SECRET = {"ssl.key.pem": "ssl.keystore.key", "ssl.key.password": "ssl.key.password"}
 _LOGIN = ("sasl.username", "sasl.password")
@@ -69,17 +69,13 @@ def kafka_access(conn_id: str) -> KafkaAccess:
         raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
     if stored.conn_type != "kafka":
         raise refused(conn_id, f"its type is {stored.conn_type!r}; KafkaTopic takes one such as {EXAMPLE}")
-    extra = read_extra(conn_id, stored.extra)
-    given = {name: str(value) for name, value in extra.items() if name not in _NOT_OURS}
-    _mask(stored.password, *(given.get(name) for name in (*_SECRET, "sasl.password")))
     taken = [*_PLAIN, *_SECRET, *_LOGIN]
-    for name in sorted(given.keys() - set(taken)):
-        raise refused(
-            conn_id,
-            f"extra {name!r} is not understood for reading topics; known: {', '.join(sorted(taken))}"
-            f"{nearest(name, taken)}",
-        )
+    given = read_options(conn_id, stored.extra, taken=taken, unused=_NOT_OURS, what="reading topics")
+    _mask(stored.password, *(given.get(name) for name in (*_SECRET, "sasl.password")))
     properties = {_PLAIN[name]: value for name, value in given.items() if name in _PLAIN}
+    if properties.get(_HOST_NAME_CHECK, "").lower() == "none":
+        # Java takes "none" for an algorithm, and trusts no broker.
+        properties[_HOST_NAME_CHECK] = ""
     if not properties.get("bootstrap.servers"):
         raise refused(conn_id, f"it needs bootstrap.servers in its extra, for example {EXAMPLE}")
     secrets = {_SECRET[name]: value for name, value in given.items() if name in _SECRET}

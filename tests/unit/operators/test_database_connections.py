@@ -87,6 +87,20 @@ def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
         ({"host": ""}, InvalidConnectionError, "needs a host"),
         ({"extra": {"ssl_mode": "require"}}, InvalidConnectionError, "extra 'ssl_mode' .* did you mean 'sslmode'"),
         ({"extra": {"iam": True}}, InvalidConnectionError, "extra 'iam' is not understood"),
+        ({"extra": {"sslmode": {"a": PASSWORD}}}, InvalidConnectionError, "'sslmode' is a JSON dict; give a text"),
+        ({"extra": [PASSWORD]}, InvalidConnectionError, "its extra is a JSON list, expected an object such as"),
+        *(
+            ({"host": host}, InvalidConnectionError, "its host must be the name or the IP address of a server")
+            for host in (
+                "reader:hunter2@db",
+                "postgresql://db",
+                "db:5433",
+                "db/other",
+                "db?password=hunter2",
+                "a b",
+                "a,",
+            )
+        ),
     ],
 )
 def test_a_connection_that_cannot_be_used_is_refused_before_spark(
@@ -112,6 +126,30 @@ def test_a_connection_of_mysql_is_read_by_the_driver_of_mariadb(monkeypatch: pyt
     options = "permitMysqlScheme&sslMode=verify-ca&serverSslCert=/etc/ca.pem&connectTimeout=5000"
     assert access.url.partition("?")[2] == options
     assert packages_of([access, access]) == (MARIADB_DRIVER,)
+
+
+@pytest.mark.parametrize(
+    ("host", "servers"),
+    [
+        ("[::1]", "[::1]:6432"),
+        ("2001:db8::10.0.0.1", "[2001:db8::10.0.0.1]:6432"),
+        ("fe80::1%eth0", "[fe80::1%eth0]:6432"),
+        ("db_1.example.com", "db_1.example.com:6432"),
+        ("größe.example", "größe.example:6432"),
+        ("db1, db2,::1", "db1:6432,db2:6432,[::1]:6432"),
+    ],
+)
+def test_the_port_of_a_database_is_that_of_each_server(
+    monkeypatch: pytest.MonkeyPatch, host: str, servers: str
+) -> None:
+    for conn_type, scheme in (("postgres", "postgresql"), ("mysql", "mysql")):
+        given(monkeypatch, conn_type=conn_type, host=host, port=6432)
+        assert database_access("pg_shop").address == f"{scheme}://{servers}/shop"
+
+
+def test_an_option_that_is_null_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, extra={"sslmode": None, "connect_timeout": 5})
+    assert database_access("pg_shop").url == "jdbc:postgresql://db:5432/shop?connectTimeout=5"
 
 
 def test_a_connection_that_is_missing_is_told_with_an_example() -> None:

@@ -105,6 +105,15 @@ def test_names_of_librdkafka_become_those_of_java(monkeypatch: pytest.MonkeyPatc
     assert access.secrets == {"ssl.keystore.key": PEM, "ssl.key.password": "hunter2"}
 
 
+@pytest.mark.parametrize(("given_value", "java"), [("none", ""), ("None", ""), ("https", "https"), (None, None)])
+def test_names_of_brokers_are_checked_as_librdkafka_would(
+    monkeypatch: pytest.MonkeyPatch, given_value: str | None, java: str | None
+) -> None:
+    check = "ssl.endpoint.identification.algorithm"
+    given(monkeypatch, "k", conn_type="kafka", extra={**SERVERS, "security.protocol": "ssl", check: given_value})
+    assert kafka_access("k").properties.get(check) == java
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -112,6 +121,8 @@ def test_names_of_librdkafka_become_those_of_java(monkeypatch: pytest.MonkeyPatc
         ({"extra": {}}, "it needs bootstrap.servers"),
         ({"extra": {**SERVERS, "sasl.user": "u"}}, "'sasl.user' is not understood .* did you mean 'sasl.username'"),
         ({"extra": {**SERVERS, "error_cb": "m.f"}}, "'error_cb' is not understood"),
+        ({"extra": {"bootstrap.servers": ["a:9092"]}}, "'bootstrap.servers' is a JSON list; give a text"),
+        ({"extra": {**SASL, "sasl.password": {"a": "hunter2"}}}, "'sasl.password' is a JSON dict; give a text"),
         ({"extra": {**SERVERS, "security.protocol": "TLS"}}, "must be one of PLAINTEXT, SSL"),
         ({"extra": {**SASL, "sasl.mechanisms": "GSSAPI"}}, "others are not read yet, got 'GSSAPI'"),
         ({"extra": SASL}, "needs sasl.username and sasl.password"),
@@ -123,8 +134,9 @@ def test_a_connection_that_cannot_be_used_is_refused_before_spark(
 ) -> None:
     given(monkeypatch, "shop", **{"conn_type": "kafka", **fields})
     job = LakeAppendOperator(task_id="t", table="shop.orders", source=KafkaTopic("shop", "o", schema="id INT"))
-    with pytest.raises(InvalidConnectionError, match=says):
+    with pytest.raises(InvalidConnectionError, match=says) as caught:
         job.build_spec(context)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_connection_that_is_missing_is_told_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
