@@ -285,6 +285,20 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:
     assert "wrong-secret" not in str(caught.value)
 
 
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux says which timers a connection has")
+def test_a_server_that_is_gone_without_a_word_is_noticed(shop: Shop) -> None:
+    port = int(shop.access.address.rpartition(":")[2].partition("/")[0])
+    with closing(Database.open(shop.spark, shop.access, is_consistent=False)):
+        lines = [
+            line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
+        ]
+    # Of each: number, own address, peer, state, queues, timer.
+    of_java = [line for line in lines if line[2].endswith(f":{port:04X}") and line[0] != "sl"]
+    timers = [line[5].partition(":")[0] for line in of_java if "FFFF0000" in line[2]]
+    assert timers
+    assert set(timers) == {"02"}
+
+
 def test_neither_a_plan_nor_an_event_has_the_password(
     shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

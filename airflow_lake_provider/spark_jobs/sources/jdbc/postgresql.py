@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pyspark.sql.types import DataType
@@ -69,6 +69,8 @@ class PostgreSql(Dialect):
     package: ClassVar[str] = "org.postgresql:postgresql"
     has_shared_snapshots: ClassVar[bool] = True
     version: ClassVar[str] = "SHOW server_version_num"
+    # Else a server that is gone without a word is waited for without an end. libpq asks by itself.
+    properties: ClassVar[Mapping[str, str]] = {"tcpKeepAlive": "true"}
     number_cast: ClassVar[str] = "x::bigint"
     text_cast: ClassVar[str] = "x::text"
     remedies: ClassVar[str] = "NULLIF(x, 'infinity'), x::text, or x::numeric(38, 9)"
