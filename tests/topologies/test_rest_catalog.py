@@ -12,12 +12,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.triggers.catalog_poller import subscribed
 from tests.end_to_end.secret_watch import new_mark
+from tests.soak.driver import Driver
+from tests.soak.lake import CATALOG, NAMESPACE, Lake
 from tests.topologies.conformance import Topology, assert_conforms
+from tests.topologies.lossy_proxy import lossy_proxy
 from tests.topologies.rest_catalog import rest_catalog
 from tests.unit.hooks.test_maintenance_history import entry
 from tests.unit.hooks.test_maintenance_leases import run
@@ -113,6 +119,39 @@ def test_a_rest_catalog_keeps_history_and_leases(
         leases.give_back("one")
         left = reader.load_table(str(leases.table)).scan().to_arrow().to_pylist()
         assert [(row["table_name"], row["run_key"]) for row in left] == [("shop.customers", "two")]
+
+
+def test_a_commit_of_a_compaction_whose_answer_is_lost_is_found_and_none_of_its_files_is_deleted(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    properties = {**behind(tmp_path), "token": _TOKEN}
+    with (
+        rest_catalog(unused_tcp_port_factory(), tmp_path / "requests.log", properties) as uri,
+        lossy_proxy(uri) as proxy,
+    ):
+        lake = Lake.at(
+            tmp_path / "lake", type="rest", uri=proxy.uri, warehouse=behind(tmp_path)["warehouse"], token=_TOKEN
+        )
+        with Driver(lake, "compaction") as driver:
+            driver.sql(f"CREATE NAMESPACE {NAMESPACE}")
+            # The first commit is that of data files, the second that of manifests.
+            for runner, lost in ((CompactionRunner.ARROW, 1), (CompactionRunner.SPARK, 1), (CompactionRunner.ARROW, 2)):
+                table = f"{NAMESPACE}.{runner.value}_{lost}"
+                driver.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, cents BIGINT) USING iceberg")
+                driver.sql(f"INSERT INTO {table} SELECT id, id * 7 FROM range(0, 90, 1, 3)")
+                driver.sql(f"INSERT INTO {table} SELECT id, id * 7 FROM range(90, 100, 1, 2)")
+                identity = RunIdentity.of("rest", table, "task", "-1")
+                level = CompactionLevel.FULL
+                spec = CompactionSpec(catalog=CATALOG, table=table, run=identity, runner=runner, level=level)
+                proxy.lose = lost
+                report = driver.run(spec)
+                assert isinstance(report, CompactionReport), report
+                assert (proxy.lose, report.outcome, report.attempts) == (lost - 2, Outcome.DONE, 1)
+                assert (report.groups_rewritten, report.failures, report.warnings) == (1, (), ())
+                assert lake.rows(table) == {id_: (id_ * 7,) for id_ in range(100)}
+                again = driver.run(spec)
+                assert isinstance(again, CompactionReport), again
+                assert again.outcome is Outcome.NOTHING_DUE
 
 
 def loads(log: Path) -> list[str]:

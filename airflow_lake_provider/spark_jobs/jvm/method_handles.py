@@ -96,8 +96,7 @@ class MethodHandles:
         :param handle: from an object to a boolean.
         """
         is_instance = self.method(_CLASS, "isInstance", "boolean", _OBJECT).bindTo(self.class_of(owner))
-        never = self._handles.constant(self.class_of("boolean"), False)
-        return self.where(is_instance, handle, self.dropping(never, 0, _OBJECT))
+        return self.where(is_instance, handle, self.dropping(self.never(), 0, _OBJECT))
 
     def dropping(self, handle: Any, place: int, *types: str) -> Any:
         """Let a function take more parameters, at a place, and use none of them."""
@@ -121,6 +120,10 @@ class MethodHandles:
         :param result: type that it would return.
         """
         return self._handles.throwException(self.class_of(result), self.class_of(error))
+
+    def never(self) -> Any:
+        """Return a test of nothing that is False."""
+        return self._handles.constant(self.class_of("boolean"), False)
 
     def nothing(self) -> Any:
         """Return a function that does nothing and returns nothing."""

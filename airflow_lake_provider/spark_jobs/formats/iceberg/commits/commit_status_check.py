@@ -1,9 +1,9 @@
-"""Run Iceberg's own actions so that a commit that was refused is looked for in the catalog: it may have been made.
+"""Run Iceberg's own actions so that a commit that failed is looked for in the catalog: it may have been made.
 
 A connection that breaks loses the answer to a commit. Iceberg's pool of connections sends the commit again, as proxies
 do; the second is refused because the first went through. Iceberg then tries a third time, finds that what it wants to
 replace is gone, and deletes what it has written. That is the manifest list of the head, and the table cannot be read
-any more.
+any more. Where nothing is sent again, Iceberg only knows that the commit failed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ METADATA = "metadata, so it may have been made; no file was removed"
 _REFUSED, _UNKNOWN = (
     f"org.apache.iceberg.exceptions.{name}" for name in ("CommitFailedException", "CommitStateUnknownException")
 )
+# What a commit fails with whose answer was lost. The first is of a REST catalog whose connection broke.
+_UNANSWERED = ("org.apache.iceberg.exceptions.RESTException", _UNKNOWN)
 
 
 def with_commit_status_check(table: IcebergTable, operations: Any = None) -> Any:
     """Return the table as an ``org.apache.iceberg.BaseTable``, for an action of Iceberg that commits to main.
 
-    A refused commit whose snapshot the table has was made. Where the catalog does not say whether it has, the outcome
-    is unknown, after which Iceberg deletes nothing. After any other refusal Iceberg tries again, as ever.
+    A failed commit whose snapshot the table has was made. Where one was refused and the catalog does not say whether
+    the table has its snapshot, the outcome is unknown, after which Iceberg deletes nothing. Any other failure is
+    Iceberg's, as ever: it tries again after a refusal.
 
     :param operations: an ``org.apache.iceberg.TableOperations`` in place of the table's own.
     """
@@ -93,24 +96,34 @@ def execute(table: IcebergTable, run: Callable[[], Any], unanswered: str) -> str
 def _commit(make: MethodHandles) -> Any:
     """Return ``TableOperations.commit``, from the metadata that is expected and the new one, which asks."""
     commit = make.method(_OPERATIONS, "commit", "void", _METADATA, _METADATA)
+    unknown = make.each_through(
+        make.throwing(_UNKNOWN, "boolean"), 0, make.constructor(_UNKNOWN, "java.lang.Throwable")
+    )
+    commit = _asking(make, commit, _REFUSED, unanswered=unknown)
+    for error in _UNANSWERED:
+        commit = _asking(make, commit, error, unanswered=make.dropping(make.never(), 0, "java.lang.Throwable"))
+    return commit
+
+
+def _asking(make: MethodHandles, commit: Any, error: str, *, unanswered: Any) -> Any:
+    """Return a commit that throws an error only where the table has not its snapshot.
+
+    :param unanswered: from the error of the question to whether it has.
+    """
     given = (_OPERATIONS, _METADATA, _METADATA)
-    made = make.dropping(make.nothing(), 0, _REFUSED, *given)
-    refused = make.dropping(make.throwing(_REFUSED, "void"), 1, *given)
-    is_made = make.dropping(make.dropping(_is_made(make), 1, _METADATA), 0, _REFUSED)
-    return make.catching(commit, _REFUSED, make.where(is_made, made, refused))
+    made = make.dropping(make.nothing(), 0, error, *given)
+    failed = make.dropping(make.throwing(error, "void"), 1, *given)
+    is_made = make.catching(_is_there(make), "java.lang.Throwable", unanswered)
+    is_made = make.dropping(make.dropping(is_made, 1, _METADATA), 0, error)
+    return make.catching(commit, error, make.where(is_made, made, failed))
 
 
-def _is_made(make: MethodHandles) -> Any:
+def _is_there(make: MethodHandles) -> Any:
     """Return a test of operations and metadata: whether the table has its newest snapshot."""
     refresh = make.method(_OPERATIONS, "refresh", _METADATA)
     newest = make.then(
         make.method(_METADATA, "currentSnapshot", _SNAPSHOT), make.method(_SNAPSHOT, "snapshotId", "long")
     )
     snapshot = make.each_through(make.method(_METADATA, "snapshot", _SNAPSHOT, "long"), 0, refresh, newest)
-    is_there = make.typed(
-        make.static("java.util.Objects", "nonNull", "boolean", "java.lang.Object"), "boolean", _SNAPSHOT
-    )
-    unanswered = make.each_through(
-        make.throwing(_UNKNOWN, "boolean"), 0, make.constructor(_UNKNOWN, "java.lang.Throwable")
-    )
-    return make.catching(make.then(snapshot, is_there), "java.lang.Throwable", unanswered)
+    is_there = make.static("java.util.Objects", "nonNull", "boolean", "java.lang.Object")
+    return make.then(snapshot, make.typed(is_there, "boolean", _SNAPSHOT))
