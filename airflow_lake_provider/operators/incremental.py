@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import MissingTableError
@@ -30,6 +31,10 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
         :raises MissingTableError: the source does not exist or has no snapshot yet.
         """
         return replace(spec, to_snapshot=self._head(spec.source), transform_code=code_of(spec.transform))
+
+    def identity(self, spec: IncrementalSpec, run: TaskRun) -> RunIdentity:
+        """Return who asks: who clears a full refresh asks for another one."""
+        return run.identity(cleared_is_new=spec.full_refresh)
 
     def report_without_spark(self, spec: IncrementalSpec) -> JobReport | None:
         """Compare positions: where nothing is new there is nothing to start."""
@@ -84,7 +89,8 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param query: SQL over the views ``changes`` and ``source``, or the path of a ``.sql`` file with it (templated).
     :param source_keys: keys of the source; default its identifier fields.
     :param from_snapshot: start after this snapshot instead of the position (templated).
-    :param full_refresh: rebuild the target from the whole source (templated).
+    :param full_refresh: rebuild the target from the whole source (templated). Each run, and each clearing of its task,
+        rebuilds it; Airflow's own retries are recognised.
     :param on_gap: ``"fail"`` or ``"full"`` when the start of the range was expired.
     :param on_transform_change: ``"fail"``, ``"full"`` or ``"continue"`` when another transform filled the target.
     :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.

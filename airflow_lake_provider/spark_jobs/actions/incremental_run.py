@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, NEW_RUN
 from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
@@ -183,6 +184,7 @@ def _recognised(
         run_key,
         "applied this range",
         is_covered_by_position=not (spec.full_refresh or spec.from_snapshot),
+        way_out=CLEAR_OR_NEW_RUN if spec.full_refresh else NEW_RUN,
     )
     if done is not None or spec.full_refresh:
         return done

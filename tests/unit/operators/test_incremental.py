@@ -74,6 +74,21 @@ def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
     assert "head of the source" in plain["reason"]
 
 
+@pytest.mark.parametrize(("full_refresh", "is_new"), [("True", True), ("False", False)])
+def test_a_cleared_full_refresh_is_somebody_new_and_a_retry_or_a_cleared_range_is_not(
+    orders: Table, append: Callable[..., int], context: Context, full_refresh: str, is_new: bool
+) -> None:
+    append(orders, 1)
+    job = incremental(full_refresh=full_refresh, retries=1)
+
+    def who(try_number: int, max_tries: int) -> str:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return job.build_spec(context).run.who
+
+    assert who(1, 1) == who(2, 1)
+    assert (who(3, 3) != who(1, 1)) is is_new
+
+
 @pytest.mark.parametrize(
     ("tag", "protects", "starts_spark"),
     [
