@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.maintenance.locations import TableLocations
 

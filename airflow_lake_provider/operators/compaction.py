@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class CompactionAction(PlannedAction[CompactionSpec]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
+from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_unfit

@@ -7,13 +7,13 @@ leaves: a rewrite leaves as many files as Iceberg's planner would, and no delete
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, TableShape, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -24,6 +24,9 @@ from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 MIB = 1024**2
 # Bytes of deleted rows that cost a reader as much as a file (decision 37), and bytes of a row.

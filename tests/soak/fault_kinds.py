@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.maintenance_policy import Verification
+from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
+    CompactionRunner,
+    CompactionStrategy,
+    Verification,
+)
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, FirstRow, PartialUpdate
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionStrategy
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.fault_tables import (
     Appends,
@@ -35,6 +37,10 @@ from tests.soak.maintained_fault_tables import (
     Statistics,
     Tags,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
 
 
 def _upserts(strategy: UpsertStrategy = UpsertStrategy.AUTO, version: int = 3, *terms: str, **arguments: Any) -> Any:

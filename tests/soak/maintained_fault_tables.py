@@ -5,28 +5,34 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import ManifestContent
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER
 from airflow_lake_provider.contracts.row_age import Clock
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    RemovalMode,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, MetadataChangeSpec
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.planning.tag_plan import plan_tag
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.soak.fault_checks import is_hidden
 from tests.soak.fault_tables import FaultTable, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 BUCKETS = "PARTITIONED BY (bucket(2, id))"

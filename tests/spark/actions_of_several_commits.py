@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import DBAPIError
 
 from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
@@ -35,7 +34,6 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
@@ -50,6 +48,11 @@ from tests.spark.metadata_change_flow import carry_out
 from tests.spark.sources.debezium.event_writer import SourceTable
 from tests.spark.upsert_flow import Flow, row
 from tests.table_facts import facts
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 RUN = RunIdentity.of("dag", "run", "task", "-1")

@@ -11,10 +11,12 @@ from airflow_lake_provider.contracts.reports.job import (
     OrphanFilesReport,
     RewriteManifestsReport,
 )
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    OrphanFilesSpec,
+    RewriteManifestsSpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
 from airflow_lake_provider.spark_jobs.actions.maintain_table import (
     compact_table,
     expire_snapshots,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, RowExpiryReport, UpdateRowsReport
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_rows import expire_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, RowExpiryReport, UpdateRowsReport
 
 
 def delete(

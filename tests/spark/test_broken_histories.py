@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.upsert_flow import Flow, row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 # A session that is busy takes a few; a walk that does not end takes for ever.
 _SECONDS = 20

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, OrphanFilesReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.fault_checks import Checks
 from tests.soak.fault_kills import removal_of_left_overs

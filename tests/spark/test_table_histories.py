@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -21,10 +20,8 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
@@ -48,6 +45,11 @@ from tests.spark.table_steps import (
     lives,
 )
 from tests.spark.upsert_flow import Flow, InterruptedProgress
+
+if TYPE_CHECKING:
+    import pytest
+
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "3"))
 MERGE_RULES = {"replace": Deduplicate(), **CASES}

@@ -5,32 +5,32 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.reports.job import (
-    CompactionReport,
-    JobReport,
-    Outcome,
-    UpsertReport,
-)
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs import run_tasks as tasks_of_driver
 from airflow_lake_provider.spark_jobs.progress import Progress, say
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, run_tasks
-from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED
 from tests.spark.upsert_flow import SCHEMA, Flow, NewFlow, row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 
 # The whole number of LAKE_ROUNDS=200 takes minutes.
 ROUNDS = int(os.environ.get("LAKE_ROUNDS", "4"))

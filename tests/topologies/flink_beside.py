@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec, TableUpgradeSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -23,7 +20,13 @@ from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow
-from tests.topologies.flink_jobs import FlinkJobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.topologies.flink_jobs import FlinkJobs
 
 
 @dataclass

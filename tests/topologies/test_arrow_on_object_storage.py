@@ -5,19 +5,19 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from tests.end_to_end.lake_environment import REPOSITORY
 from tests.end_to_end.secret_watch import new_mark
 from tests.soak.driver import Driver
@@ -26,6 +26,9 @@ from tests.spark.conftest import lake_jars
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.recorded_pickles import FILE
 from tests.topologies.rest_catalog import rest_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import OrphanFilesReport
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, RemovalMode
+from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec, RemovalMode
 from tests.end_to_end.lake_environment import REPOSITORY
 from tests.end_to_end.postgresql_server import postgresql_server
 from tests.end_to_end.secret_watch import new_mark
@@ -24,6 +23,9 @@ from tests.spark.conftest import lake_jars
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.rest_catalog import rest_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.table_name import TableName
 
 FOLDER = Path(__file__).parents[2] / "dags"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
@@ -30,6 +30,8 @@ from airflow_lake_provider.iceberg.manifest_rules import manifest_target
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
     from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
 

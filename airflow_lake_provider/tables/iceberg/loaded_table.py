@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from datetime import datetime, timedelta
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata, is_below, normalised
-from airflow_lake_provider.contracts.policy_settings import NamedValue
-from airflow_lake_provider.contracts.reports.job import (
-    CompactionReport,
-    ExpiryReport,
-    RewriteManifestsReport,
-    RowExpiryReport,
-    StatisticsReport,
+from airflow_lake_provider.contracts.specs.maintenance import (
+    FLINK_JOB_AGE,
+    CompactionSpec,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
 )
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
-from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableFacts, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.compaction_rules import (
-    DELETE_TARGET_SIZE,
-    TARGET_SIZE,
-    table_size,
-)
+from airflow_lake_provider.iceberg.compaction_rules import DELETE_TARGET_SIZE, TARGET_SIZE, table_size
 from airflow_lake_provider.iceberg.file_ownership import declared_paths
 from airflow_lake_provider.iceberg.flink_jobs import (
     jobs_of_dropped_branch,
@@ -54,11 +38,7 @@ from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
-from airflow_lake_provider.tables.iceberg.head_files import (
-    ManifestRecord,
-    count_head,
-    target_bytes,
-)
+from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
 from airflow_lake_provider.tables.iceberg.manifest_plan import plan_manifests
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
@@ -72,6 +52,25 @@ from airflow_lake_provider.tables.iceberg.pyiceberg_facts import facts_of
 from airflow_lake_provider.tables.iceberg.row_expiry_plan import plan_row_expiry
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.tables.iceberg.statistics_plan import plan_statistics, statistics_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
+
+    from airflow_lake_provider.contracts.policy_settings import NamedValue
+    from airflow_lake_provider.contracts.reports.job import (
+        CompactionReport,
+        ExpiryReport,
+        RewriteManifestsReport,
+        RowExpiryReport,
+        StatisticsReport,
+    )
+    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 
 # First format version with row ids, and without position delete files.
 _WITH_LINEAGE = 3

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifestsReport
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.iceberg.manifest_rules import fewest_manifests, manifests_sentence, specs_due
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
+    from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 
 
 def plan_manifests(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.expressions import BooleanExpression, LessThan, Reference
 from pyiceberg.expressions.literals import literal
-from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.reports.job import Outcome, RowExpiryReport
 from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence, most_rows
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
 from airflow_lake_provider.contracts.table_properties import EXPIRED_BEFORE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyiceberg.types import NestedField
+
+    from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
     from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
     from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles

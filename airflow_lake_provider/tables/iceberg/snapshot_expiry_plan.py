@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from airflow_lake_provider.contracts.table_facts import TableState
+    from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
@@ -80,7 +83,7 @@ def _refuse_foreign_metadata_files(
     if foreign:
         raise UnsupportedError(
             f"{spec.table}: the expiry would delete what lies outside of the table's locations: "
-            f"{'; '.join(foreign[:3])}. See who wrote these names into its metadata. {REMEDY}"
+            f"{'; '.join(foreign[:3])}. See who wrote these names into its metadata. {FOREIGN_FILES_REMEDY}"
         )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
-from airflow_lake_provider.contracts.table_facts import TableState
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
+    from airflow_lake_provider.contracts.table_facts import TableState
+    from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 
 
 def plan_statistics(

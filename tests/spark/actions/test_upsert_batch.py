@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, UUIDType
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
@@ -24,13 +24,15 @@ from airflow_lake_provider.contracts.errors import (
     RolledBackError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.load import OnRepeat
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, kill, row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow: Flow) -> None:

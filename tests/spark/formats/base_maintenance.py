@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.maintenance.health import health_of
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compute_statistics
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -32,6 +31,9 @@ from tests.spark.maintenance_flow import (
     with_three_appends,
 )
 from tests.spark.upsert_flow import NewFlow, row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WAYS = [
     pytest.param({}, id="binpack"),

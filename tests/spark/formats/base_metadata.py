@@ -10,11 +10,7 @@ from airflow_lake_provider.contracts.applied.applied_history import applied_of_s
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.metadata_changes import (
-    CreateTagSpec,
-    PublishBranchSpec,
-    RollbackSpec,
-)
+from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, PublishBranchSpec, RollbackSpec
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.kept_tables import KeptTables
 from tests.spark.metadata_change_flow import carry_out, upgrade_between_two_batches

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
@@ -36,9 +36,16 @@ from airflow_lake_provider.contracts.capabilities import (
 from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.append import AppendSpec
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
@@ -46,19 +53,17 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from scripts.capabilities_page import capabilities_page
 from tests.tiny_format import TINY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOON = "2026-01-01T12:00:00+00:00"
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit, most_rows
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import ACTION
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.iceberg.compaction_rules import (
     OFF,

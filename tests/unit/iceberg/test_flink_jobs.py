@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.durations import epoch_millis
-from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
 from airflow_lake_provider.iceberg.flink_jobs import FlinkCommit, age_of
 from airflow_lake_provider.iceberg.snapshot_retention import (
@@ -21,6 +21,9 @@ from airflow_lake_provider.iceberg.snapshot_retention import (
     request_for,
     work_out,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

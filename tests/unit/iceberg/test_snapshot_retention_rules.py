@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
-from airflow_lake_provider.iceberg.snapshot_retention import (
-    Retention,
-    RetentionRequest,
-    request_for,
-    work_out,
-)
+from airflow_lake_provider.iceberg.snapshot_retention import Retention, RetentionRequest, request_for, work_out
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

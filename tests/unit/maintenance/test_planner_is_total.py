@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
     CompactionPolicy,
+    CompactionStrategy,
     ExpiryPolicy,
     MaintenancePolicy,
     ManifestPolicy,
@@ -19,7 +21,6 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
     RowExpiryPolicy,
     TagPolicy,
 )
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import (
     DeleteDebt,

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.table import StaticTable
 
-from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, MaintenancePolicy
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, RewriteManifestsSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.maintenance.health import health_of
 from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, spread, well_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Ways to be ill that an action mends, which the package has.
 MENDED = {

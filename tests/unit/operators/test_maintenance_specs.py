@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow.sdk import Context
+    from pyiceberg.table import Table
 
 
 def test_a_cleared_compaction_is_somebody_new_and_a_retry_is_not(lake_connection: str, context: Context) -> None:

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.job import SpecFrame
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec
+from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.maintenance.locations import TableLocations
 from airflow_lake_provider.operators.catalog_tables import CatalogTables

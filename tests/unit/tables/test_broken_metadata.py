@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, ancestors
 from airflow_lake_provider.iceberg.snapshot_retention import RetentionRequest, work_out
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead, decide
 from airflow_lake_provider.tables.watermark import Since
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
 
 FAR = 2**63 - 1
 
@@ -132,8 +135,7 @@ def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
     name: str, text: str, tampered: Table, lake_connection: str
 ) -> None:
     from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-    from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
-    from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+    from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
     tamper(tampered, at("properties", name, to=text))

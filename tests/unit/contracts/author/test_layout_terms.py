@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.author.table_layout import LayoutTerm, TableLayout, partition_terms, sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("dag", "run", "task", "-1")}
 

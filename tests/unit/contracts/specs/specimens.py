@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
-from airflow_lake_provider.contracts.specs.compaction import (
-    CompactionLevel,
-    CompactionSpec,
-    CompactionStrategy,
-)
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import OnRepeat
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    PrefixMismatchMode,
+    RemovalMode,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OnEmptyBatch, OverwritePartitionsSpec
-from airflow_lake_provider.contracts.specs.rewrite_manifests import RewriteManifestsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.row_expiry import RowExpirySpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.contracts.specs.statistics import StatisticsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableState
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,12 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.lake_tables import Changes
+from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
+    CompactionRunner,
+    CompactionStrategy,
+    Verification,
+)
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
@@ -23,25 +29,26 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.row_age import Clock
 from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
-from airflow_lake_provider.contracts.specs.compaction import (
-    CompactionLevel,
-    CompactionRunner,
-    CompactionSpec,
-    CompactionStrategy,
-    Verification,
-)
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    ForeignFiles,
+    OrphanFilesSpec,
+    PrefixMismatchMode,
+    RemovalMode,
+    SnapshotExpirySpec,
+)
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
-from airflow_lake_provider.contracts.specs.orphan_files import OrphanFilesSpec, PrefixMismatchMode, RemovalMode
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OnEmptyBatch, OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.unit.contracts.specs.specimens import AUDITS, BASE, EVENTS, FILES, MAXIMAL, NOW
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 
 def test_there_is_a_specimen_of_every_spec() -> None:

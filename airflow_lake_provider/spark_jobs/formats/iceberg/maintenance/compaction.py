@@ -11,16 +11,14 @@ import random
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder, curve_of
-from airflow_lake_provider.contracts.errors import (
-    BrokenMetadataError,
-    JobFailedError,
-    LakeProviderError,
-)
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
@@ -69,9 +67,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_positi
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
-from airflow_lake_provider.spark_jobs.progress import Progress
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+    from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
 _LOST_VALUE = "all files in one commit, as deletes lie in partitions by the dropped column of"

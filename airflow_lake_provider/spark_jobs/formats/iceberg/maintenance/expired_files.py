@@ -10,17 +10,16 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
+from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
 from airflow_lake_provider.iceberg.orphan_files import SLASHES
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
@@ -40,12 +39,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     static_table,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import few_manifests, files_in
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import (
-    SPARK_ERRORS,
-    java_names,
-)
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # Of deletion: what names a file goes after it.
 _ORDER = ((DATA, DELETES, STATISTICS), (MANIFEST,), (MANIFEST_LIST,))
@@ -103,7 +103,7 @@ class ExpiredFiles:
         if refused and self.foreign is ForeignFiles.REFUSE:
             raise UnsupportedError(
                 f"{self.table.name}: the expiry would delete what may not be the table's: {'; '.join(refused)}. "
-                f"Nothing was changed. See who wrote these names into its metadata. {REMEDY}"
+                f"Nothing was changed. See who wrote these names into its metadata. {FOREIGN_FILES_REMEDY}"
             )
 
     def warnings(self) -> list[str]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles
+from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import DECLARED_PATHS, FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # Folders of earlier metadata of which one file is read.
 _FOLDERS = 10
@@ -45,7 +47,7 @@ def refuse_twins(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles)
     if twins and foreign is ForeignFiles.REFUSE:
         raise UnsupportedError(
             f"{table.name}: {'; '.join(twins)}, so files that one table expires are files that the other one reads. "
-            f"Nothing was changed. Drop one of them without PURGE. {REMEDY}"
+            f"Nothing was changed. Drop one of them without PURGE. {FOREIGN_FILES_REMEDY}"
         )
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import BrokenInvariantError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import is_below, normalised
 from airflow_lake_provider.contracts.reports.job import OrphanFilesReport, Outcome
-from airflow_lake_provider.contracts.specs.orphan_files import (
+from airflow_lake_provider.contracts.specs.maintenance import (
     MINIMUM_AGE,
     OrphanFilesSpec,
     PrefixMismatchMode,
@@ -50,14 +49,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     named_by,
     reachable_files,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import (
-    UNSETTLED,
-    ListedFiles,
-    Listing,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import UNSETTLED, ListedFiles, Listing
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-from airflow_lake_provider.spark_jobs.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+    from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Files between two looks at the table; a copy takes longer than a request to delete a thousand.
 _BATCHES = {RemovalMode.DELETE: 1_000, RemovalMode.QUARANTINE: 100}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
@@ -15,7 +16,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
     run_action,
     with_commit_status_check,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:

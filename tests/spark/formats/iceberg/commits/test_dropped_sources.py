@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import convert_equality_deletes as conversion
 from tests.spark.append_flow import append
 from tests.spark.formats.iceberg.maintenance.keyed_deletes import KeyedDeleteTable, Written
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, rewrite_manifests
 from tests.spark.row_change_flow import delete
-from tests.spark.upsert_flow import Flow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.upsert_flow import Flow
 
 VALUES = {"number": 1, "text": "a", "price": None, "raw": None, "day": None, "region": None}
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import deleted_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
 BY_ARROW: dict[str, Any] = {"runner": CompactionRunner.ARROW, "level": CompactionLevel.FULL}
 BY_PARTITION = {"write.delete.granularity": "partition"}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from tests.soak.fault_checks import Checks
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
 from tests.soak.lake import NAMESPACE, Lake
@@ -21,6 +18,12 @@ from tests.soak.maintained_fault_tables import BUCKETS, Compactions
 from tests.spark.formats.iceberg.maintenance.test_arrow_beside_writers import BY_ARROW, interrupted
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 # What is below the target size is one commit where another attempt may follow.
 BY_GROUPS: dict[str, Any] = {"target_file_size": 1_000}

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
+    CompactionRunner,
+    CompactionStrategy,
+)
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
@@ -16,12 +20,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import (
-    CompactionLevel,
-    CompactionRunner,
-    CompactionSpec,
-    CompactionStrategy,
-)
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -29,6 +28,9 @@ from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Iceberg's own runner loses to every writer that deletes rows of its files.
 LOST: dict[str, Any] = {"level": CompactionLevel.MAJOR, "runner": CompactionRunner.SPARK, "max_attempts": 1}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import file_owners
@@ -23,6 +21,11 @@ from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def expiry(table: MaintainedTable, foreign_files: ForeignFiles = ForeignFiles.REFUSE) -> SnapshotExpirySpec:

@@ -5,16 +5,13 @@ One that loses the answer to a commit that was made destroys nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
@@ -29,6 +26,12 @@ from tests.spark.actions_of_several_commits import (
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import with_four_regions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: Any) -> CompactionReport:

@@ -6,30 +6,25 @@ import json
 import os
 import time
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.orphan_files import RemovalMode
+from airflow_lake_provider.contracts.specs.maintenance import RemovalMode
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import orphan_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import remove_orphans as remove
-from tests.spark.orphaned_files import (
-    ORPHANS,
-    TEN_DAYS,
-    files_of,
-    folder_of,
-    made_old,
-    orphan,
-    with_every_kind,
-)
+from tests.spark.orphaned_files import ORPHANS, TEN_DAYS, files_of, folder_of, made_old, orphan, with_every_kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 class Killed(BaseException):

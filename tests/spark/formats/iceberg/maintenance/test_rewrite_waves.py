@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.maintenance.history import hot_partitions
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 QUOTED = 'it\'s "a" / ${b} = ü'
 TERMS = {

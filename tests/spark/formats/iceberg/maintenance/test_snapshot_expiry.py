@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
@@ -16,6 +16,9 @@ from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expir
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.maintenance_flow import LONG_AGO, expire, expiry, snapshots, with_three_appends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def three_appends(spark: SparkSession) -> MaintainedTable:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -27,6 +23,13 @@ from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.hostile_tables import on_disk
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.rest_answers import rest_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 # Starts a database in the working directory where it is loaded.
 CLASS = "org.apache.derby.jdbc.EmbeddedDriver"

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner, CompactionStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
-from airflow_lake_provider.contracts.specs.compaction import CompactionRunner, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
@@ -45,9 +45,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_orde
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import CommittedGroups, RewriteStart
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
@@ -21,6 +21,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import Iceb
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import live_files
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 V2 = TableLayout(properties={"format-version": "2"})
 V2_BUCKETS = TableLayout(partition_by=("bucket(2, id)",), properties={"format-version": "2"})
