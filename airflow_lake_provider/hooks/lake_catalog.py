@@ -347,11 +347,7 @@ class LakeCatalogHook(BaseHook):
 
     def _translated(self, what: str, error: Exception) -> LakeProviderError | None:
         """Return an error as one of this package; None for one that is no matter of a catalog."""
-        from pyiceberg.exceptions import (
-            NoSuchIcebergTableError,
-            NoSuchNamespaceError,
-            NoSuchTableError,
-        )
+        from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
 
         name, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
         if isinstance(error, NoSuchIcebergTableError):

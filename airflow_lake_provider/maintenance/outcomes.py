@@ -11,12 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import (
-    CommitConflictError,
-    JobFailedError,
-    UnsupportedError,
-    error_class,
-)
+from airflow_lake_provider.contracts.errors import CommitConflictError, JobFailedError, UnsupportedError, error_class
 from airflow_lake_provider.contracts.reports.history_entry import CONFLICT, DONE, FAILED, NOTHING_DUE, UNSUPPORTED
 from airflow_lake_provider.contracts.reports.job import Outcome
 

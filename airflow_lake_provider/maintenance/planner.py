@@ -23,12 +23,7 @@ from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
 from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, due_after, is_recent, unless_resting
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan, ruled_out
-from airflow_lake_provider.maintenance.score import (
-    FEWEST_MANIFESTS,
-    METADATA_BYTES,
-    age_text,
-    size_text,
-)
+from airflow_lake_provider.maintenance.score import FEWEST_MANIFESTS, METADATA_BYTES, age_text, size_text
 
 # Actions in the order in which they run. A tag comes before the expiry that it keeps a snapshot from, and the driver
 # cannot take it behind another task. Manifests are merged once more at the end of a compaction.

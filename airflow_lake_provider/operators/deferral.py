@@ -11,11 +11,7 @@ from airflow.sdk import conf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
-from airflow_lake_provider.contracts.reports.report_codec import (
-    JobFailure,
-    reports_from_plain,
-    reports_to_plain,
-)
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain, reports_to_plain
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 
 if TYPE_CHECKING:

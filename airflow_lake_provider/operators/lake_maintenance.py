@@ -26,13 +26,7 @@ from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.maintenance.history_entries import history_entries
 from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES as OUTCOMES_OF_PAGE
 from airflow_lake_provider.maintenance.outcome_entry import outcome_entry
-from airflow_lake_provider.maintenance.outcomes import (
-    OUTCOMES,
-    TaskOutcome,
-    counted,
-    outcome_of,
-    outcomes_of_run,
-)
+from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, counted, outcome_of, outcomes_of_run
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from airflow.sdk.observability import stats
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.reports.job import (
-    ExpiryReport,
-    JobReport,
-    LoadReport,
-    Outcome,
-)
+from airflow_lake_provider.contracts.reports.job import ExpiryReport, JobReport, LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
 
 _log = logging.getLogger(__name__)

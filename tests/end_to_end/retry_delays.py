@@ -12,11 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from airflow_lake_provider.contracts.reports.report_codec import (
-    EVERY_TASK,
-    JobFailure,
-    reports_to_json,
-)
+from airflow_lake_provider.contracts.reports.report_codec import EVERY_TASK, JobFailure, reports_to_json
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 
 DAG_ID = "retry_delays"

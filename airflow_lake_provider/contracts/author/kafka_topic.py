@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import (
-    choice,
-    choice_of,
-    names,
-    nearest,
-    optional,
-    text,
-)
+from airflow_lake_provider.contracts.argument_validation import choice, choice_of, names, nearest, optional, text
 from airflow_lake_provider.contracts.author.file_arguments import column_list
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import column_names

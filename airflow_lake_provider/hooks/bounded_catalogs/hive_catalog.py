@@ -8,13 +8,7 @@ from urllib.parse import urlsplit
 from pyiceberg.exceptions import NoSuchNamespaceError
 
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables, metastore_entry
-from airflow_lake_provider.hooks.call_limits import (
-    CONNECT_SECONDS,
-    deadline,
-    most_bytes,
-    refuse_size,
-    seconds_left,
-)
+from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, deadline, most_bytes, refuse_size, seconds_left
 from airflow_lake_provider.tables.base import ListedTable
 
 if TYPE_CHECKING:

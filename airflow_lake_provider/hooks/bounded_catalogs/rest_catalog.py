@@ -27,13 +27,7 @@ from urllib3.util.connection import allowed_gai_family
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers, refuse_redirect
-from airflow_lake_provider.hooks.call_limits import (
-    CONNECT_SECONDS,
-    deadline,
-    most_bytes,
-    refuse_size,
-    seconds_left,
-)
+from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, deadline, most_bytes, refuse_size, seconds_left
 from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable
 
 log = logging.getLogger(__name__)

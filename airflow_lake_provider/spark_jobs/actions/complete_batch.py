@@ -19,10 +19,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.history_batch import stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
-from airflow_lake_provider.spark_jobs.batch.change_batch import (
-    DELETED,
-    released_on_failure,
-)
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     count_changes,

@@ -8,12 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.errors import (
-    BadInputError,
-    ForgottenRunError,
-    InvalidSpecError,
-    UnsupportedError,
-)
+from airflow_lake_provider.contracts.errors import BadInputError, ForgottenRunError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.forgotten_runs import forget_runs, old_run

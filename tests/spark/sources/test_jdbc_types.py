@@ -12,9 +12,7 @@ import pytest
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
-from airflow_lake_provider.contracts.errors import (
-    BadInputError,
-)
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, statement_of

@@ -16,11 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from airflow_lake_provider.contracts.errors import (
-    CatalogUnavailableError,
-    InvalidConnectionError,
-    MissingTableError,
-)
+from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.maintenance.health import (
-    OrphanCount,
-)
+from airflow_lake_provider.maintenance.health import OrphanCount
 from airflow_lake_provider.maintenance.history import MaintenanceRun
 from tests.unit.maintenance.plans_of_numbers import (
     AGED,

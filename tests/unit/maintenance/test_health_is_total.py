@@ -23,11 +23,7 @@ from airflow_lake_provider.maintenance.score import HealthLimits
 from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
-from airflow_lake_provider.tables.iceberg.head_files import (
-    ManifestRecord,
-    count_head,
-    target_bytes,
-)
+from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -9,22 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.maintenance.health import (
-    DeleteDebt,
-    PartitionDeletes,
-)
+from airflow_lake_provider.maintenance.health import DeleteDebt, PartitionDeletes
 from airflow_lake_provider.maintenance.history import MaintenanceRun, hot_partitions
-from tests.unit.maintenance.plans_of_numbers import (
-    NO_DELETES,
-    NOW,
-    SMALL,
-    VECTORS,
-    WELL,
-    hot,
-    in_short,
-    left_out,
-    plan,
-)
+from tests.unit.maintenance.plans_of_numbers import NO_DELETES, NOW, SMALL, VECTORS, WELL, hot, in_short, left_out, plan
 
 
 def test_nothing_is_hot_where_the_policy_says_so() -> None:

@@ -13,16 +13,7 @@ from airflow_lake_provider.maintenance.history import SnapshotAges
 from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, past_outcomes_of, waits_until
 from airflow_lake_provider.maintenance.plan import TablePlan
 from airflow_lake_provider.maintenance.planner import plan_of
-from tests.unit.maintenance.plans_of_numbers import (
-    MANY,
-    NOW,
-    SMALL,
-    WELL,
-    counted,
-    in_short,
-    left_out,
-    policy,
-)
+from tests.unit.maintenance.plans_of_numbers import MANY, NOW, SMALL, WELL, counted, in_short, left_out, policy
 
 
 def past(*outcomes: str, action: str = "compaction", hours: float = 0) -> list[PastOutcome]:

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
-from airflow_lake_provider.maintenance.health import (
-    FileSizes,
-    PartitionDeletes,
-)
+from airflow_lake_provider.maintenance.health import FileSizes, PartitionDeletes
 from airflow_lake_provider.maintenance.history import SnapshotAges
 from airflow_lake_provider.maintenance.planner import plan_of
 from tests.unit.maintenance.plans_of_numbers import (

@@ -17,14 +17,7 @@ from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.policy_settings import SETTINGS, NamedValue, read_named
 from airflow_lake_provider.contracts.setting_kinds import ONLY_FALSE, ONLY_TRUE, Hours
 from airflow_lake_provider.iceberg.owner_settings import owner_policy
-from airflow_lake_provider.maintenance.policy import (
-    Layer,
-    LayerValues,
-    TablePolicy,
-    dag_layer,
-    merge,
-    property_layer,
-)
+from airflow_lake_provider.maintenance.policy import Layer, LayerValues, TablePolicy, dag_layer, merge, property_layer
 
 TABLE = "shop.orders"
 

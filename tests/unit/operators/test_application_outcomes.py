@@ -16,22 +16,11 @@ from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE
-from airflow_lake_provider.contracts.reports.job import (
-    CompactionReport,
-    JobReport,
-    Outcome,
-    UpsertReport,
-)
-from airflow_lake_provider.contracts.reports.report_codec import (
-    FAILED_TASKS_EXIT_CODE,
-    JobFailure,
-    reports_to_json,
-)
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.reports.report_codec import FAILED_TASKS_EXIT_CODE, JobFailure, reports_to_json
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.lake_application import (
-    LakeApplicationOperator,
-)
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.submission.class_archive import ClassArchive
 from airflow_lake_provider.submission.private_folder import private_folder
 from tests.unit.operators.submitted import COMPACT, NOWHERE, UPSERT, application

@@ -13,9 +13,7 @@ from airflow.sdk import task as task_of_airflow
 from airflow_lake_provider import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.operators.lake_application import (
-    LakeApplicationOperator,
-)
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from tests.unit.operators.submitted import COMPACT, NOWHERE, UPSERT, application
 
 if TYPE_CHECKING:

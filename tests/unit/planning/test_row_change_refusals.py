@@ -9,12 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.errors import (
-    BadInputError,
-    InvalidSpecError,
-    MissingTableError,
-    UnsupportedError,
-)
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator

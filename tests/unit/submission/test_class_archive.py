@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.submission.class_archive import (
-    ClassArchive,
-    archive_folder,
-    driver_java,
-    has_own_archive,
-)
+from airflow_lake_provider.submission.class_archive import ClassArchive, archive_folder, driver_java, has_own_archive
 
 
 @pytest.fixture

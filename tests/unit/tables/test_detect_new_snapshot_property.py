@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.tables.detect_new_snapshot import Ancestry, NewSnapshot, NoNewSnapshot, TableHead, decide
 from airflow_lake_provider.tables.watermark import Since, Watermark
-from tests.unit.tables.snapshot_histories import (
-    DATA_KINDS,
-    SKIPPED_KINDS,
-    record,
-)
+from tests.unit.tables.snapshot_histories import DATA_KINDS, SKIPPED_KINDS, record
 
 
 @dataclass

@@ -18,12 +18,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     refuse_two_logs,
 )
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import (
-    ARRIVAL,
-    DELETED,
-    RESET,
-    released_on_failure,
-)
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, RESET, released_on_failure
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns

@@ -10,11 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
-from airflow_lake_provider.contracts.applied.position_column import (
-    PLACE_FIELDS,
-    POSITION_COLUMN,
-    PlaceTypes,
-)
+from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, POSITION_COLUMN, PlaceTypes
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch

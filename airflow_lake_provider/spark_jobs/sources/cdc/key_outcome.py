@@ -20,11 +20,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.applied.position_column import (
-    PLACE_FIELDS,
-    POSITION_COLUMN,
-    PlaceTypes,
-)
+from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, POSITION_COLUMN, PlaceTypes
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPDATE, UPSERTS, op_is

@@ -23,12 +23,7 @@ from airflow_lake_provider.contracts.reports.job import (
     UpdateRowsReport,
     UpsertReport,
 )
-from airflow_lake_provider.contracts.reports.report_codec import (
-    REPORTS,
-    JobFailure,
-    report_from_plain,
-    report_to_plain,
-)
+from airflow_lake_provider.contracts.reports.report_codec import REPORTS, JobFailure, report_from_plain, report_to_plain
 from airflow_lake_provider.contracts.table_facts import TableState
 
 COUNTS = st.integers(0, 2**63 - 1)

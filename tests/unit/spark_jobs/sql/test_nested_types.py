@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import schema_differences
 from airflow_lake_provider.spark_jobs.sql.identifiers import type_text

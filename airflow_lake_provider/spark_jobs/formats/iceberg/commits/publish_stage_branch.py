@@ -17,9 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap impo
     refuse_concurrent_commit,
     swap_metadata,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
-    properties_of,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import properties_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import say

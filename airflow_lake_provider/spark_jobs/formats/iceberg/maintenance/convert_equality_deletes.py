@@ -34,10 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
     commit_snapshot,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import (
-    write_position_deletes,
-    write_vectors,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_position_deletes, write_vectors
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     FILE,

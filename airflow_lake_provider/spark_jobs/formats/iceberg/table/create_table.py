@@ -21,10 +21,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
-    lacking_internals,
-    unfit_shape,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import lacking_internals, unfit_shape
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import TableDefinition, define_table
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name

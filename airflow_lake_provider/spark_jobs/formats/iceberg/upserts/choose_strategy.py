@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_lake_provider.contracts.errors import (
-    UnsupportedError,
-)
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy

@@ -30,10 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import (
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import (
-    delete_file,
-    upload_delete_file,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

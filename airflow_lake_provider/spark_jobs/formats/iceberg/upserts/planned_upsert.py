@@ -26,9 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
-from airflow_lake_provider.spark_jobs.sql.nested_types import (
-    with_kept_fields,
-)
+from airflow_lake_provider.spark_jobs.sql.nested_types import with_kept_fields
 
 
 @dataclass(frozen=True, kw_only=True)

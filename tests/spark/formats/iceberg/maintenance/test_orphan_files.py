@@ -24,15 +24,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import remove_orphans as remove
-from tests.spark.orphaned_files import (
-    ORPHANS,
-    TEN_DAYS,
-    files_of,
-    folder_of,
-    made_old,
-    orphan,
-    with_every_kind,
-)
+from tests.spark.orphaned_files import ORPHANS, TEN_DAYS, files_of, folder_of, made_old, orphan, with_every_kind
 
 
 def test_only_orphans_that_are_old_enough_go_and_a_dry_run_says_so_before(

@@ -16,11 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import listed_
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import remove_orphans as remove
-from tests.spark.orphaned_files import (
-    files_of,
-    made_old,
-    orphan,
-)
+from tests.spark.orphaned_files import files_of, made_old, orphan
 
 
 def test_an_inventory_stands_for_a_listing(spark: SparkSession, tmp_path: Path) -> None:
