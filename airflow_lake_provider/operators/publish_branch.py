@@ -7,7 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import MetadataChangeAction
-from airflow_lake_provider.planning.publish_branch_plan import plan_publication
+from airflow_lake_provider.planning.metadata_changes import plan_publication
 
 
 class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):

@@ -7,7 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import MetadataChangeAction
-from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
+from airflow_lake_provider.planning.metadata_changes import plan_upgrade
 
 
 class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):

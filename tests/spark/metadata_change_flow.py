@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
@@ -16,14 +15,20 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RollbackSpec,
     TableUpgradeSpec,
 )
-from airflow_lake_provider.planning.planned_change import PlannedChange
-from airflow_lake_provider.planning.publish_branch_plan import plan_publication
+from airflow_lake_provider.planning.metadata_changes import (
+    PlannedChange,
+    plan_publication,
+    plan_tag,
+    plan_tag_removal,
+    plan_upgrade,
+)
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
-from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
-from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.spark_jobs.actions.maintain_table import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 PLANS: dict[type[JobSpec], Any] = {
     RollbackSpec: plan_rollback,

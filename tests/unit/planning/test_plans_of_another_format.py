@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -18,11 +17,13 @@ from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranch
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, TableState
 from airflow_lake_provider.planning.early_refusals import refuse_incremental, refuse_row_change
-from airflow_lake_provider.planning.publish_branch_plan import plan_publication
+from airflow_lake_provider.planning.metadata_changes import plan_publication, plan_upgrade
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
-from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.tables.base import LoadedTable
 from tests.table_facts import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 RUN: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("run")}
 # What Iceberg's rules would take for a job of Flink that writes now, and for a column that got another type.

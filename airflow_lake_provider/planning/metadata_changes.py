@@ -1,24 +1,154 @@
-"""Plan the publication of a branch: main moves forward to its head, and takes over what was applied there."""
+"""Plan tags, the upgrade of a format version and the publication of a branch; a rollback has its own module."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
+from airflow_lake_provider.contracts.durations import span_millis
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
-from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, PublishBranchSpec, RefMove
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import (
+    MAIN,
+    CreateTagSpec,
+    DropTagSpec,
+    MetadataChange,
+    PublishBranchSpec,
+    RefMove,
+    TableUpgradeSpec,
+)
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
-from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_lake_provider.contracts.table_facts import Snapshot
+    from airflow_lake_provider.contracts.specs.job import JobSpec
+    from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
     from airflow_lake_provider.tables.base import LoadedTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedChange:
+    """One decision.
+
+    :param change: None where nothing is left to do.
+    :param report: as it is once the change is made.
+    """
+
+    change: MetadataChange | None
+    report: MetadataChangeReport
+
+    @classmethod
+    def nothing(
+        cls, table: LoadedTable, spec: JobSpec, reason: str, outcome: Outcome = Outcome.NOTHING_DUE
+    ) -> PlannedChange:
+        """Return that the table is already as it was asked for."""
+        return cls(change=None, report=_report(table, spec, outcome, reason))
+
+    @classmethod
+    def of(cls, table: LoadedTable, spec: JobSpec, reason: str, change: MetadataChange, **facts: Any) -> PlannedChange:
+        """Return a change.
+
+        :param facts: fields of the report.
+        """
+        return cls(change=change, report=replace(_report(table, spec, Outcome.DONE, reason), **facts))
+
+
+def _report(table: LoadedTable, spec: JobSpec, outcome: Outcome, reason: str) -> MetadataChangeReport:
+    state = table.state()
+    return MetadataChangeReport(
+        table=spec.table,
+        outcome=outcome,
+        reason=reason,
+        operation=spec.action,
+        before=state,
+        after=state,
+        format_version=table.facts.format_version,
+    )
+
+
+def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
+    """Decide where a tag goes.
+
+    A tag that is there stays, unless it is to be replaced or another snapshot was named: a retry moves nothing.
+
+    :param table: loaded now.
+    :raises UnsupportedError: the name is taken, or there is no such snapshot.
+    """
+    facts = table.facts
+    _refuse_branch(facts, spec.table, spec.tag)
+    refs = facts.heads()
+    there, wanted = refs.get(spec.tag), spec.snapshot_id or refs.get(MAIN)
+    if wanted is None or wanted not in facts.snapshots:
+        missing = f"snapshot {wanted} is not in the metadata" if wanted else "main has no snapshot"
+        raise UnsupportedError(f"{spec.table}: tag {spec.tag!r} has nothing to be on: {missing}")
+    if there is not None and (there == wanted or not (spec.replace or spec.snapshot_id)):
+        return PlannedChange.nothing(table, spec, f"tag {spec.tag!r} is on snapshot {there} already")
+    if there is not None and not spec.replace:
+        raise UnsupportedError(
+            f"{spec.table}: tag {spec.tag!r} is on snapshot {there}, not on {wanted}; move it with replace=True"
+        )
+    change = MetadataChange(
+        table_uuid=facts.uuid,
+        expected_refs={spec.tag: there},
+        moved_refs=(
+            RefMove(
+                name=spec.tag,
+                kind="tag",
+                snapshot=wanted,
+                max_age_ms=None if spec.max_age is None else span_millis(spec.max_age),
+            ),
+        ),
+    )
+    reason = f"tag {spec.tag!r} is on snapshot {wanted}"
+    return PlannedChange.of(table, spec, reason, change, ref=spec.tag, ref_before=there, ref_after=wanted)
+
+
+def plan_tag_removal(table: LoadedTable, spec: DropTagSpec) -> PlannedChange:
+    """Decide whether there is a tag to remove.
+
+    :param table: loaded now.
+    :raises UnsupportedError: the name is a branch's.
+    """
+    _refuse_branch(table.facts, spec.table, spec.tag)
+    there = table.facts.heads().get(spec.tag)
+    if there is None:
+        return PlannedChange.nothing(table, spec, f"there is no tag {spec.tag!r}")
+    change = MetadataChange(table_uuid=table.facts.uuid, expected_refs={spec.tag: there}, removed_refs=(spec.tag,))
+    return PlannedChange.of(table, spec, f"tag {spec.tag!r} was removed", change, ref=spec.tag, ref_before=there)
+
+
+def _refuse_branch(facts: TableFacts, name: str, tag: str) -> None:
+    ref = facts.references.get(tag)
+    if ref is not None and ref.is_branch:
+        raise UnsupportedError(f"{name}: {tag!r} is a branch of the table, not a tag")
+
+
+def plan_upgrade(table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
+    """Decide whether a table has to be upgraded, and warn of what changes for its readers and writers.
+
+    :param table: loaded now.
+    :raises UnsupportedError: another writer may fail after the upgrade.
+    """
+    facts, version = table.facts, table.facts.format_version
+    if version >= spec.format_version:
+        return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
+    harm = table.harmed_by_upgrade(spec.format_version)
+    if harm is not None and not spec.allow_other_writers:
+        raise UnsupportedError(f"{spec.table}: {harm}")
+    change = MetadataChange(table_uuid=facts.uuid, format_version=spec.format_version)
+    return PlannedChange.of(
+        table,
+        spec,
+        f"the table went from format version {version} to {spec.format_version}; there is no way back",
+        change,
+        format_version=spec.format_version,
+        warnings=(*table.changed_by_upgrade(spec.format_version), *filter(None, [harm])),
+    )
 
 
 def plan_publication(table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
