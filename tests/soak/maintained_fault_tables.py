@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.specs.maintenance import (
 )
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, MetadataChangeSpec
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
-from airflow_lake_provider.planning.tag_plan import plan_tag
+from airflow_lake_provider.planning.metadata_changes import plan_tag
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.soak.fault_checks import is_hidden
 from tests.soak.fault_tables import FaultTable, Step

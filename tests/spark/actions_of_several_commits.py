@@ -41,7 +41,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, MaintainedTable
 from tests.spark.metadata_change_flow import carry_out

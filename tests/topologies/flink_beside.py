@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table, expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow
 

@@ -40,7 +40,13 @@ from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
-from airflow_lake_provider.tables.iceberg.manifest_plan import plan_manifests
+from airflow_lake_provider.tables.iceberg.maintenance_plans import (
+    plan_expiry,
+    plan_manifests,
+    plan_row_expiry,
+    plan_statistics,
+    statistics_at,
+)
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 from airflow_lake_provider.tables.iceberg.partitions import (
     partition_path,
@@ -49,9 +55,6 @@ from airflow_lake_provider.tables.iceberg.partitions import (
     rows_outside,
 )
 from airflow_lake_provider.tables.iceberg.pyiceberg_facts import facts_of
-from airflow_lake_provider.tables.iceberg.row_expiry_plan import plan_row_expiry
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
-from airflow_lake_provider.tables.iceberg.statistics_plan import plan_statistics, statistics_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Sequence

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners im
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 

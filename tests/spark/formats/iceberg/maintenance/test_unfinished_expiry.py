@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.upsert_flow import InterruptedProgress, Killed, kill
 
