@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -23,7 +22,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
-from airflow_lake_provider.contracts.kafka_access import KafkaAccess
+from airflow_lake_provider.contracts.source_access import KafkaAccess
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -33,6 +32,9 @@ from tests.benchmarks.event_loads import EventLoads
 from tests.end_to_end.kafka_broker import KafkaBroker, kafka_broker
 from tests.spark.sources.kafka.schema_registry import record, schema_registry
 from tests.spark.sources.kafka.topic_writer import connector_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PARTITIONS = 4
 # Of the rows of the other topics, so that all of it takes some minutes.

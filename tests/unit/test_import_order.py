@@ -68,7 +68,7 @@ CONTRACT_FLOORS = (
         "untrusted_properties",
     },
     {"json_codec", "reserved_columns", "setting_kinds", "table_facts"},
-    {"applied", "as_of", "database_access", "kafka_access", "reports", "row_age"},
+    {"applied", "as_of", "reports", "row_age", "source_access"},
     {"author"},
     {"curve_order", "policy_settings", "specs"},
 )

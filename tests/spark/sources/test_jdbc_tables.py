@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as sf
@@ -14,7 +13,6 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     BadInputError,
@@ -25,6 +23,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, choose_splits, statement_of
@@ -32,6 +31,9 @@ from tests.spark.append_flow import append, events_of
 from tests.spark.sources.postgresql_shop import POSTGRESQL, Shop, server, shop
 from tests.spark.sources.session_settings import event_log
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["server", "shop"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +15,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, DecimalType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
-from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     BadInputError,
@@ -26,12 +24,16 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from tests.end_to_end.mariadb_server import driver_jars, mariadb_server
 from tests.spark.append_flow import append
 from tests.spark.sources.database_tables import DatabaseTables
 from tests.spark.sources.session_settings import add_jars
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 

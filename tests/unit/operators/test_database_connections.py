@@ -13,13 +13,13 @@ from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
 from airflow_lake_provider.catalogs.spark_catalog_properties import POSTGRESQL_DRIVER
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
     InvalidConnectionError,
     InvalidSpecError,
     LakeProviderError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.hooks.database_connection import database_access
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.hooks.source_access import MARIADB_DRIVER, packages_of

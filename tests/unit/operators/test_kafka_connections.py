@@ -12,7 +12,7 @@ from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
-from airflow_lake_provider.contracts.kafka_access import KafkaAccess, RegistryAccess
+from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
 from airflow_lake_provider.hooks.kafka_connection import kafka_access, registry_access
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.hooks.source_access import AVRO_PACKAGE, KAFKA_PACKAGE

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.errors import (
@@ -21,10 +17,17 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.kafka_access import KafkaAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, has_class, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from airflow_lake_provider.contracts.source_access import KafkaAccess
 
 CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _ADMIN = "org.apache.kafka.clients.admin"

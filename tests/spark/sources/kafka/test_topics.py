@@ -8,8 +8,7 @@ import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,8 +22,8 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     MissingTableError,
 )
-from airflow_lake_provider.contracts.kafka_access import KafkaAccess
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.source_access import KafkaAccess
 from airflow_lake_provider.spark_jobs.sources.base import open_source
 from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
@@ -34,6 +33,9 @@ from tests.spark.sources.kafka.schema_registry import encoded, framed, record, s
 from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
 from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow, kill
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 SCHEMA = "id BIGINT, name STRING"
