@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.session.author_function import errors_of, frame_of, load_function
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.query import named_views
 
 
 def apply_transform(
@@ -43,23 +43,11 @@ def apply_transform(
 
 
 def _run_query(spark: SparkSession, query: str | None, changes: DataFrame, source: DataFrame) -> DataFrame:
-    with _views(spark, changes=changes, source=source):
+    with named_views(spark, {"changes": changes, "source": source}):
         result = spark.sql(query or "")
     # Spark takes the rows of a view out of its cache when the view is dropped.
     changes.persist()
     return result
-
-
-@contextmanager
-def _views(spark: SparkSession, **views: DataFrame) -> Iterator[None]:
-    """Name DataFrames for a query; its plan keeps them when the names are gone."""
-    for name, rows in views.items():
-        rows.createOrReplaceTempView(name)
-    try:
-        yield
-    finally:
-        for name in views:
-            spark.catalog.dropTempView(name)
 
 
 def _run_function(spark: SparkSession, spec: IncrementalSpec, changes: DataFrame, source: DataFrame) -> DataFrame:

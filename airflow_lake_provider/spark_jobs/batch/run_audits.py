@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
-from airflow_lake_provider.spark_jobs.sql.query import sources_of
+from airflow_lake_provider.spark_jobs.sql.query import named_views, sources_of
 
 
 @dataclass
@@ -50,14 +50,8 @@ class BatchAudit:
 
         :raises InvalidSpecError: one is no query, names what is not there, or does not read what it has to.
         """
-        views = {Audits.BATCH: self.batch, Audits.AUDITED: audited}
-        for name, rows in views.items():
-            rows.createOrReplaceTempView(name)
-        try:
+        with named_views(self.spark, {Audits.BATCH: self.batch, Audits.AUDITED: audited}):
             return {name: self._count(name, query) for name, query in self.audits.queries.items()}
-        finally:
-            for name in views:
-                self.spark.catalog.dropTempView(name)
 
     def _count(self, name: str, query: str) -> DataFrame:
         try:

@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.sources.named_inputs import (
 )
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
-from airflow_lake_provider.spark_jobs.sql.query import sources_of
+from airflow_lake_provider.spark_jobs.sql.query import named_views, sources_of
 
 # The view of a single input, which has no name.
 _SOURCE = "source"
@@ -53,19 +53,14 @@ def run_query(spark: SparkSession, query: str, batches: Mapping[str, RawBatch]) 
     :param batches: rows by the name of their view.
     :raises BadInputError: it cannot be resolved, or records below it cannot be read.
     """
-    for name, rows in readable_rows(batches).items():
-        rows.createOrReplaceTempView(name)
-    names = ", ".join(batches)
-    try:
-        rows = spark.sql(query)
-        refuse_unfit_columns(rows.columns, "the result of the query")
-        views, others = sources_of(rows)
-        # A query of nothing but constants may be anything, too.
-        reads_more = bool(others) or not views or not {view.lower() for view in views} <= set(map(str.lower, batches))
-        return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches))
-    except AnalysisException as error:
-        views_text = f"the view {names}" if len(batches) == 1 else f"the views {names}"
-        raise BadInputError(f"the query over {views_text} cannot be resolved: {message_of(error)}") from error
-    finally:
-        for name in batches:
-            spark.catalog.dropTempView(name)
+    with named_views(spark, readable_rows(batches)):
+        try:
+            rows = spark.sql(query)
+            refuse_unfit_columns(rows.columns, "the result of the query")
+            views, others = sources_of(rows)
+        except AnalysisException as error:
+            views_text = f"the view{'s' if len(batches) > 1 else ''} {', '.join(batches)}"
+            raise BadInputError(f"the query over {views_text} cannot be resolved: {message_of(error)}") from error
+    # A query of nothing but constants may be anything, too.
+    reads_more = bool(others) or not views or not {view.lower() for view in views} <= set(map(str.lower, batches))
+    return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches))

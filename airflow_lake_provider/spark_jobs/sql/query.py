@@ -1,6 +1,9 @@
-"""Check queries and expressions of an author, which are code, and tell which views and tables a query reads."""
+"""Check queries and expressions of an author, which are code; name views for them, and tell what a query reads."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +89,18 @@ def _runs_shell(spark: SparkSession, text: str) -> bool:
         if tokens.LA(1) in constants:
             return True
     return False
+
+
+@contextmanager
+def named_views(spark: SparkSession, views: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Name DataFrames for queries; a query's plan keeps them when the names are gone."""
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
 
 
 # Leaves that read nothing; a CTE's rows are among the plans that have it.
