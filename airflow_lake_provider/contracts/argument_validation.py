@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -137,6 +138,11 @@ def share(value: object, name: str) -> float:
     if math.isnan(given):
         raise InvalidSpecError(f"{name} must be a number such as 0.1, got {value!r}")
     return given
+
+
+def share_of(total: int, share: float) -> int:
+    """Return a share in whole numbers, exact for the number as its author writes it: 0.29 * 100 is less than 29."""
+    return int(Fraction(str(share)) * total)
 
 
 def number(value: object, name: str) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from fractions import Fraction
 from typing import Protocol
 
+from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.durations import epoch_millis, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_facts import Snapshot
@@ -144,5 +144,4 @@ def most_rows(share: float, total: int) -> int | None:
     :param share: of its rows.
     :param total: these, also those that are deleted by position.
     """
-    # Exact for the number as its author writes it: 0.29 * 100 is less than 29.
-    return None if share >= 1 else int(Fraction(str(share)) * total)
+    return None if share >= 1 else share_of(total, share)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, UnsupportedError
@@ -157,8 +157,7 @@ def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts) -> None:
             f"{spec.table}: {counts.null_in_table} rows of the table have NULL in a key column of {list(spec.keys)}, "
             "so that no batch can say whether they stay; delete them by LakeDeleteRowsOperator, or choose other keys"
         )
-    # Exact for the number as its author writes it: 0.29 * 100 is less than 29.
-    if counts.deleted > Fraction(str(spec.max_deleted_share)) * counts.live:
+    if counts.deleted > share_of(counts.live, spec.max_deleted_share):
         raise BadInputError(
             f"{spec.table}: the batch has {counts.rows:,} rows and lacks the keys of {counts.deleted:,} of the table's "
             f"{counts.live:,} live rows, a share of {counts.deleted / counts.live:.1%}, and "

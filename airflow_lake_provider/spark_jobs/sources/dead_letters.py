@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
@@ -48,8 +48,7 @@ def without_dead_letters(
     )
     counts = {row[_REASON]: row["count"] for row in judged.groupBy(_REASON).count().collect()}
     read, dead = sum(counts.values()), sum(count for reason, count in counts.items() if reason is not None)
-    # Exact for the number as its author writes it.
-    if dead > Fraction(str(spec.dead_letter.max_share)) * read:
+    if dead > share_of(read, spec.dead_letter.max_share):
         _refuse(spec, judged, raw, counts, dead, read)
     hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)
