@@ -72,6 +72,8 @@ def _argument_count(transform: Callable[..., object], spec: IncrementalSpec) -> 
 
 def _normalised(result: DataFrame, spec: IncrementalSpec) -> DataFrame:
     refuse_unfit_columns(result.columns, f"the result for {spec.table}")
+    # Spark finds a column in any case, and gives it the name that it is asked for by.
+    result = result.withColumnsRenamed({name: name for name in (*spec.keys, CHANGE_TYPE)})
     missing = [key for key in spec.keys if key not in result.columns]
     if missing:
         raise BadInputError(

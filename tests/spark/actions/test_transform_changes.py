@@ -141,6 +141,14 @@ def test_a_query_reads_both_views_and_leaves_no_view_behind(
     assert [name for name in ("changes", "source") if spark.catalog.dropTempView(name)] == []
 
 
+def test_a_transform_may_spell_keys_and_the_change_type_in_any_case_as_spark_does(
+    spark: SparkSession, changes: DataFrame, source: DataFrame
+) -> None:
+    in_capitals = spec(query="SELECT ID, TOTAL, _CHANGE_TYPE FROM changes")
+    assert transformed(spark, in_capitals, changes, source) == [(1, 10, False), (2, 20, False), (3, 30, True)]
+    assert apply_transform(spark, in_capitals, changes, source).columns == ["id", "TOTAL", "_lake_deleted"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
