@@ -17,17 +17,31 @@ from airflow.cli.cli_config import (
 from airflow_lake_provider.contracts.reports.history_entry import OUTCOMES
 
 
-def lake_commands() -> list[CLICommand]:
-    """Return the group ``airflow lake``; the provider info names this function."""
-    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=_commands())]
+def _argument(*flags: str, **options: Any) -> Arg:
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]  # Airflow's own
 
 
-def _commands() -> tuple[ActionCommand, ...]:
-    return _check(), _health(), _history(), _plan(), _policy(), _policy_schema(), _warm_up()
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _check() -> ActionCommand:
-    return ActionCommand(
+_TABLES = _argument(
+    "tables", nargs="*", help="Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)", default=()
+)
+_LAKE_CONNECTION = _argument(
+    "--conn-id",
+    help="Connection of type iceberg that describes the catalog (default: lake_default)",
+    default="lake_default",
+)
+_SPARK_CONNECTION = _argument(
+    "--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default"
+)
+_POLICY_FILE = _argument(
+    "--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)"
+)
+_HISTORY_TABLE = _argument("--history", help="Table of the history, or off (default: [lake] maintenance_history)")
+_COMMANDS = (
+    ActionCommand(
         name="check",
         help="Say what the operators can do with an existing table, or what a batch would change in it",
         description=(
@@ -38,7 +52,7 @@ def _check() -> ActionCommand:
         func=lazy_load_command("airflow_lake_provider.cli.table_check.check"),
         args=(
             _argument("table", help="The table, namespace.table"),
-            _lake_connection(),
+            _LAKE_CONNECTION,
             _argument(
                 "-k",
                 "--keys",
@@ -52,15 +66,12 @@ def _check() -> ActionCommand:
                 help="Other arguments of LakeUpsertOperator (with keys), else of LakeAppendOperator, as JSON: "
                 '{"schema_contract": "freeze", "dead_letter": {}}',
             ),
-            _spark_connection(),
+            _SPARK_CONNECTION,
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
-    )
-
-
-def _health() -> ActionCommand:
-    return ActionCommand(
+    ),
+    ActionCommand(
         name="health",
         help="Say how healthy tables are, worst first, and what would mend them",
         description=(
@@ -69,17 +80,14 @@ def _health() -> ActionCommand:
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_health.health"),
         args=(
-            _patterns(),
-            _lake_connection(),
+            _TABLES,
+            _LAKE_CONNECTION,
             _argument("--fresh-within", help="Age of the newest rows above which a table is stale, such as PT6H"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
-    )
-
-
-def _history() -> ActionCommand:
-    return ActionCommand(
+    ),
+    ActionCommand(
         name="history",
         help="Say what maintenance did to tables, newest first",
         description=(
@@ -87,8 +95,8 @@ def _history() -> ActionCommand:
         ),
         func=lazy_load_command("airflow_lake_provider.cli.maintenance_history.history"),
         args=(
-            _patterns(),
-            _lake_connection(),
+            _TABLES,
+            _LAKE_CONNECTION,
             _argument("--since", help="Age of the oldest row, such as P1D (default: P7D)", default="P7D"),
             _argument(
                 "--outcome",
@@ -97,15 +105,12 @@ def _history() -> ActionCommand:
                 action="append",
                 default=[],
             ),
-            _history_table(),
+            _HISTORY_TABLE,
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
-    )
-
-
-def _plan() -> ActionCommand:
-    return ActionCommand(
+    ),
+    ActionCommand(
         name="plan",
         help="Say what maintenance of tables would do, the most urgent first, and why it leaves out the rest",
         description=(
@@ -113,25 +118,9 @@ def _plan() -> ActionCommand:
             "read, whatever is due."
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_plans.plan"),
-        args=(_patterns(), _lake_connection(), _policy_file(), _history_table(), ARG_OUTPUT, ARG_VERBOSE),
-    )
-
-
-def _history_table() -> Arg:
-    return _argument("--history", help="Table of the history, or off (default: [lake] maintenance_history)")
-
-
-def _policy_file() -> Arg:
-    return _argument("--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)")
-
-
-def _patterns() -> Arg:
-    text = "Names or patterns: 'shop.*' '!shop.tmp_*' (default: all tables)"
-    return _argument("tables", nargs="*", help=text, default=())
-
-
-def _policy() -> ActionCommand:
-    return ActionCommand(
+        args=(_TABLES, _LAKE_CONNECTION, _POLICY_FILE, _HISTORY_TABLE, ARG_OUTPUT, ARG_VERBOSE),
+    ),
+    ActionCommand(
         name="policy",
         help="Say what maintenance may do with tables, and where each value comes from",
         description=(
@@ -140,28 +129,22 @@ def _policy() -> ActionCommand:
         ),
         func=lazy_load_command("airflow_lake_provider.cli.table_policy.policy"),
         args=(
-            _patterns(),
-            _lake_connection(),
-            _policy_file(),
+            _TABLES,
+            _LAKE_CONNECTION,
+            _POLICY_FILE,
             _argument("--changed", help="Leave out values that are defaults", action="store_true"),
             ARG_OUTPUT,
             ARG_VERBOSE,
         ),
-    )
-
-
-def _policy_schema() -> ActionCommand:
-    return ActionCommand(
+    ),
+    ActionCommand(
         name="policy-schema",
         help="Print the JSON schema of the file of policies, for editors",
         description="Save it beside the file, and name it in the file's first line.",
         func=lazy_load_command("airflow_lake_provider.cli.table_policy.policy_schema"),
         args=(),
-    )
-
-
-def _warm_up() -> ActionCommand:
-    return ActionCommand(
+    ),
+    ActionCommand(
         name="warm-up",
         help="Make the archive of the classes that Spark drivers of this worker load",
         description=(
@@ -170,24 +153,13 @@ def _warm_up() -> ActionCommand:
         ),
         func=lazy_load_command("airflow_lake_provider.cli.warm_up.warm_up"),
         args=(
-            _lake_connection(),
-            _spark_connection(),
+            _LAKE_CONNECTION,
+            _SPARK_CONNECTION,
         ),
-    )
+    ),
+)
 
 
-def _spark_connection() -> Arg:
-    return _argument("--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default")
-
-
-def _lake_connection() -> Arg:
-    text = "Connection of type iceberg that describes the catalog (default: lake_default)"
-    return _argument("--conn-id", help=text, default="lake_default")
-
-
-def _argument(*flags: str, **options: Any) -> Arg:
-    return Arg(flags, **options)  # type: ignore[no-untyped-call]  # Airflow's own
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def lake_commands() -> list[CLICommand]:
+    """Return the group ``airflow lake``; the provider info names this function."""
+    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=_COMMANDS)]
