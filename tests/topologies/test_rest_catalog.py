@@ -13,8 +13,9 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionRunner, CompactionSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
