@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
@@ -18,9 +18,6 @@ from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EXAMPLE = (
     '{"conn_type": "postgres", "host": "db.example.com", "port": 5432, "schema": "shop", "login": "reader", '

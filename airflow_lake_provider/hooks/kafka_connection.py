@@ -5,7 +5,7 @@ The extra of Airflow's Kafka connections has the names of librdkafka. A driver's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 from airflow.sdk import BaseHook
@@ -16,9 +16,6 @@ from airflow_lake_provider.catalogs.catalog_connection import read_options
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EXAMPLE = (
     '{"conn_type": "kafka", "extra": {"bootstrap.servers": "broker.example.com:9092", "security.protocol": "SASL_SSL", '

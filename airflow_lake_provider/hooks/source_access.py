@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_lake_provider.catalogs.spark_catalog_properties import POSTGRESQL_DRIVER
 from airflow_lake_provider.contracts.source_access import DatabaseAccess, KafkaAccess, RegistryAccess
 from airflow_lake_provider.hooks.database_connection import database_access
 from airflow_lake_provider.hooks.kafka_connection import kafka_access, registry_access
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 # Its driver reads MySQL, too.
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"

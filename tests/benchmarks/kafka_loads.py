@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -32,9 +33,6 @@ from tests.benchmarks.event_loads import EventLoads
 from tests.end_to_end.kafka_broker import KafkaBroker, kafka_broker
 from tests.spark.sources.kafka.schema_registry import record, schema_registry
 from tests.spark.sources.kafka.topic_writer import connector_jars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PARTITIONS = 4
 # Of the rows of the other topics, so that all of it takes some minutes.

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.sources.base import Listing, open_source
 from airflow_lake_provider.spark_jobs.sources.jdbc.source import JdbcSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-    from airflow_lake_provider.contracts.source_access import DatabaseAccess
 
 
 @dataclass(kw_only=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg2
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from tests.end_to_end.postgresql_server import postgresql_server
 from tests.spark.sources.database_tables import DatabaseTables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 POSTGRESQL = PostgreSql()
 

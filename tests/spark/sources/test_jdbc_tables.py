@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as sf
@@ -31,9 +32,6 @@ from tests.spark.append_flow import append, events_of
 from tests.spark.sources.postgresql_shop import POSTGRESQL, Shop, server, shop
 from tests.spark.sources.session_settings import event_log
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["server", "shop"]
 

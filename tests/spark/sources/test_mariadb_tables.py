@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -31,9 +32,6 @@ from tests.spark.append_flow import append
 from tests.spark.sources.database_tables import DatabaseTables
 from tests.spark.sources.session_settings import add_jars
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 

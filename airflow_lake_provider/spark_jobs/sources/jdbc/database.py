@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -16,6 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, jvm_of, load_class
 from airflow_lake_provider.spark_jobs.jvm.java_errors import (
     SPARK_ERRORS,
@@ -27,13 +31,6 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import (
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import REFUSED, DatabaseColumn, Dialect
 from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb import MariaDb
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.source_access import DatabaseAccess
 
 # By the scheme of an address of JDBC.
 _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSql(), "mysql": MariaDb()}

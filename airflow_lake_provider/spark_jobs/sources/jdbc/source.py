@@ -6,12 +6,19 @@ batch is committed, so that what is read again is the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, WatermarkPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
@@ -24,16 +31,6 @@ from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, 
 from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between, greatest_watermark, watermark_column
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import timedelta
-
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-    from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-    from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     MOST_SCHEMAS,
@@ -28,9 +29,6 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
 )
 from airflow_lake_provider.spark_jobs.sources.kafka.records import UNSEEN, VALUE
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.source_access import RegistryAccess
 
 _PREFIX, _DECODED = "_lake_prefix", "_lake_decoded"
 _NO_FRAME = "a value that does not begin with the id of a schema"

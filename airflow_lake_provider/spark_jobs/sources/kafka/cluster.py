@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.errors import (
@@ -17,17 +21,10 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.source_access import KafkaAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, has_class, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.source_access import KafkaAccess
 
 CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _ADMIN = "org.apache.kafka.clients.admin"

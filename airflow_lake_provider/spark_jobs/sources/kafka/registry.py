@@ -9,7 +9,6 @@ import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow_lake_provider.contracts.errors import (
@@ -20,9 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnsupportedError,
 )
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.source_access import RegistryAccess
+from airflow_lake_provider.contracts.source_access import RegistryAccess
 
 _SECONDS = 30
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)

@@ -7,10 +7,12 @@ but for those that the broker removes. No consumer group has a say.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.author.topic import EARLIEST, OnGap, Topic
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidConnectionError
@@ -19,11 +21,6 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets, kafka_errors, topic_offsets
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing, lost_in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import DataFrame
 
 # Fewer are read in one task a partition: each task is a consumer of its own.
 _MANY_RECORDS = 200_000

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.source_access import KafkaAccess
 from tests.end_to_end.kafka_broker import kafka_broker
 from tests.spark.sources.kafka.topic_writer import Cluster, add_connector
 from tests.spark.sources.session_settings import given
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="package")

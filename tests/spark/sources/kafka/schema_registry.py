@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.source_access import RegistryAccess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 USER, PASSWORD = "registry-reader", "registry-secret"
 

@@ -8,7 +8,8 @@ import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,6 @@ from tests.spark.sources.kafka.schema_registry import encoded, framed, record, s
 from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
 from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow, kill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 SCHEMA = "id BIGINT, name STRING"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
@@ -18,11 +21,6 @@ from airflow_lake_provider.hooks.topic_end import end_of_topic
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import topic_offsets
 from tests.end_to_end.kafka_broker import USER, KafkaBroker, jars_of
 from tests.spark.sources.session_settings import add_jars
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import SparkSession
 
 _LOCK = Path(__file__).with_name("connector.lock")
 _ROOTS = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", "org.apache.spark:spark-avro_2.13:4.1.1")

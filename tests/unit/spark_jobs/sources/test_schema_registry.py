@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager
