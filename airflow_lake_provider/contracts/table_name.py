@@ -76,14 +76,14 @@ class TableName:
         levels = (catalog, *self.levels) if catalog else self.levels
         return ".".join(f"`{level}`" for level in levels)
 
-    def asset_uri(self, authority: str, scheme: str = "iceberg", *, branch: str = "main") -> str:
+    def asset_uri(self, authority: str, *, branch: str = "main") -> str:
         """Return the asset URI, ``iceberg://<authority>/<namespace>/<table>``; of another branch ``/@<branch>`` more.
 
         :param authority: the connection's ``asset_authority`` or its id; never a host.
         :param branch: written as ``%23`` where it has what Airflow would take out of a URI.
         """
         of_branch = "" if branch == "main" else f"/@{_NOT_IN_BRANCH.sub(_percent_encoded, branch)}"
-        return f"{scheme}://{authority}/{'/'.join(self.levels)}{of_branch}"
+        return f"iceberg://{authority}/{'/'.join(self.levels)}{of_branch}"
 
 
 def _any_matches(patterns: Iterable[str], name: str) -> bool:

@@ -31,13 +31,12 @@ class MaintenanceLeases:
     ``[lake] catalog_timeout``.
 
     :param hook: of the catalog.
-    :param name: of the table, or ``off``; None takes ``[lake] maintenance_leases``.
-    :raises InvalidSpecError: the name is none.
+    :raises InvalidSpecError: ``[lake] maintenance_leases`` names no table, and is not ``off``.
     """
 
-    def __init__(self, hook: LakeCatalogHook, name: str | None = None) -> None:
+    def __init__(self, hook: LakeCatalogHook) -> None:
         kind = f"maintenance-leases/{LEASES_VERSION}"
-        self._own = OwnTable(hook, "maintenance_leases", DEFAULT_TABLE, name, row=MaintenanceLease, kind=kind)
+        self._own = OwnTable(hook, "maintenance_leases", DEFAULT_TABLE, None, row=MaintenanceLease, kind=kind)
 
     @property
     def table(self) -> TableName | None:

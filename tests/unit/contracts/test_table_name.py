@@ -49,7 +49,6 @@ def test_spark_reads_each_level_in_backticks() -> None:
 
 def test_the_asset_uri_has_the_authority_and_the_levels() -> None:
     assert TableName.parse("shop.eu.orders").asset_uri("lake") == "iceberg://lake/shop/eu/orders"
-    assert TableName.parse("shop.orders").asset_uri("lake", "paimon") == "paimon://lake/shop/orders"
 
 
 @pytest.mark.parametrize(
