@@ -157,7 +157,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
 
     before_submit: Callable[[], None]
     on_application: Callable[[SparkApplication], None]
-    after_kill: Callable[[], None]
+    before_kill: Callable[[], None]
     java_options: str = ""
     on_line: Callable[[str], None]
     environment: Mapping[str, str]
@@ -171,7 +171,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         hook: SparkSubmitHook,
         before_submit: Callable[[], None],
         on_application: Callable[[SparkApplication], None],
-        after_kill: Callable[[], None] = lambda: None,
+        before_kill: Callable[[], None] = lambda: None,
         java_options: str = "",
         on_line: Callable[[str], None] = lambda _: None,
         environment: Mapping[str, str] | None = None,
@@ -181,7 +181,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
 
         :param before_submit: called before an application is started, and not before one is reconnected to.
         :param on_application: called once, when the application is known.
-        :param after_kill: called when the application was told to end.
+        :param before_kill: called before the application is told to end.
         :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
         :param on_line: called with each line that the application writes to this worker.
         :param environment: of ``spark-submit``, before an author's.
@@ -191,7 +191,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.__dict__.update(vars(hook))
         lake_hook.before_submit = before_submit
         lake_hook.on_application = on_application
-        lake_hook.after_kill = after_kill
+        lake_hook.before_kill = before_kill
         lake_hook.java_options = java_options
         lake_hook.on_line = on_line
         lake_hook.environment = environment or {}
@@ -283,9 +283,9 @@ class LakeSparkSubmitHook(SparkSubmitHook):
 
     def on_kill(self) -> None:
         """End the application, and remove its secrets: on this machine, and what YARN keeps of it."""
-        super().on_kill()
         # The worker's own files first: the cluster may take its time, and Airflow does not wait for long.
-        self.after_kill()
+        self.before_kill()
+        super().on_kill()
         self.remove_staged_files()
 
     def remove_files_of_lost_driver(self) -> None:

@@ -378,7 +378,7 @@ class SparkApplicationOperator(
             super(SparkApplicationOperator, submitted)._get_hook(),
             self._before_submit,
             self.show_application,
-            after_kill=self._close_attempt,
+            before_kill=self._close_attempt,
             java_options=self._driver.options,
             on_line=self._end.heed,
             environment=self._driver.environment,

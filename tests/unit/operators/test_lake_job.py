@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import stat
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,6 +302,26 @@ def test_ending_a_task_removes_its_secrets(context: Context) -> None:
     job._attempt = opened(job, context, LOCAL)
     job.on_kill()
     assert not job._attempt.files.folder.exists()
+
+
+def test_secrets_are_gone_before_a_cluster_is_asked_to_end_an_application(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    set_spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    job = operator(report_location=str(tmp_path))
+    job._attempt = opened(job, context, CLUSTER)
+    client = tmp_path / "yarn"
+    # It may wait for minutes, and Airflow kills the task meanwhile.
+    client.write_text(f"#!/bin/sh\nls {job._attempt.files.folder} > {tmp_path}/left 2>&1\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    job._hook = job._get_hook()
+    job._hook.follow("application_1764000000000_0001")
+    with subprocess.Popen(["sleep", "60"]) as spark_submit:
+        job._hook._submit_sp = spark_submit
+        job.on_kill()
+    assert spark_submit.returncode is not None
+    assert "No such file" in (tmp_path / "left").read_text()
 
 
 @pytest.mark.parametrize(
