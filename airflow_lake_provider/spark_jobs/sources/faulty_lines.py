@@ -20,7 +20,8 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of
-from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED
 from airflow_lake_provider.spark_jobs.sources.text_values import is_rounded, may_be_rounded
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, columns_text, matches, quoted_name, text_literal
 
@@ -35,6 +36,7 @@ _ESCAPE = "\\u"
 _VALUES = '{"values":'
 _OF_BYTES = {"encoding", "charset", "linesep", "multiline"}
 OPEN_QUOTE = "a quoted value without its end"
+OPEN_AT_END = "a quoted value that goes on to the end of its file"
 UNFIT_QUOTES = f"{OPEN_QUOTE}, or with a quote that is not doubled"
 MARK_INSIDE = "a mark of the byte order inside of the file"
 REPEATED_HEADER = "the header once more"
@@ -54,6 +56,7 @@ FAULTS = {
     HALF_PAIR: "no text can hold it; write the character, or the replacement character",
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
+    OPEN_AT_END: "the file was cut off, or a quote in it opens a value that nothing ends; write the file again",
     MIXED_ENDS: "with options={'multiLine': True} all lines have to end alike; write LF or CRLF throughout",
     MARK_INSIDE: "files were joined to one: leave out the mark of each, and its header, but for the first",
     REPEATED_HEADER: "files were joined to one: leave out the header of each but the first",
@@ -87,12 +90,14 @@ _MOST_FIELDS = 1_000
 def faulty_lines(
     spark: SparkSession,
     source: Files,
-    paths: Sequence[str],
+    files: Sequence[InputFile],
     options: Mapping[str, str],
     schema: StructType,
     declared: StructType,
 ) -> list[Scan]:
     """Return a scan of the lines that Spark's reader would take and read wrong.
+
+    Where a value may have several lines, a file is one. Of CSV, those that no task holds as a whole are not looked at.
 
     :param options: of the reader, with our defaults.
     :param schema: of the rows; the scan has only ``_lake_unparsable`` of it, which says what is wrong.
@@ -109,12 +114,14 @@ def faulty_lines(
         parsed = is_parsed(line, columns_text(schema), options)
         fault = f"CASE WHEN {json_fault} IS NOT NULL THEN CASE WHEN {parsed} THEN {json_fault} END END"
     elif is_whole:
-        # A value of several lines is whole only in its file.
-        return []
+        files = [file for file in files if _needed_memory(file) <= _memory_of_a_task(spark)]
+        if not files or not (fault := fault_of_csv_file(lower)):
+            return []
     else:
         fault = fault_of_csv_line(line, lower)
     more = {"wholetext": "true"} if is_whole else {}
-    lines = text_lines(spark, paths, options, **more).filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
+    lines = text_lines(spark, literal_paths(files), options, **more)
+    lines = lines.filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
 
 
@@ -130,17 +137,26 @@ def refuse_large_documents(spark: SparkSession, files: Sequence[InputFile]) -> N
 
     :raises BadInputError: naming the file and both sizes.
     """
-    context = java_context(spark)
-    heap = int(context.executorMemory()) * _MEGABYTE
-    if str(spark.sparkContext.master).startswith("local"):
-        heap = int(jvm_of(spark).java.lang.Runtime.getRuntime().maxMemory())
+    memory = _memory_of_a_task(spark)
     for file in files:
-        if file.size * _MEMORY_OF_A_BYTE > heap:
+        if file.size * _MEMORY_OF_A_BYTE > memory:
             raise BadInputError(
                 f"{file.path} is a JSON document of {file.size // _MEGABYTE} MiB. It is held in memory up to "
-                f"{_MEMORY_OF_A_BYTE} times, and a task has {heap // _MEGABYTE} MiB: write a line for each record, or "
-                "give spark.driver.memory, and on a cluster spark.executor.memory, in conf"
+                f"{_MEMORY_OF_A_BYTE} times, and a task has {memory // _MEGABYTE} MiB: write a line for each record, "
+                "or give spark.driver.memory, and on a cluster spark.executor.memory, in conf"
             )
+
+
+def _memory_of_a_task(spark: SparkSession) -> int:
+    """Return the bytes of the heap in which a task runs."""
+    if str(spark.sparkContext.master).startswith("local"):
+        return int(jvm_of(spark).java.lang.Runtime.getRuntime().maxMemory())
+    return int(java_context(spark).executorMemory()) * _MEGABYTE
+
+
+def _needed_memory(file: InputFile) -> int:
+    """Return about how many bytes of memory the quotes of a file take; texts are packed to a tenth."""
+    return file.size * _MEMORY_OF_A_BYTE * (10 if file.path.lower().endswith(COMPRESSED) else 1)
 
 
 def text_lines(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], **more: str) -> DataFrame:
@@ -162,6 +178,40 @@ def fault_of_csv_line(line: str, options: Mapping[str, str], *, of_every_quote: 
         return fault
     quotes = _fault_of_quotes(line, options.get("quote", '"'), separator, of_every_quote)
     return f"coalesce({fault}, {quotes})"
+
+
+def fault_of_csv_file(options: Mapping[str, str]) -> str:
+    """Return SQL of the fault of a whole file of CSV that Spark's parser accepts: it ends within a quoted value.
+
+    Any other quote within a quoted value ends Spark's parser with an error.
+
+    :param options: of the reader, by lower-case name, with our defaults.
+    :return: empty where the options give quotes a meaning that is not looked at here.
+    """
+    quote, escape, plain = options.get("quote", '"'), options["escape"], decoded_line(options)
+    is_odd = options.get("comment") or (escape != quote and "chartoescapequoteescaping" in options)
+    # To decode half a character would end the job, and hide where it is.
+    if not quote or is_odd or is_wide(options):
+        return ""
+    if escape and escape != quote:
+        for sign in (escape, quote):
+            plain = f"replace({plain}, {text_literal(escape + sign)}, 'xx')"
+    # Between two quotes: at the start of a value, or of the file; in a value without quotes; in one with them; behind
+    # a quote that may be doubled.
+    start, first, bare, inside, closed = range(5)
+    separator = options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
+    behind = dict.fromkeys((separator, "\n", "\r", options.get("linesep", "\n"), "\ufeff"))
+    blank = "rtrim(part)" if options.get("ignoreleadingwhitespace", "").lower() == "true" else "part"
+    is_start = " OR ".join(f"endswith({blank}, {text_literal(sign)})" for sign in behind)
+    step = (
+        f"CASE WHEN state IN ({start}, {closed}) THEN {inside} "
+        f"WHEN part = '' THEN CASE state WHEN {inside} THEN {closed} WHEN {first} THEN {start} ELSE {bare} END "
+        f"WHEN {is_start} THEN {start} ELSE {bare} END"
+    )
+    parts = f"split({plain}, {text_literal(_sign(quote))})"
+    is_open = f"aggregate({parts}, {first}, (state, part) -> {step}) = {inside}"
+    has_quotes = f"contains({plain}, {text_literal(quote)})"
+    return f"CASE WHEN {has_quotes} AND {is_open} THEN {text_literal(OPEN_AT_END)} END"
 
 
 def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
@@ -276,4 +326,9 @@ def _may_be_open(line: str, quote: str, separator: str) -> str:
 
 def _count(line: str, sign: str) -> str:
     # Java splits a text at one sign without a regular expression, quicker than Spark replaces it.
-    return f"(size(split({line}, {text_literal(sign if sign in _PLAIN else re.escape(sign))})) - 1)"
+    return f"(size(split({line}, {text_literal(_sign(sign))})) - 1)"
+
+
+def _sign(sign: str) -> str:
+    """Return the regular expression of a sign; Java splits at one without a meaning of its own quicker."""
+    return sign if sign in _PLAIN else re.escape(sign)

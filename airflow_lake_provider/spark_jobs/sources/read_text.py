@@ -103,7 +103,7 @@ def read_text(
     records = None
     if keeps_lines:
         records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
-    scans = [records.scan()] if records else _scans(spark, source, paths, options, plain, schema)
+    scans = [records.scan()] if records else _scans(spark, source, files, options, plain, schema)
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
@@ -202,7 +202,7 @@ def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, 
 def _scans(
     spark: SparkSession,
     source: Files,
-    paths: list[str],
+    files: tuple[InputFile, ...],
     options: Mapping[str, str],
     plain: StructType,
     schema: StructType,
@@ -211,11 +211,11 @@ def _scans(
 
     :param plain: columns as they are read, and ``schema``: as they are to be.
     """
-    flag = StructField(UNPARSABLE, StringType())
+    flag, paths = StructField(UNPARSABLE, StringType()), literal_paths(files)
     if source.format != "xml":
         flagged = StructType([*plain, flag])
         rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
-        return [Scan(rows=rows), *faulty_lines(spark, source, paths, options, flagged, schema)]
+        return [Scan(rows=rows), *faulty_lines(spark, source, files, options, flagged, schema)]
     names = XmlNames.of(_by_lower_name(source))
     flagged = StructType([*names.read_with(plain), flag])
     rows = spark.read.format("xml").options(**options).schema(flagged).load(paths)

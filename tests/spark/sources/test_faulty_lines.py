@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_csv_file
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.spark.sources.test_unreadable_files import EVENTS, apply, event, flow
@@ -232,6 +234,63 @@ def test_a_fault_of_a_quote_is_refused_with_the_file_and_what_to_say(spark: Spar
     (tmp_path / "sound.csv").write_text('id,v\n1,"a\nb ""c"""\n')
     applied = apply(spark, tmp_path / "sound.csv", "quoted", options={"header": True, "multiLine": True}, **given)
     assert applied.batch_rows == 1
+
+
+def ends_within_quotes(text: str, separator: str = ",", escape: str = '"') -> bool:
+    """Read a file of CSV sign by sign."""
+    state, at = "start", 0
+    while at < len(text):
+        sign, at = text[at], at + 1
+        if state == "inside" and sign == escape != '"':
+            at += 1
+        elif state == "inside":
+            state = "closed" if sign == '"' else "inside"
+        elif sign == '"' and (state == "start" or (state == "closed" and escape == '"')):
+            state = "inside"
+        else:
+            state = "start" if sign in (separator, "\n", "\r") else "bare"
+    return state == "inside"
+
+
+@pytest.mark.parametrize(("separator", "escape"), [(",", '"'), ("|", '"'), (",", "\\")])
+def test_a_file_of_csv_that_ends_within_quotes_is_told_from_any_other(
+    spark: SparkSession, separator: str, escape: str
+) -> None:
+    texts = [
+        "".join(signs)
+        for length in range(6)
+        for signs in product(f'"{separator}\n{"" if escape == chr(34) else escape}a', repeat=length)
+        # A doubled quote ends Spark's parser where another sign escapes one.
+        if escape == '"' or '""' not in "".join(signs)
+    ]
+    fault = fault_of_csv_file({"sep": separator, "escape": escape})
+    judged = spark.createDataFrame([(text,) for text in texts], "value STRING").selectExpr("value", f"{fault} AS fault")
+    found = {row["value"] for row in judged.filter("fault IS NOT NULL").collect()}
+    assert found == {text for text in texts if ends_within_quotes(text, separator, escape)}
+    assert len(found) > 100
+
+
+OPEN_FILES: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "cut off in a line": (b'1,a\n2,"b', {}),
+    "cut off behind lines": (b'1,a\n2,"b\n3,c\n', {}),
+    "in the first column": (b'"1,a\n2,b\n', {}),
+    "behind a quote that stands alone": (b'1,5" pipe\n2,"y\n3,z\n', {}),
+    "behind a doubled quote": (b'1,"a""\n2,b\n', {}),
+    "with a header": (b'id,v\n1,"a\n2,b\n', {"header": True}),
+    "with backslashes": (b'1,"a\\"\n2,b\n', {"escape": "\\"}),
+    "packed": (gzip.compress(b'1,a\n2,"b\n3,c\n'), {}),
+    "in another encoding": ('1,a\n2,"\u00fc\n3,c\n'.encode("cp1252"), {"encoding": "windows-1252"}),
+    "with a mark": (b'\xef\xbb\xbf"1,a\n2,b\n', {}),
+}
+
+
+@pytest.mark.parametrize("name", OPEN_FILES)
+def test_csv_whose_last_quote_is_open_takes_no_line_for_a_value(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    content, options = OPEN_FILES[name]
+    path = tmp_path / f"a.csv{'.gz' if name == 'packed' else ''}"
+    path.write_bytes(content)
+    with pytest.raises(BadInputError, match=r"a\.csv.*goes on to the end of its file: the file was cut off"):
+        apply(spark, path, format="csv", options={"multiLine": True, **options}, schema="id STRING, v STRING")
 
 
 @pytest.mark.parametrize(("options", "letters"), [({}, False), ({"multiLine": True}, False), ({}, True)])
