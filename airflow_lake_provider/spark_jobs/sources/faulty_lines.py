@@ -137,12 +137,12 @@ def refuse_large_documents(spark: SparkSession, files: Sequence[InputFile]) -> N
 
     :raises BadInputError: naming the file and both sizes.
     """
-    memory = _memory_of_a_task(spark)
+    heap = _memory_of_a_task(spark)
     for file in files:
-        if file.size * _MEMORY_OF_A_BYTE > memory:
+        if file.size * _MEMORY_OF_A_BYTE > heap:
             raise BadInputError(
                 f"{file.path} is a JSON document of {file.size // _MEGABYTE} MiB. It is held in memory up to "
-                f"{_MEMORY_OF_A_BYTE} times, and a task has {memory // _MEGABYTE} MiB: write a line for each record, "
+                f"{_MEMORY_OF_A_BYTE} times, and a task has {heap // _MEGABYTE} MiB: write a line for each record, "
                 "or give spark.driver.memory, and on a cluster spark.executor.memory, in conf"
             )
 
