@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     BadInputError,
@@ -24,7 +25,6 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, choose_splits, statement_of
@@ -293,10 +293,10 @@ def test_a_server_that_is_gone_without_a_word_is_noticed(shop: Shop) -> None:
             line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
         ]
     # Of each: number, own address, peer, state, queues, timer.
-    of_java = [line for line in lines if line[2].endswith(f":{port:04X}") and line[0] != "sl"]
-    timers = [line[5].partition(":")[0] for line in of_java if "FFFF0000" in line[2]]
-    assert timers
-    assert set(timers) == {"02"}
+    open_ones = [line for line in lines if line[2].endswith(f":{port:04X}") and line[3] == "01"]
+    of_java = [line[5].partition(":")[0] for line in open_ones if "FFFF0000" in line[2]]
+    assert of_java
+    assert set(of_java) == {"02"}
 
 
 def test_neither_a_plan_nor_an_event_has_the_password(
