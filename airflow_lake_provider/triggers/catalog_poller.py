@@ -108,7 +108,10 @@ class CatalogPoller:
 
     def unsubscribe(self, table: str, subscription: Subscription) -> None:
         """End a subscription; with the last one the poller stops."""
-        self._tables.remove(str(TableName.parse(table)), subscription)
+        name = str(TableName.parse(table))
+        self._tables.remove(name, subscription)
+        if name not in self._tables.watched:
+            self._alarm.forget(name)
         if self.is_idle and self._runner is not None:
             self._runner.cancel()
             self._runner = None

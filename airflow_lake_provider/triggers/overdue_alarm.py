@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from airflow.observability import stats
 
@@ -80,10 +80,9 @@ class OverdueAlarm:
         else:
             self._logged.pop(table.name, None)
 
-    def forget(self, tables: Iterable[str]) -> None:
-        """Forget what was said of tables that are not watched any more."""
-        for name in tables:
-            self._logged.pop(name, None)
+    def forget(self, table: str) -> None:
+        """Forget what was said of a table that is not watched any more."""
+        self._logged.pop(table, None)
 
     def _say_once(self, table: str, sentence: str) -> None:
         if self._logged.get(table) != sentence:

@@ -297,3 +297,14 @@ def test_a_table_that_nobody_watches_any_more_is_not_looked_at() -> None:
         assert await again.next(within=1) is not None
 
     run_virtually(with_subscription(catalog, check))
+
+
+def test_a_table_that_is_watched_anew_is_said_to_be_missing_anew(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(poller: CatalogPoller, first: Subscription) -> None:
+        await asyncio.sleep(100)
+        poller.unsubscribe("shop.orders", first)
+        poller.subscribe("shop.orders", "main", POLL)
+        await asyncio.sleep(100)
+
+    run_virtually(with_subscription(SimulatedCatalog({}), check))
+    assert caplog.text.count("table shop.orders does not exist yet; waiting for it") == 2
