@@ -15,6 +15,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINA
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
@@ -67,7 +68,8 @@ class SparkTarget:
         """Read the Spark connection.
 
         :param deploy_mode: the author's, before the connection's extra ``deploy-mode``.
-        :raises InvalidConnectionError: it does not exist; the official hook would silently submit to YARN.
+        :raises InvalidConnectionError: it does not exist, where the official hook would silently submit to YARN; or its
+            extra is no JSON object, which Airflow takes for none, and its deploy mode with it.
         :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python.
         """
         try:
@@ -80,7 +82,7 @@ class SparkTarget:
         host = connection.host or ""
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"
-        extra = connection.extra_dejson
+        extra = read_extra(spark_conn_id, connection.extra)
         cluster = (deploy_mode or extra.get("deploy-mode")) == "cluster"
         if cluster and master.startswith("spark://"):
             raise InvalidSpecError(

@@ -345,6 +345,17 @@ def test_a_spark_connection_says_where_the_driver_runs(
     assert SparkTarget.read("spark_default", deploy_mode) == expected
 
 
+@pytest.mark.parametrize("extra", ["{'deploy-mode': 'cluster'}", '["deploy-mode"]'])
+def test_an_extra_that_is_no_object_is_refused_and_no_job_of_another_mode(
+    monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    set_spark(monkeypatch, host="yarn", extra=extra)
+    with pytest.raises(
+        InvalidConnectionError, match=r"connection 'spark_default': its extra is (not JSON|a JSON list)"
+    ):
+        SparkTarget.read("spark_default", None)
+
+
 @pytest.mark.parametrize("fields", [{"host": "spark://h:7077"}, {"host": "h", "port": 7077}])
 def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
