@@ -68,8 +68,8 @@ class SparkTarget:
         """Read the Spark connection.
 
         :param deploy_mode: the author's, before the connection's extra ``deploy-mode``.
-        :raises InvalidConnectionError: it does not exist, where the official hook would silently submit to YARN; or its
-            extra is no JSON object, which Airflow takes for none, and its deploy mode with it.
+        :raises InvalidConnectionError: it does not exist, or its extra is no JSON object. The official hook would
+            silently submit to YARN, and Airflow take the extra for empty.
         :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python.
         """
         try:
