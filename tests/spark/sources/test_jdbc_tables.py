@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
@@ -26,6 +29,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
+from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, choose_splits, statement_of
 from tests.spark.append_flow import append, events_of
@@ -297,6 +301,25 @@ def test_a_server_that_is_gone_without_a_word_is_noticed(shop: Shop) -> None:
     of_java = [line[5].partition(":")[0] for line in open_ones if "FFFF0000" in line[2]]
     assert of_java
     assert set(of_java) == {"02"}
+
+
+def test_a_login_that_nobody_answers_ends(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorter = {name: "2" if name == "loginTimeout" else value for name, value in PostgreSql.properties.items()}
+    monkeypatch.setattr(PostgreSql, "properties", shorter)
+    errors: list[LakeProviderError] = []
+
+    def log_in(port: int) -> None:
+        access = DatabaseAccess(f"jdbc:postgresql://127.0.0.1:{port}/shop?sslmode=disable", "reader", "secret")
+        try:
+            Database.open(spark, access, is_consistent=False)
+        except LakeProviderError as error:
+            errors.append(error)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        attempt = threading.Thread(target=log_in, args=(silent.getsockname()[1],), daemon=True)
+        attempt.start()
+        attempt.join(20)
+        assert [type(error) for error in errors] == [JobFailedError]
 
 
 def test_neither_a_plan_nor_an_event_has_the_password(

@@ -69,8 +69,9 @@ class PostgreSql(Dialect):
     package: ClassVar[str] = "org.postgresql:postgresql"
     has_shared_snapshots: ClassVar[bool] = True
     version: ClassVar[str] = "SHOW server_version_num"
-    # Else a server that is gone without a word is waited for without an end. libpq asks by itself.
-    properties: ClassVar[Mapping[str, str]] = {"tcpKeepAlive": "true"}
+    # Else a server that is gone without a word is waited for without an end; and so is one that takes a connection and
+    # says nothing, as a proxy without servers does.
+    properties: ClassVar[Mapping[str, str]] = {"tcpKeepAlive": "true", "loginTimeout": "120"}
     number_cast: ClassVar[str] = "x::bigint"
     text_cast: ClassVar[str] = "x::text"
     remedies: ClassVar[str] = "NULLIF(x, 'infinity'), x::text, or x::numeric(38, 9)"
