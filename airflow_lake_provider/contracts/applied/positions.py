@@ -315,10 +315,15 @@ class WatermarkPosition(Position):
 
     def compare(self, other: WatermarkPosition) -> Comparison:
         """Compare values of one column; those of two columns, or types, have no order."""
-        if self.column != other.column or type(self.value) is not type(other.value):
+        if self.column != other.column or self._kind_of_value != other._kind_of_value:
             return Comparison.INCOMPARABLE
         mine, others = (self.value,), (other.value,)
         return Comparison.of(below=mine <= others, above=mine >= others)
+
+    @property
+    def _kind_of_value(self) -> tuple[type, bool]:
+        # A time without a zone may be any hour of one that has one.
+        return type(self.value), isinstance(self.value, str) and self.value.endswith("Z")
 
     def to_plain(self) -> list[Any]:
         """Return column and value."""

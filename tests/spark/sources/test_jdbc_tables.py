@@ -198,6 +198,20 @@ def test_an_append_adds_what_is_above_the_watermark_once_and_looks_up_a_whole_ta
     assert shop.waiting_transactions() == 0
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_watermark_that_has_got_a_zone_is_another_one(shop: Shop, new_flow: NewFlow, zone: str) -> None:
+    shop.run("CREATE TABLE log (id int, name text, at timestamp)")
+    shop.run("INSERT INTO log SELECT i, 'n', '2024-01-01 00:00' FROM generate_series(1, 3) i")
+    flow = new_flow(source=JdbcTable("pg_shop", "log", watermark="at", columns=["id", "name"]))
+    assert append(flow, "run 1").rows_appended == 3
+    # What was applied is five hours later by it, or nine hours earlier.
+    shop.run(f"ALTER TABLE log ALTER at TYPE timestamptz USING at AT TIME ZONE '{zone}'")
+    shop.run("INSERT INTO log SELECT 4, 'n', max(at) + interval '1 hour' FROM log")
+    with pytest.raises(BadInputError, match=r"at=2024-01-01T00:00:00.000000, and is of another type now"):
+        append(flow, "run 2")
+    assert len(events_of(flow)) == 3
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "error", "says"),
     [

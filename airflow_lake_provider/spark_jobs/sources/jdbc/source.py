@@ -91,7 +91,7 @@ class WatermarkListing(RelationListing):
         return (f"{self.upto.column}={self.upto.value}",) if self.upto else ()
 
     def beyond(self, position: SourcePosition) -> Self:
-        """Return what is above the value that a position has consumed; all of it where that is of another column."""
+        """Return what is above the value that a position has consumed; all of it where the two have no order."""
         consumed = position.of(WatermarkPosition)
         if self.upto is None or consumed is None:
             return self
@@ -119,11 +119,12 @@ class WatermarkListing(RelationListing):
         return int(not position.shape or _relation_in(self.shape) == _relation_in(position.shape))
 
     def changed_since(self, position: SourcePosition) -> str:
-        """Return which column the consumed watermark is of, where that is another one."""
+        """Return which column the consumed watermark is of, where that is another one, or of another type."""
         consumed = position.of(WatermarkPosition)
         if self.upto is None or consumed is None or self.upto.compare(consumed) is not Comparison.INCOMPARABLE:
             return ""
-        return f"the watermark was {consumed.column}={consumed.value}, and is of column {self.upto.column} now"
+        other = "another type" if self.upto.column == consumed.column else f"column {self.upto.column}"
+        return f"the watermark was {consumed.column}={consumed.value}, and is of {other} now"
 
     def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:
         """Return that the greatest value has fallen, after which rows come below what was applied."""
@@ -138,7 +139,7 @@ class WatermarkListing(RelationListing):
         return (warning,)
 
     def without_changed(self, position: SourcePosition) -> Self:
-        """Return nothing of it where the watermark is of another column."""
+        """Return nothing of it where the watermark is of another column, or of another type."""
         return replace(self, upto=None) if self.changed_since(position) else self
 
     def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it

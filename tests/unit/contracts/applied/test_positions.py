@@ -101,6 +101,8 @@ def files(*names: str) -> FilesPosition:
         (WatermarkPosition("at", "2026-10"), WatermarkPosition("at", "2026-09"), Comparison.AFTER),
         (WatermarkPosition("id", 9), WatermarkPosition("at", 9), Comparison.INCOMPARABLE),
         (WatermarkPosition("id", 9), WatermarkPosition("id", "9"), Comparison.INCOMPARABLE),
+        (WatermarkPosition("at", "2026-10-01T00:00Z"), WatermarkPosition("at", "2026-10-01T00:00Z"), Comparison.EQUAL),
+        (WatermarkPosition("at", "2026-10-01T00:00Z"), WatermarkPosition("at", "2026-09-01"), Comparison.INCOMPARABLE),
         (PostgresLogPosition(9, 12), PostgresLogPosition(10, 11), Comparison.BEFORE),
         (PostgresLogPosition(10, 11), PostgresLogPosition(10, 11), Comparison.EQUAL),
         (TransactionLogPosition(LSN, 9, 2), TransactionLogPosition(LSN, 10, 1), Comparison.BEFORE),

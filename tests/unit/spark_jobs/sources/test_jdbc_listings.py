@@ -53,6 +53,7 @@ def test_a_position_never_goes_back_and_another_column_is_no_order() -> None:
     other = listed(5, "v")
     assert other.beyond(ten) == other
     assert other.changed_since(ten) == "the watermark was w=10, and is of column v now"
+    assert listed("2026-10-01").changed_since(ten) == "the watermark was w=10, and is of another type now"
     assert other.without_changed(ten).is_empty
     assert listed(11).changed_since(ten) == ""
     moved = other.position_after(ten, None)
