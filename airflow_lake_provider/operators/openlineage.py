@@ -304,8 +304,12 @@ def name_of_location(location: str) -> DatasetName | None:
 
     :param location: ``s3://bucket/warehouse/shop/orders``, ``file:///mnt/in``, ``/mnt/in``; a user in it is left out.
     """
-    # Nothing of a store is a fragment.
-    parts = urlsplit(location, allow_fragments=False)
+    try:
+        # Nothing of a store is a fragment.
+        parts = urlsplit(location, allow_fragments=False)
+    except ValueError:
+        # Of one table, whose location anybody may have written; the others of a job are named.
+        return None
     scheme, path = _SAME_SCHEME.get(parts.scheme, parts.scheme), parts.path.rstrip("/")
     if scheme in ("", "file"):
         return DatasetName("file", path or "/") if location.startswith(("/", "file:/")) else None

@@ -39,6 +39,7 @@ ORDERS = TableName.parse("eu.shop.orders")
         ("file:///mnt/in", ("file", "/mnt/in")),
         ("/mnt/in", ("file", "/mnt/in")),
         ("sftp://user:hush@host/in", ("sftp://host", "/in")),
+        ("s3://[lake/t", None),
         ("in/a", None),
         ("", None),
     ],
