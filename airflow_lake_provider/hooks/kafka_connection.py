@@ -5,6 +5,7 @@ The extra of Airflow's Kafka connections has the names of librdkafka. A driver's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -24,6 +25,7 @@ EXAMPLE = (
 REGISTRY_EXAMPLE = (
     '{"conn_type": "http", "host": "https://registry.example.com", "login": "reader", "password": "<password>"}'
 )
+_PORT = re.compile(r":[0-9]+$")
 _HOST_NAME_CHECK = "ssl.endpoint.identification.algorithm"
 # librdkafka's names, and Java's.
 _PLAIN = {
@@ -76,7 +78,8 @@ def kafka_access(conn_id: str) -> KafkaAccess:
     if properties.get(_HOST_NAME_CHECK, "").lower() == "none":
         # Java takes "none" for an algorithm, and trusts no broker.
         properties[_HOST_NAME_CHECK] = ""
-    if not properties.get("bootstrap.servers"):
+    properties["bootstrap.servers"] = _servers(properties.get("bootstrap.servers", ""))
+    if not properties["bootstrap.servers"]:
         raise refused(conn_id, f"it needs bootstrap.servers in its extra, for example {EXAMPLE}")
     secrets = {_SECRET[name]: value for name, value in given.items() if name in _SECRET}
     user, password = (given.get(name) for name in _LOGIN)
@@ -91,6 +94,12 @@ def kafka_access(conn_id: str) -> KafkaAccess:
     elif user or password:
         raise refused(conn_id, f"sasl.username has no meaning with security.protocol {protocol!r}; give 'SASL_SSL'")
     return KafkaAccess(properties, secrets)
+
+
+def _servers(text: str) -> str:
+    """Return brokers as Java takes them: librdkafka has a default port, and protocols that do not count."""
+    brokers = (each.strip().rpartition("://")[2] for each in text.split(","))
+    return ",".join(each if _PORT.search(each) else f"{each}:9092" for each in brokers if each)
 
 
 def _protocol(conn_id: str, properties: Mapping[str, str]) -> str:

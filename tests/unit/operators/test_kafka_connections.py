@@ -105,6 +105,22 @@ def test_names_of_librdkafka_become_those_of_java(monkeypatch: pytest.MonkeyPatc
     assert access.secrets == {"ssl.keystore.key": PEM, "ssl.key.password": "hunter2"}
 
 
+@pytest.mark.parametrize(
+    ("given_servers", "servers"),
+    [
+        ("broker", "broker:9092"),
+        ("a:9093, b", "a:9093,b:9092"),
+        ("SASL_SSL://a:9093,plaintext://b,", "a:9093,b:9092"),
+        ("[::1],[fe80::1]:9094", "[::1]:9092,[fe80::1]:9094"),
+    ],
+)
+def test_brokers_have_the_default_port_of_librdkafka(
+    monkeypatch: pytest.MonkeyPatch, given_servers: str, servers: str
+) -> None:
+    given(monkeypatch, "k", conn_type="kafka", extra={"bootstrap.servers": given_servers})
+    assert kafka_access("k").servers == servers
+
+
 @pytest.mark.parametrize(("given_value", "java"), [("none", ""), ("None", ""), ("https", "https"), (None, None)])
 def test_names_of_brokers_are_checked_as_librdkafka_would(
     monkeypatch: pytest.MonkeyPatch, given_value: str | None, java: str | None
@@ -119,6 +135,7 @@ def test_names_of_brokers_are_checked_as_librdkafka_would(
     [
         ({"conn_type": "postgres"}, "its type is 'postgres'; KafkaTopic takes one such as"),
         ({"extra": {}}, "it needs bootstrap.servers"),
+        ({"extra": {"bootstrap.servers": " , "}}, "it needs bootstrap.servers"),
         ({"extra": {**SERVERS, "sasl.user": "u"}}, "'sasl.user' is not understood .* did you mean 'sasl.username'"),
         ({"extra": {**SERVERS, "error_cb": "m.f"}}, "'error_cb' is not understood"),
         ({"extra": {"bootstrap.servers": ["a:9092"]}}, "'bootstrap.servers' is a JSON list; give a text"),
