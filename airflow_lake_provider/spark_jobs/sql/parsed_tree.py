@@ -70,10 +70,19 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
 
     :raises UnparsedError: it is not, or is nested too deeply for Spark's parser.
     """
-    session = java_session(spark)
+    return _parsed(spark, "parseExpression", text)
+
+
+def parse_statement(spark: SparkSession, text: str) -> Any:
+    """Return the ``LogicalPlan`` of a text that is one statement; errors as of :func:`parse_expression`."""
+    return _parsed(spark, "parsePlan", text)
+
+
+def _parsed(spark: SparkSession, method: str, text: str) -> Any:
+    parser = java_session(spark).sessionState().sqlParser()
     with silenced():
         try:
-            return session.sessionState().sqlParser().parseExpression(text)
+            return getattr(parser, method)(text)
         # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
         except PySparkException as error:
             raise UnparsedError(message_of(error).strip().splitlines()[0]) from None

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import items_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, silenced
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, parse_statement
 
 _SHELL = (
     "MAP, REDUCE or TRANSFORM ... USING runs a shell command; set allow_sql=True if that is meant, and never "
@@ -30,9 +27,9 @@ def check_query(spark: SparkSession, query: str, what: str, *, allow_sql: bool =
     """
     _refuse_forbidden(query, what, allow_sql=allow_sql)
     try:
-        _parse(spark, query)
+        parse_statement(spark, query)
         # Only a query stands in parentheses; a text that closes them itself does not stand alone.
-        _parse(spark, f"(\n{query.strip().rstrip(';')}\n)")
+        parse_statement(spark, f"(\n{query.strip().rstrip(';')}\n)")
     except UnparsedError as error:
         raise InvalidSpecError(f"{what} is no query that can be run: {error}; got {shown(query)}") from None
     _refuse_shell(spark, query, what, allow_sql=allow_sql)
@@ -61,18 +58,6 @@ def _refuse_forbidden(text: str, what: str, *, allow_sql: bool) -> None:
 def _refuse_shell(spark: SparkSession, text: str, what: str, *, allow_sql: bool) -> None:
     if not allow_sql and _runs_shell(spark, text):
         raise InvalidSpecError(f"{what} was refused: {_SHELL}; got {shown(text)}")
-
-
-def _parse(spark: SparkSession, statement: str) -> None:
-    session = java_session(spark)
-    with silenced():
-        try:
-            session.sessionState().sqlParser().parsePlan(statement)
-        # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
-        except PySparkException as error:
-            raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
-        except JavaError as error:
-            raise UnparsedError(java_names(error)[0]) from None
 
 
 def _runs_shell(spark: SparkSession, text: str) -> bool:
