@@ -193,23 +193,16 @@ class PartitionOverwrite(RowDelta):
 
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
     """Commit as :func:`commit_snapshot` does."""
-    if isinstance(delta, PartitionOverwrite):
-        return commit_snapshot(
-            table,
-            commit,
-            position,
-            lambda transaction: (
-                _from_base(delta.update(transaction), commit).validateNoConflictingData().validateNoConflictingDeletes()
-            ),
-        )
-    if delta.only_adds:
-        return commit_snapshot(table, commit, position, lambda transaction: _append(transaction.newAppend(), delta))
-    return commit_snapshot(
-        table,
-        commit,
-        position,
-        lambda transaction: _add(_from_base(transaction.newRowDelta(), commit), table, delta),
-    )
+
+    def update(transaction: Any) -> Any:
+        if isinstance(delta, PartitionOverwrite):
+            overwrite = _from_base(delta.update(transaction), commit)
+            return overwrite.validateNoConflictingData().validateNoConflictingDeletes()
+        if delta.only_adds:
+            return _append(transaction.newAppend(), delta)
+        return _add(_from_base(transaction.newRowDelta(), commit), table, delta)
+
+    return commit_snapshot(table, commit, position, update)
 
 
 def _append(append: Any, delta: RowDelta) -> Any:

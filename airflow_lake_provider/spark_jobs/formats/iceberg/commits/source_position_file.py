@@ -13,10 +13,12 @@ from dataclasses import replace
 
 from airflow_lake_provider.contracts.applied.positions import SideFile
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.input_file import ConsumedFiles
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
+    delete_locations,
+    discarded_on_failure,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
@@ -55,14 +57,8 @@ def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dic
         for tag, each in position.lists.items()
         if each.side_file is not None and each != commit.positions[name].lists[tag]
     ]
-    try:
+    with discarded_on_failure(table, written, _remove):
         yield {key: text for name, position in stored.items() for key, text in position.to_properties(name).items()}
-    except UnknownOutcomeError:
-        raise
-    except Exception:
-        with suppress(Exception):
-            _remove(table, written)
-        raise
     # The commit was made: a failure here would be taken for one of its own.
     with suppress(Exception):
         lists = [each for position in stored.values() for each in position.lists.values()]
