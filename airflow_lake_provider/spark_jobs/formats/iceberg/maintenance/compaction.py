@@ -46,10 +46,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.convert_equali
     ConvertedDeletes,
     convert_equality_deletes,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.delete_files import (
     dangling_deletes,
+    position_deletes_are_due,
     remove_dangling_deletes,
     remove_outdated_deletes,
+    rewrite_position_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import (
     DataFileRewrite,
@@ -60,10 +62,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
     manifest_sizes,
     manifest_specs_due,
     rewrite_manifests,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_position_delete_files import (
-    position_deletes_are_due,
-    rewrite_position_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression

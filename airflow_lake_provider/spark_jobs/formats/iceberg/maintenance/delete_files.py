@@ -1,4 +1,4 @@
-"""Find and remove dangling deletes: delete files that delete no row of any live data file.
+"""Merge position delete files, and remove dangling deletes: delete files that delete no row of any live data file.
 
 Iceberg's own action removes those that are older than every data file of their partition. What it leaves of equality
 deletes is compared with the files that they are planned for.
@@ -10,8 +10,16 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.compaction_rules import (
+    DELETE_TARGET_BYTES,
+    DELETE_TARGET_SIZE,
+    followed_size,
+    is_of_part,
+    table_size,
+)
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
     run_action,
@@ -27,7 +35,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 
 
 def dangling_deletes(table: IcebergTable) -> list[Any]:
-    """Return them at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
+    """Return dangling deletes at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
 
     Costs a millisecond per data file in a table with equality deletes, else nothing.
     """
@@ -79,3 +87,43 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
     """Return them by location."""
     return {str(file.location()): file for file in SnapshotFiles(table, snapshot).equality_deletes}
+
+
+def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
+    """Tell whether position delete files are many and small (version 2), or older than deletion vectors (version 3).
+
+    Only the metadata is read; where a part is left alone the answer is no, as delete
+    files are not chosen by it.
+    """
+    if is_of_part(spec) or table.format_version < 2:
+        return False
+    if not count_of(next(table.summaries(), {}), "total-position-deletes"):
+        return False
+    planner = table.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
+    to_vectors = table.format_version >= 3
+    planner.init(_merge_options(table, spec, everything=to_vectors))
+    groups = planner.plan().groups().iterator()
+    while groups.hasNext():
+        tasks = groups.next().fileScanTasks()
+        if not to_vectors or any(task.file().format().name() != "PUFFIN" for task in tasks):
+            return True
+    return False
+
+
+def rewrite_position_deletes(
+    table: IcebergTable, spec: CompactionSpec, summary: dict[str, str], everything: bool
+) -> str | None:
+    """Merge position deletes and drop those on rows that are gone.
+
+    :param everything: also files that are neither small nor many, which drops all deletes without a data file.
+    """
+    action = table.java_actions.rewritePositionDeletes(with_commit_status_check(table))
+    return run_action(table, action.options(_merge_options(table, spec, everything=everything)), summary)
+
+
+def _merge_options(table: IcebergTable, spec: CompactionSpec, *, everything: bool) -> dict[str, str]:
+    options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
+    asked = table_size(spec.table, table.properties(), DELETE_TARGET_SIZE)
+    if asked is not None and followed_size(asked) is None:
+        options["target-file-size-bytes"] = str(DELETE_TARGET_BYTES)
+    return options
