@@ -136,9 +136,7 @@ def _consumer(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
     """Open a consumer that is of no group and commits no offsets."""
     # A consumer that is closed waits for the answer to its next fetch: half a second where nothing is new.
     of_ours = {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.max.wait.ms": "20"}
-    properties = jvm_of(spark).java.util.Properties()
-    for name, value in {**_WAIT, **access.properties, **access.secrets, **of_ours}.items():
-        properties.setProperty(name, value)
+    properties = _properties(spark, access, of_ours)
     of_bytes = class_named(spark, _BYTES)
     consumer = class_named(spark, _CONSUMER)(properties, of_bytes(), of_bytes())
     try:
@@ -150,15 +148,19 @@ def _consumer(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
 
 @contextmanager
 def _admin(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
-    properties = jvm_of(spark).java.util.Properties()
-    for name, value in {**_WAIT, **access.properties, **access.secrets}.items():
-        properties.setProperty(name, value)
-    admin = class_named(spark, f"{_ADMIN}.AdminClient").create(properties)
+    admin = class_named(spark, f"{_ADMIN}.AdminClient").create(_properties(spark, access, {}))
     try:
         yield admin
     finally:
         with suppress(JavaError):
             admin.close()
+
+
+def _properties(spark: SparkSession, access: KafkaAccess, of_ours: Mapping[str, str]) -> Any:
+    properties = jvm_of(spark).java.util.Properties()
+    for name, value in {**_WAIT, **access.properties, **access.secrets, **of_ours}.items():
+        properties.setProperty(name, value)
+    return properties
 
 
 @contextmanager
