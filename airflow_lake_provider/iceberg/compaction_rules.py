@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy, Verification
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
 from airflow_lake_provider.contracts.property_values import count_of, number_property
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.manifest_rules import specs_due
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 
 TARGET_SIZE = "write.target-file-size-bytes"
 DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"

@@ -7,9 +7,9 @@ that restored Flink jobs and sinks of Kafka Connect find their last commit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
@@ -19,9 +19,6 @@ from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapsho
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, without_expiry_of_version_3
 from airflow_lake_provider.iceberg.kafka_connect_sinks import kept_for_sinks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"

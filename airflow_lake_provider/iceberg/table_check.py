@@ -5,13 +5,14 @@ The same rules refuse it when a task runs. What depends on rows, on a batch or o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.applied_history import broken_position
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.iceberg.flink_jobs import (
     kept_for_flink,
     named,
@@ -20,6 +21,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_expiry_of_version_3,
     without_upgrade_to_version_3,
 )
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.iceberg.table_obstacles import (
     choosing_code,
@@ -32,12 +34,6 @@ from airflow_lake_provider.iceberg.table_obstacles import (
     without_spark,
 )
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_lake_provider.contracts.table_facts import Snapshot
-    from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import (
     CompactionLevel,
@@ -16,18 +17,14 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
     MaintenancePolicy,
     Verification,
 )
+from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.maintenance.compaction_debt import Debt, cut, debt_of, not_grown
 from airflow_lake_provider.maintenance.costs import compaction_effect, compaction_gain, ranked_action
+from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
+from airflow_lake_provider.maintenance.history import HotPartition
 from airflow_lake_provider.maintenance.past_outcomes import due_after, is_recent
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_lake_provider.contracts.setting_kinds import Hours
-    from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
-    from airflow_lake_provider.maintenance.history import HotPartition
 
 ACTION = "compaction"
 # A table that is always written to, and whose hot partitions no predicate leaves out, is compacted so often.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes
 from airflow_lake_provider.maintenance.plan import Effect, PlannedAction
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes
 
 # Most core-seconds, and bytes rewritten, of a job whose driver does without the JVM's second compiler (decision 45).
 SHORT_JOB, SHORT_JOB_BYTES = 20.0, 64 * 1024**2

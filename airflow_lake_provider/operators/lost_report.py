@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_runs
 from airflow_lake_provider.contracts.errors import (
@@ -16,17 +17,13 @@ from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summ
 from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import REPORTS
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.table_facts import TableFacts
-    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _WITH_RUN_KEYS = (LoadSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec, RowExpirySpec)
 

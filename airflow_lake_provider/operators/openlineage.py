@@ -6,32 +6,30 @@ Only the official OpenLineage provider asks for them, so its packages are import
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.source_access import source_access
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from airflow.providers.openlineage.extractors import OperatorLineage
-
-    from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-    from airflow_lake_provider.contracts.author.sources import Source
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
-    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _COUNTS = ("rowCount", "size", "fileCount")
 

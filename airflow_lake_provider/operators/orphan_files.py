@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import JobReport, OrphanFilesReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, OrphanFilesSpec, RemovalMode
 from airflow_lake_provider.maintenance.locations import TableLocations, overlapping_locations, unknown_locations
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.operators.task_run import TaskRun
 
 _NAMED = 3
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_unfit
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.operators.task_run import TaskRun
 
 
 class RowExpiryAction(PlannedAction[RowExpirySpec]):

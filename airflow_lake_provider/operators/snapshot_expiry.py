@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import PlannedAction
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.operators.task_run import TaskRun
 
 
 # [START worker]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import PlannedAction
 from airflow_lake_provider.planning.early_refusals import refuse_statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_lake_provider.contracts.reports.job import JobReport
 
 
 class StatisticsAction(PlannedAction[StatisticsSpec]):

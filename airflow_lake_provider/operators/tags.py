@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import MetadataChangeAction
 from airflow_lake_provider.planning.metadata_changes import plan_tag, plan_tag_removal
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 
 class CreateTagAction(MetadataChangeAction[CreateTagSpec]):

@@ -11,11 +11,11 @@ from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.operators.catalog_tables import CatalogTables, PlannedSpec
+from airflow_lake_provider.planning.metadata_changes import PlannedChange
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.applied.run_key import RunIdentity
     from airflow_lake_provider.operators.task_run import TaskRun
-    from airflow_lake_provider.planning.metadata_changes import PlannedChange
     from airflow_lake_provider.tables.base import LoadedTable
 
 SpecT = TypeVar("SpecT", bound=JobSpec)

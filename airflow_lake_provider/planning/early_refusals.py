@@ -6,8 +6,8 @@ but for a consumer whose tags another target needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
@@ -20,20 +20,16 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, StatisticsSpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, tag_of
 from airflow_lake_provider.planning.incremental_plan import position_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from airflow_lake_provider.contracts.specs.append import AppendSpec
-    from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-    from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, StatisticsSpec
-    from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
-    from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-    from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
-    from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.base import LoadedTable
 
 
 def refuse_append(spec: AppendSpec, target: LoadedTable | None, source: LoadedTable | None) -> None:

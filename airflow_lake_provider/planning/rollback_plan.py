@@ -6,9 +6,9 @@ silently left out: what cannot be told stays such that the next upsert is refuse
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
@@ -27,11 +27,7 @@ from airflow_lake_provider.contracts.table_properties import (
     applied_properties,
 )
 from airflow_lake_provider.planning.metadata_changes import PlannedChange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.base import LoadedTable
 
 # By which the clocks of two writers may differ; Iceberg's own tolerance.
 _CLOCKS_MS = 60_000

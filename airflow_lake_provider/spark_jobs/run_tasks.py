@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
@@ -34,20 +35,13 @@ from airflow_lake_provider.contracts.specs.maintenance import (
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, lines_of, say
 from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.specs.spec_codec import Job
 
 _FOLDER = "airflow_lake_provider.spark_jobs.actions"
 # Module and function of each.

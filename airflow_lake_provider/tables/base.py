@@ -6,35 +6,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from datetime import datetime, timedelta
+from typing import ClassVar, Protocol
 
+from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.policy_settings import NamedValue
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    RewriteManifestsReport,
+    RowExpiryReport,
+    StatisticsReport,
+)
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName, encoded_level, is_level
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from datetime import datetime, timedelta
-
-    from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
-    from airflow_lake_provider.contracts.policy_settings import NamedValue
-    from airflow_lake_provider.contracts.reports.job import (
-        CompactionReport,
-        ExpiryReport,
-        RewriteManifestsReport,
-        RowExpiryReport,
-        StatisticsReport,
-    )
-    from airflow_lake_provider.contracts.specs.maintenance import (
-        CompactionSpec,
-        RewriteManifestsSpec,
-        RowExpirySpec,
-        SnapshotExpirySpec,
-        StatisticsSpec,
-    )
-    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-    from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 
 
 class LoadedTable(ABC):

@@ -17,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
@@ -31,11 +33,6 @@ from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_tabl
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.bench_session import open_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import SparkSession
 
 TABLE = "bench.keyed"
 COMMITS, ROWS, KEYS = 20, 10, 2

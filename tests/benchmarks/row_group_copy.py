@@ -11,22 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.compaction import Kind, by_procedure, by_runner, make_table, measured, rollback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 TABLE = "bench.copied"
 _SCAN = "SELECT sum(id), bit_xor(amount), max(price), max(name), max(changed_at), sum(days)"

@@ -7,9 +7,10 @@ leaves: a rewrite leaves as many files as Iceberg's planner would, and no delete
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
@@ -24,9 +25,6 @@ from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head
 from airflow_lake_provider.tables.iceberg.live_files import DeleteRecord, LiveFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 MIB = 1024**2
 # Bytes of deleted rows that cost a reader as much as a file (decision 37), and bytes of a row.

@@ -10,11 +10,12 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -23,15 +24,10 @@ from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec, R
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.fault_checks import Checks, difference, is_hidden
 from tests.soak.fault_kinds import KINDS, made
+from tests.soak.fault_tables import FaultTable, Step
 from tests.soak.faulty_session import KILL_FILE
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 from tests.soak.maintained_fault_tables import LONG_AGO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from tests.soak.fault_tables import FaultTable, Step
 
 _LONGEST_DELAY = 0.4
 _MOST_SURVIVALS = 4

@@ -13,12 +13,12 @@ import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from tests.soak.hostile_actions import DAMAGE, DONE, DRIVER_ACTIONS, FAULTS, WORKER_ACTIONS, Driver, Result, Worker
@@ -27,9 +27,6 @@ from tests.soak.hostile_metadata import draw_metadata
 from tests.soak.hostile_server import CALLS, TOKEN, WAYS, HostileCatalog
 from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.conftest import start_session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 JOBS_OF_A_MUTATION = 2
 SHARE_OF_REST = 0.2

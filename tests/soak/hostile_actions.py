@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
 
@@ -17,7 +18,9 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import LakeProviderError, error_class
+from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -34,12 +37,6 @@ from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
 from tests.soak.bounded import Hang, bounded
 from tests.soak.hostile_lake import CATALOG, NAMESPACE, HostileLake, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from airflow_lake_provider.contracts.reports.job import JobReport
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 WORKER_SECONDS = 20.0
 DRIVER_SECONDS = 150.0

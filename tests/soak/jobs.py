@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -22,14 +21,12 @@ from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 ROUNDS = 30
 _TABLES = ("a", "b", "c", "d")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.manifest import ManifestContent
 
@@ -30,9 +31,6 @@ from airflow_lake_provider.planning.metadata_changes import plan_tag
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.soak.fault_checks import is_hidden
 from tests.soak.fault_tables import FaultTable, Step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 BUCKETS = "PARTITIONED BY (bucket(2, id))"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import DBAPIError
 
@@ -25,6 +26,7 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
@@ -48,11 +50,6 @@ from tests.spark.metadata_change_flow import carry_out
 from tests.spark.sources.debezium.event_writer import SourceTable
 from tests.spark.upsert_flow import Flow, row
 from tests.table_facts import facts
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 RUN = RunIdentity.of("dag", "run", "task", "-1")

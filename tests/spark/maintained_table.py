@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -21,9 +22,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CATALOG = "lake_default"
 RUN = RunIdentity.of("dag", "run", "task", "-1")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
@@ -26,9 +27,6 @@ from airflow_lake_provider.planning.rollback_plan import plan_rollback
 from airflow_lake_provider.spark_jobs.actions.maintain_table import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 PLANS: dict[type[JobSpec], Any] = {
     RollbackSpec: plan_rollback,

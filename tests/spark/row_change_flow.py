@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, RowExpiryReport, UpdateRowsReport
 from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
@@ -18,9 +19,6 @@ from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_tabl
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, RowExpiryReport, UpdateRowsReport
 
 
 def delete(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.merge_model import Row, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PREDICATES: dict[str, Callable[[Row], bool]] = {
     "id = 1": lambda row: row["id"] == 1,

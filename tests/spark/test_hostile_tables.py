@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -15,11 +16,6 @@ from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.soak.hostile import Soak
 from tests.soak.hostile_actions import Jobs
 from tests.soak.hostile_lake import NAMESPACE, HostileLake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 MUTATIONS = range(15)
 ENDINGS = ("metadata/snap-*.avro", "metadata/*-m0.avro")

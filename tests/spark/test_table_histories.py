@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
@@ -45,11 +47,6 @@ from tests.spark.table_steps import (
     lives,
 )
 from tests.spark.upsert_flow import Flow, InterruptedProgress
-
-if TYPE_CHECKING:
-    import pytest
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "3"))
 MERGE_RULES = {"replace": Deduplicate(), **CASES}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -22,15 +24,9 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs import run_tasks as tasks_of_driver
 from airflow_lake_provider.spark_jobs.progress import Progress, say
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, run_tasks
+from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED
 from tests.spark.upsert_flow import SCHEMA, Flow, NewFlow, row
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 
 # The whole number of LAKE_ROUNDS=200 takes minutes.
 ROUNDS = int(os.environ.get("LAKE_ROUNDS", "4"))

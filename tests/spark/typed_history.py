@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, UUIDType
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -32,12 +35,6 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.spark.key_types import KEY_TYPES, KeyType, plain
 from tests.spark.typed_predicates import Key, drawn_predicate
 from tests.spark.upsert_flow import Flow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 FORMATS = ("parquet", "orc", "avro")
 METRICS = ("none", "counts", "truncate(1)", "truncate(16)", "full")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 import pyarrow.parquet as pq
@@ -26,9 +27,6 @@ from tests.spark.conftest import lake_jars
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.recorded_pickles import FILE
 from tests.topologies.rest_catalog import rest_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

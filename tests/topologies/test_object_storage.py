@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 import pytest
@@ -23,9 +24,6 @@ from tests.spark.conftest import lake_jars
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.rest_catalog import rest_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

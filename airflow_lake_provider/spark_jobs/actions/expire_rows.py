@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.reports.job import Outcome, RowExpiryReport
 from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence, most_rows
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, EXPIRED_BEFORE
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch, state_after_commit
+from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
-    from airflow_lake_provider.spark_jobs.formats.base import FormatTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
 
 _KINDS: Mapping[type[DataType], str] = {
     DateType: "date",

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    JobReport,
+    MetadataChangeReport,
+    OrphanFilesReport,
+    StatisticsReport,
+)
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.reports.job import (
-        CompactionReport,
-        ExpiryReport,
-        JobReport,
-        MetadataChangeReport,
-        OrphanFilesReport,
-        StatisticsReport,
-    )
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.specs.maintenance import (
-        CompactionSpec,
-        OrphanFilesSpec,
-        SnapshotExpirySpec,
-        StatisticsSpec,
-    )
-    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
-    from airflow_lake_provider.spark_jobs.formats.base import FormatTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress) -> CompactionReport:

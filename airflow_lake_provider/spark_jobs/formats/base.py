@@ -11,17 +11,42 @@ format can do it declares in ``contracts/capabilities.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from datetime import timedelta
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    JobReport,
+    OrphanFilesReport,
+    StatisticsReport,
+)
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.commits import (
     CHANGE_ORDINAL,
     CHANGE_TYPE,
@@ -34,37 +59,8 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RetainedRows,
     RowMatch,
 )
+from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import timedelta
-
-    from pyspark.sql.types import StructType
-
-    from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
-    from airflow_lake_provider.contracts.author.table_layout import TableLayout
-    from airflow_lake_provider.contracts.capabilities import FormatCapabilities
-    from airflow_lake_provider.contracts.reports.job import (
-        CompactionReport,
-        ExpiryReport,
-        JobReport,
-        OrphanFilesReport,
-        StatisticsReport,
-    )
-    from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.specs.maintenance import (
-        CompactionSpec,
-        OrphanFilesSpec,
-        SnapshotExpirySpec,
-        StatisticsSpec,
-    )
-    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-    from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
-    from airflow_lake_provider.contracts.table_name import TableName
-    from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
-    from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)

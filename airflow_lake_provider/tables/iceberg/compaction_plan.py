@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,8 +31,6 @@ from airflow_lake_provider.iceberg.manifest_rules import manifest_target
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
     from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata, is_below, normalised
+from airflow_lake_provider.contracts.policy_settings import NamedValue
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    RewriteManifestsReport,
+    RowExpiryReport,
+    StatisticsReport,
+)
 from airflow_lake_provider.contracts.specs.maintenance import (
     FLINK_JOB_AGE,
     CompactionSpec,
@@ -19,6 +33,7 @@ from airflow_lake_provider.contracts.specs.maintenance import (
     SnapshotExpirySpec,
     StatisticsSpec,
 )
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableFacts, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
 from airflow_lake_provider.iceberg.compaction_rules import DELETE_TARGET_SIZE, TARGET_SIZE, table_size
@@ -55,25 +70,6 @@ from airflow_lake_provider.tables.iceberg.partitions import (
     rows_outside,
 )
 from airflow_lake_provider.tables.iceberg.pyiceberg_facts import facts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-    from datetime import datetime, timedelta
-
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import NestedField
-
-    from airflow_lake_provider.contracts.policy_settings import NamedValue
-    from airflow_lake_provider.contracts.reports.job import (
-        CompactionReport,
-        ExpiryReport,
-        RewriteManifestsReport,
-        RowExpiryReport,
-        StatisticsReport,
-    )
-    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 
 # First format version with row ids, and without position delete files.
 _WITH_LINEAGE = 3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.expressions import BooleanExpression, LessThan, Reference
 from pyiceberg.expressions.literals import literal
+from pyiceberg.types import NestedField
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import (
@@ -17,23 +19,24 @@ from airflow_lake_provider.contracts.reports.job import (
     StatisticsReport,
 )
 from airflow_lake_provider.contracts.row_age import AgeLimit, age_limit, age_sentence, most_rows
-from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import (
+    FOREIGN_FILES_REMEDY,
+    ForeignFiles,
+    RewriteManifestsSpec,
+    RowExpirySpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import EXPIRED_BEFORE, UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.iceberg.manifest_rules import fewest_manifests, manifests_sentence, specs_due
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pyiceberg.types import NestedField
-
-    from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec, RowExpirySpec, StatisticsSpec
-    from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
-    from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
     from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
-
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 

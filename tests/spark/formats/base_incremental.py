@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -18,11 +19,6 @@ from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.consumer import Consumer
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.upsert_flow import Flow, NewFlow, row
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 class IncrementalSuite(FormatSuite):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -31,9 +32,6 @@ from tests.spark.maintenance_flow import (
     with_three_appends,
 )
 from tests.spark.upsert_flow import NewFlow, row
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 WAYS = [
     pytest.param({}, id="binpack"),

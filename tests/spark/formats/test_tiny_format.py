@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +21,15 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, Unsupported
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import net_of_changelog
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, ChangeFilter, KeyedCommit
+from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.base_repeats import RepeatSuite
 from tests.spark.formats.base_upserts import UpsertSuite
@@ -33,13 +37,6 @@ from tests.spark.formats.tiny_format import WAREHOUSE, TinyFormat, TinyTable
 from tests.spark.formats.tiny_suite import TinySuite
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 from tests.tiny_format import TINY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.table_name import TableName
-    from airflow_lake_provider.spark_jobs.progress import Progress
 
 LOGGED = replace(
     TINY,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,6 @@ from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, 
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from scripts.capabilities_page import capabilities_page
 from tests.tiny_format import TINY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOON = "2026-01-01T12:00:00+00:00"
 

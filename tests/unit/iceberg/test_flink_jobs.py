@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,6 @@ from airflow_lake_provider.iceberg.snapshot_retention import (
     request_for,
     work_out,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
@@ -18,9 +19,6 @@ from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.made_tables import ILL, MIB, MadeDelete, MadeFile, MadeTable, spread, well_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Ways to be ill that an action mends, which the package has.
 MENDED = {

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.lost_report import LostReport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.table import Table
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 OTHER = RunIdentity.of("dag", "run", "other", "-1")

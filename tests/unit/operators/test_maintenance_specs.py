@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -18,10 +20,7 @@ from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow.sdk import Context
-    from pyiceberg.table import Table
 
 
 def test_a_cleared_compaction_is_somebody_new_and_a_retry_is_not(lake_connection: str, context: Context) -> None:

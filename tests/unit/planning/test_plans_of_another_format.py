@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,9 +22,6 @@ from airflow_lake_provider.planning.metadata_changes import plan_publication, pl
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 from airflow_lake_provider.tables.base import LoadedTable
 from tests.table_facts import table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RUN: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("run")}
 # What Iceberg's rules would take for a job of Flink that writes now, and for a column that got another type.

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import ForgottenRunError, UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
+from airflow_lake_provider.planning.metadata_changes import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from airflow_lake_provider.planning.metadata_changes import PlannedChange
 
 Append = Callable[..., int]
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, ancestors
 from airflow_lake_provider.iceberg.snapshot_retention import RetentionRequest, work_out
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead, decide
 from airflow_lake_provider.tables.watermark import Since
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.table import Table
 
 FAR = 2**63 - 1
 

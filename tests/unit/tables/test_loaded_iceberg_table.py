@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 from pyiceberg.table.update import SetLocationUpdate
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.iceberg.metadata_facts import IcebergSnapshot
 from airflow_lake_provider.planning.metadata_changes import plan_upgrade
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
-
-    from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
-    from airflow_lake_provider.contracts.table_facts import TableFacts
-    from airflow_lake_provider.iceberg.metadata_facts import IcebergSnapshot
 
 STAYS = (
     "has position delete files of version 2; they stay valid, and are replaced by deletion vectors when their data "

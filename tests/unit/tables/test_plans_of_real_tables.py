@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -20,11 +21,6 @@ from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, Sn
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.table import Table
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.argument_validation import choice
 from airflow_lake_provider.contracts.as_of import snapshot_as_of
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
+from airflow_lake_provider.contracts.reports.job import (
+    CompactionReport,
+    ExpiryReport,
+    OrphanFilesReport,
+    RewriteManifestsReport,
+    StatisticsReport,
+)
+from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
+from airflow_lake_provider.contracts.specs.maintenance import (
+    CompactionSpec,
+    OrphanFilesSpec,
+    RewriteManifestsSpec,
+    SnapshotExpirySpec,
+    StatisticsSpec,
+)
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.commits import (
+    AppendCommit,
+    AppliedCommit,
+    ChangeFilter,
+    KeyedCommit,
+    MatchedCommit,
+    OverwriteCommit,
+    RetainedRows,
+    RowMatch,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.appends.append_rows import append_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_endangered_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
@@ -32,45 +67,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import applied_sta
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import rows_of_keys
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-    from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
-    from airflow_lake_provider.contracts.author.table_layout import TableLayout
-    from airflow_lake_provider.contracts.reports.job import (
-        CompactionReport,
-        ExpiryReport,
-        OrphanFilesReport,
-        RewriteManifestsReport,
-        StatisticsReport,
-    )
-    from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
-    from airflow_lake_provider.contracts.specs.maintenance import (
-        CompactionSpec,
-        OrphanFilesSpec,
-        RewriteManifestsSpec,
-        SnapshotExpirySpec,
-        StatisticsSpec,
-    )
-    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-    from airflow_lake_provider.contracts.table_name import TableName
-    from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
-    from airflow_lake_provider.spark_jobs.formats.commits import (
-        AppendCommit,
-        AppliedCommit,
-        ChangeFilter,
-        KeyedCommit,
-        MatchedCommit,
-        OverwriteCommit,
-        RetainedRows,
-        RowMatch,
-    )
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 class IcebergFormat:

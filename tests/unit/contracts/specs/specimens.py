@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
@@ -31,9 +32,6 @@ from airflow_lake_provider.contracts.specs.overwrite_partitions import OnEmptyBa
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableState
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)

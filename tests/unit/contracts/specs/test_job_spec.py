@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +30,7 @@ from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.row_age import Clock
 from airflow_lake_provider.contracts.specs.append import AppendSpec, OnChangedInput
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
@@ -46,9 +47,6 @@ from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_pl
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.unit.contracts.specs.specimens import AUDITS, BASE, EVENTS, FILES, MAXIMAL, NOW
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 
 def test_there_is_a_specimen_of_every_spec() -> None:

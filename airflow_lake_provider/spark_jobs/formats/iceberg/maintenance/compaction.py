@@ -11,7 +11,6 @@ import random
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder, curve_of
@@ -65,11 +64,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
 _LOST_VALUE = "all files in one commit, as deletes lie in partitions by the dropped column of"

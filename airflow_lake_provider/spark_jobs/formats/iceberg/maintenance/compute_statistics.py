@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
+from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 _OPERATIONS, _METADATA = (f"org.apache.iceberg.{name}" for name in ("TableOperations", "TableMetadata"))
 

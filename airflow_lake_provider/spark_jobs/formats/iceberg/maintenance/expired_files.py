@@ -10,10 +10,11 @@ import json
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -39,13 +40,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     static_table,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import few_manifests, files_in
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # Of deletion: what names a file goes after it.
 _ORDER = ((DATA, DELETES, STATISTICS), (MANIFEST,), (MANIFEST_LIST,))

@@ -9,11 +9,13 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
+from airflow_lake_provider.contracts.specs.maintenance import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.snapshot_retention import FOREVER, Retention, RetentionRequest, retention_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_lost_refs
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
@@ -25,14 +27,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import named_by
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress, say
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.maintenance import ForeignFiles, SnapshotExpirySpec
-    from airflow_lake_provider.iceberg.file_ownership import FileOwners
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # Each costs one commit where other writers only add, and all of it where they move what the expiry was computed on.
 _COMMITS, _PLANS = 20, 3

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from airflow_lake_provider.contracts.errors import BrokenInvariantError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import is_below, normalised
@@ -50,13 +51,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     reachable_files,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import UNSETTLED, ListedFiles, Listing
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Files between two looks at the table; a copy takes longer than a request to delete a thousand.
 _BATCHES = {RemovalMode.DELETE: 1_000, RemovalMode.QUARANTINE: 100}

@@ -11,7 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.errors import (
@@ -23,6 +25,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import with_commit_status_check
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.newer_equality_deletes import keeping_newer_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
@@ -31,23 +34,18 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import (
     CommittedGroups,
     files_of_run,
     groups_without,
     rewrite_chosen,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_context, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava, items_of, value_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_names
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
-    from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifestsReport
+from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifests_sentence, specs_due
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
@@ -19,14 +20,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run imp
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 def merge_manifests(table: IcebergTable, spec: RewriteManifestsSpec, progress: Progress) -> RewriteManifestsReport:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.snapshot_retention import Retention, RetentionRequest, expiry_sentence, retention_of
 from airflow_lake_provider.iceberg.table_obstacles import without_expiry
@@ -19,11 +20,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     MANIFEST_LIST,
     STATISTICS,
 )
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-    from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:

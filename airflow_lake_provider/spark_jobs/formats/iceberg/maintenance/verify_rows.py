@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.maintenance_policy import Verification
 from airflow_lake_provider.contracts.errors import BrokenInvariantError
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # A sum of hashes of 64 bits of any number of rows that a table may have.
 _SUM = "decimal(38,0)"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
@@ -16,13 +17,7 @@ from tests.spark.formats.iceberg.maintenance.keyed_deletes import KeyedDeleteTab
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, rewrite_manifests
 from tests.spark.row_change_flow import delete
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow
 
 VALUES = {"number": 1, "text": "a", "price": None, "raw": None, "day": None, "region": None}
 

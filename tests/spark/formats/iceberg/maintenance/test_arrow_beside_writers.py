@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
@@ -16,11 +18,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_g
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
 
 BY_ARROW: dict[str, Any] = {"runner": CompactionRunner.ARROW, "level": CompactionLevel.FULL}
 BY_PARTITION = {"write.delete.granularity": "partition"}

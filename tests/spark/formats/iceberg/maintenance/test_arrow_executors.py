@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 import zipimport
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -21,11 +23,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def test_arrow_rewrites_where_no_runner_is_named(spark: SparkSession) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.errors import JobFailedError
@@ -18,12 +21,6 @@ from tests.soak.maintained_fault_tables import BUCKETS, Compactions
 from tests.spark.formats.iceberg.maintenance.test_arrow_beside_writers import BY_ARROW, interrupted
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # What is below the target size is one commit where another attempt may follow.
 BY_GROUPS: dict[str, Any] = {"target_file_size": 1_000}

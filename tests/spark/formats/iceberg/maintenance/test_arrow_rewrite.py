@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
@@ -21,17 +23,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_g
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_split
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.formats.iceberg.maintenance.twin_tables import Twins
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.spark_jobs.progress import Progress
 
 COLUMNS = "id BIGINT NOT NULL, name STRING, price DOUBLE, day DATE, amount DECIMAL(12, 2), tags ARRAY<STRING>"
 ROWS = (

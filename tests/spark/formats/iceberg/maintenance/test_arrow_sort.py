@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import TOO_MANY_ROWS
 from tests.spark.formats.iceberg.maintenance.twin_tables import Twins
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = "id BIGINT, flag BOOLEAN, n INT, day DATE, at TIMESTAMP, amount DECIMAL(12, 2), name STRING, raw BINARY"
 # Each value of a column comes often, some are null, and texts have characters of one to four bytes.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, Verification
 from airflow_lake_provider.contracts.errors import BrokenInvariantError, InvalidSpecError
@@ -19,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants 
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit, orphan_files, quarantined_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as manifests
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from tests.spark import hostile_tables
@@ -33,11 +35,6 @@ from tests.spark.maintenance_flow import (
     with_three_appends,
 )
 from tests.spark.orphaned_files import made_old, orphan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def test_a_rewrite_that_leaves_out_a_file_is_refused_and_names_the_snapshot_to_go_back_to(spark: SparkSession) -> None:

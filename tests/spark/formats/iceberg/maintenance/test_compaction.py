@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import (
     CompactionLevel,
@@ -28,9 +29,6 @@ from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Iceberg's own runner loses to every writer that deletes rows of its files.
 LOST: dict[str, Any] = {"level": CompactionLevel.MAJOR, "runner": CompactionRunner.SPARK, "max_attempts": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -29,9 +30,6 @@ from tests.spark.equality_delete import delete_by_equality, delete_by_values, up
 from tests.spark.formats.iceberg.maintenance.keyed_deletes import COMMITS, KeyedDeleteTable
 from tests.spark.maintained_table import CATALOG, MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SUMMARY = {"lake.action": "compaction", "lake.run-key": "0" * 32}
 RESOLVED = "commit positions"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.iceberg.snapshot_retention import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def prepared(table: MaintainedTable) -> tuple[IcebergTable, Any, set[int]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
@@ -21,11 +23,6 @@ from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def expiry(table: MaintainedTable, foreign_files: ForeignFiles = ForeignFiles.REFUSE) -> SnapshotExpirySpec:

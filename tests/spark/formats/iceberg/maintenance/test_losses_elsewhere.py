@@ -5,17 +5,20 @@ The numbers are of issues of apache/iceberg, unless a name says another project.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -26,12 +29,6 @@ from tests.spark.maintained_table import CATALOG, MaintainedTable, ProgressThatR
 from tests.spark.maintenance_flow import compact, expire, remove_orphans, rewrite_manifests
 from tests.spark.orphaned_files import made_old
 from tests.spark.upsert_flow import Flow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("amount", pa.int64())])
 Ids = frozenset[int]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
@@ -16,9 +16,6 @@ from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_tabl
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN
 from tests.spark.upsert_flow import Flow, row
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_a_deletion_vector_has_the_partition_of_its_data_file_through_a_change_of_the_spec(flow: Flow) -> None:

@@ -5,9 +5,12 @@ One that loses the answer to a commit that was made destroys nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
@@ -26,12 +29,6 @@ from tests.spark.actions_of_several_commits import (
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.maintenance_flow import with_four_regions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: Any) -> CompactionReport:

@@ -6,9 +6,11 @@ import json
 import os
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -20,11 +22,6 @@ from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import remove_orphans as remove
 from tests.spark.orphaned_files import ORPHANS, TEN_DAYS, files_of, folder_of, made_old, orphan, with_every_kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 class Killed(BaseException):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.maintenance.history import hot_partitions
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 QUOTED = 'it\'s "a" / ${b} = ü'
 TERMS = {

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -16,9 +16,6 @@ from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.maintenance_flow import LONG_AGO, expire, expiry, snapshots, with_three_appends
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def three_appends(spark: SparkSession) -> MaintainedTable:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
@@ -19,11 +20,6 @@ from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.upsert_flow import InterruptedProgress, Killed, kill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 NOTE = "lake.expiry-unfinished"
 MOMENTS = ["plan", "check owners", "find files", "commit", "delete files"]

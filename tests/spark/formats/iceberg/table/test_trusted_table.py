@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -23,13 +26,6 @@ from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.hostile_tables import on_disk
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.rest_answers import rest_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 # Starts a database in the working directory where it is loaded.
 CLASS = "org.apache.derby.jdbc.EmbeddedDriver"

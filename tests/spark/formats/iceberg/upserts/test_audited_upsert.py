@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,6 @@ from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_tabl
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import audit_before_publish, metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 V2 = TableLayout(properties={"format-version": "2"})
 TABLE = Audits(queries={"no negative n": "SELECT * FROM audited WHERE n < 0", "few": "SELECT 1 FROM batch LIMIT 0;"})

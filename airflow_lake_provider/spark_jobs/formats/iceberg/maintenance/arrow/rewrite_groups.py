@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner, CompactionStrategy
@@ -45,13 +46,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_orde
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import CommittedGroups, RewriteStart
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.

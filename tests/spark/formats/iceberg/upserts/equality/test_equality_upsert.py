@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import Iceb
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import live_files
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 V2 = TableLayout(properties={"format-version": "2"})
 V2_BUCKETS = TableLayout(partition_by=("bucket(2, id)",), properties={"format-version": "2"})
