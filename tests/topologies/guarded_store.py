@@ -3,17 +3,21 @@
 The first argument is a folder. Its file ``keys`` has the key id and the session token that requests have to show. Other
 files refuse requests of the C++ client, which is Arrow's: ``expired`` all, ``halfway`` all once it has uploaded an
 object of a table of that name, ``full`` the parts that it uploads, and ``lost`` whatever it asks of an object that it
-has uploaded. ``slow`` asks it at every fourth request to come again.
+has uploaded. ``slow`` asks it at every fourth request to come again. ``kill`` has the number of the part at which the
+process that uploads it is killed, once.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import main
 
@@ -24,12 +28,8 @@ _dispatch = DomainDispatcherApplication.__call__
 
 def refusal(folder: Path, environ: dict[str, Any]) -> tuple[str, str] | None:
     """Return status and code of an error; None for a request that may pass."""
-    keys = folder / "keys"
-    key_id, token = keys.read_text().split() if keys.exists() else ("", "")
-    if f"Credential={key_id}" not in environ.get("HTTP_AUTHORIZATION", ""):
-        return "403 Forbidden", "InvalidAccessKeyId"
-    if token and environ.get("HTTP_X_AMZ_SECURITY_TOKEN") != token:
-        return "403 Forbidden", "InvalidToken"
+    if (code := _wrong_key(folder / "keys", environ)) is not None:
+        return "403 Forbidden", code
     if "aws-sdk-cpp" not in environ.get("HTTP_USER_AGENT", ""):
         return None
     if (folder / "expired").exists():
@@ -39,6 +39,8 @@ def refusal(folder: Path, environ: dict[str, Any]) -> tuple[str, str] | None:
     if (folder / "slow").exists() and next(_requests) % 4 == 0:
         return "503 Slow Down", "SlowDown"
     query, path = environ.get("QUERY_STRING", ""), environ["PATH_INFO"]
+    if "partNumber=" in query and _is_killed(folder / "kill", int(environ["REMOTE_PORT"])):
+        return "500 Internal Server Error", "InternalError"
     if (folder / "full").exists() and "partNumber=" in query:
         return "403 Forbidden", "QuotaExceeded"
     if (folder / "lost").exists() and path in _uploaded:
@@ -46,6 +48,29 @@ def refusal(folder: Path, environ: dict[str, Any]) -> tuple[str, str] | None:
     if environ["REQUEST_METHOD"] == "POST" and "uploadId=" in query:
         _uploaded.add(path)
     return None
+
+
+def _wrong_key(keys: Path, environ: dict[str, Any]) -> str | None:
+    key_id, token = keys.read_text().split() if keys.exists() else ("", "")
+    if f"Credential={key_id}" not in environ.get("HTTP_AUTHORIZATION", ""):
+        return "InvalidAccessKeyId"
+    return "InvalidToken" if token and environ.get("HTTP_X_AMZ_SECURITY_TOKEN") != token else None
+
+
+def _is_killed(fault: Path, port: int) -> bool:
+    """Count a part, and kill the process that has a port at the part that was chosen."""
+    if not fault.exists():
+        return False
+    left = int(fault.read_text()) - 1
+    if left:
+        fault.write_text(str(left))
+        return False
+    fault.unlink()
+    clients = (
+        each.pid for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port and each.pid
+    )
+    os.kill(next(pid for pid in clients if pid != os.getpid()), signal.SIGKILL)
+    return True
 
 
 def guard(folder: Path) -> None:

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcom
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from tests.end_to_end.lake_environment import REPOSITORY
 from tests.end_to_end.secret_watch import new_mark
-from tests.soak.driver import Driver
+from tests.soak.driver import Driver, session_environment
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 from tests.spark.conftest import lake_jars
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
@@ -147,7 +147,14 @@ def driving(lake: Lake, jars: tuple[Path, ...]) -> Iterator[Driver]:
         settings.write("spark.eventLog.compress false\n")
     class_path = ":".join([*lake_jars().split(","), *map(str, jars)])
     settings_of_keys = {f"AWS_{name}": "" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
-    environment = {"SPARK_DIST_CLASSPATH": class_path, FILE: str(lake.home / "pickles" / "all"), **settings_of_keys}
+    # As on a cluster, a task that fails is tried again.
+    submit = session_environment(lake)["PYSPARK_SUBMIT_ARGS"].replace("local[1]", "local[1,4]")
+    environment = {
+        "SPARK_DIST_CLASSPATH": class_path,
+        "PYSPARK_SUBMIT_ARGS": submit,
+        FILE: str(lake.home / "pickles" / "all"),
+        **settings_of_keys,
+    }
     with Driver(lake, "arrow", "tests.topologies.recorded_pickles:serve", **environment) as driver:
         driver.sql(f"CREATE NAMESPACE {NAMESPACE}")
         yield driver
@@ -227,6 +234,19 @@ def test_a_store_that_fails_halfway_leaves_the_rest_to_spark_and_no_object_that_
     assert (report.outcome, report.groups_rewritten) == (Outcome.DONE, len(NAMES))
     assert report.groups_by_arrow + sum(report.left_to_spark.values()) == len(NAMES)
     assert report.groups_by_arrow <= most_by_arrow
+    assert ids(store.rows(table)) == LEFT
+    assert store.unnamed(table) == set()
+
+
+def test_a_worker_that_is_killed_while_it_uploads_leaves_no_object_that_no_snapshot_names(
+    store: Store,
+) -> None:
+    table = store.make("killed", 3)
+    # Each new file has one: others of the task are finished then.
+    (store.faults / "kill").write_text("3")
+    report = store.compact(table, CompactionRunner.ARROW)
+    assert not (store.faults / "kill").exists()
+    assert (report.outcome, report.groups_by_arrow, report.left_to_spark) == (Outcome.DONE, len(NAMES), {})
     assert ids(store.rows(table)) == LEFT
     assert store.unnamed(table) == set()
 

@@ -92,8 +92,9 @@ def _is_called_unknown(error: Exception) -> bool:
 
 
 def root_message(error: Exception) -> str:
-    """Return the innermost cause as ``Class: message``."""
-    name, message = java_messages(error)[-1]
+    """Return the innermost cause that says something as ``Class: message``."""
+    messages = java_messages(error)
+    name, message = next((each for each in reversed(messages) if each[1] != "None"), messages[-1])
     return f"{name}: {message}"
 
 

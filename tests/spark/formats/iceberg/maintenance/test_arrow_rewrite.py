@@ -231,7 +231,7 @@ def test_a_python_worker_that_dies_leaves_its_groups_to_spark_and_no_file(
 
     assert (report.outcome, report.groups_by_arrow) == (Outcome.DONE, 0)
     assert sum(report.left_to_spark.values()) == report.groups_rewritten > 1
-    assert next(iter(report.left_to_spark)).startswith("the job failed: ")
+    assert next(iter(report.left_to_spark)).startswith("the job failed: SparkException: Python worker exited")
     assert table.lineage() == lineage
     assert table.rows_read() == table.rows
     assert_no_file_is_left(table)

@@ -47,7 +47,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_orde
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import CommittedGroups, RewriteStart
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 
 _LOOKBACK = 10
@@ -72,7 +72,8 @@ class ArrowRewrite:
     indexes: frozenset[int] = frozenset()
     moved: int = 0
     _done: list[tuple[Split, SplitResult]] = field(default_factory=list)
-    _left: list[Split] = field(default_factory=list)
+    # Where files of splits begin, and the names of those that are used.
+    _unused: list[tuple[str, set[str]]] = field(default_factory=list)
     _newest: TableFiles = field(default_factory=TableFiles)
     _order: dict[str, Any] = field(default_factory=dict)
 
@@ -124,10 +125,12 @@ class ArrowRewrite:
                     reason = root_message(error)
             if reason is not None:
                 self.reasons[reason] += 1
-        self._left = [split for split in splits if split.group not in rewritten]
-        self._discard()
         done = zip(splits, results, strict=True) if results else ()
         self._done = [(split, result) for split, result in done if split.group in rewritten]
+        self._unused = [(f"{split.stem}-", set()) for split in splits if split.group not in rewritten]
+        repeated = [each for each in self._done if each[1].is_repeated]
+        self._unused += [(f"{each[0].stem}-", set(map(_name, _locations([each])))) for each in repeated]
+        self._discard()
         self.indexes = frozenset(int(groups[place].info().globalIndex()) for place in rewritten)
         return rewritten
 
@@ -264,15 +267,23 @@ class ArrowRewrite:
         return obstacle if obstacle or is_chosen else memory_obstacle(self.table.spark, at_once)
 
     def _discard(self) -> None:
-        """Delete all that any attempt has written for splits that are left to Spark."""
-        for stem in (f"{split.stem}-" for split in self._left):
-            if (path := local_path(stem)) is None:
+        """Delete all that any attempt has written for splits and that is not used."""
+        for beginning, used in self._unused:
+            if (path := local_path(beginning)) is None:
                 with suppress(*SPARK_ERRORS):
-                    self.table.java.io().deletePrefix(stem)
+                    written = self._listed(beginning)
+                    delete_locations(self.table, [each for each in written if _name(each) not in used])
                 continue
-            for written in Path(path).parent.glob(f"{Path(path).name}*.parquet"):
+            for file in Path(path).parent.glob(f"{Path(path).name}*.parquet"):
                 with suppress(OSError):
-                    written.unlink()
+                    if file.name not in used:
+                        file.unlink()
+
+    def _listed(self, beginning: str) -> list[str]:
+        """Return the locations of a store that begin so."""
+        lists = guava(self.table.spark).collect.Lists
+        files = JavaItems(self.table.spark, lists.newArrayList(self.table.java.io().listPrefix(beginning)))
+        return [str(each.location()) for each in files]
 
     def _data_files(self, group: Any, results: Sequence[SplitResult]) -> Any:
         files = self.table.iceberg.util.DataFileSet.create()
@@ -332,6 +343,10 @@ def _completed(data_file: dict[str, Any], file: NewFile, modes: dict[int, str]) 
 
 def _locations(splits: Sequence[tuple[Split, SplitResult]]) -> set[str]:
     return {file.location for _, result in splits for file in result.files}
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
 
 
 def _bytes_of(splits: Sequence[Split]) -> int:

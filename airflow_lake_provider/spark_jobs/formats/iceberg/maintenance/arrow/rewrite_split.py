@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 from zipimport import zipimporter
@@ -121,12 +121,14 @@ class SplitResult:
 
     :param parts: what was read, in the order of the rows in the new files, if they are not sorted.
     :param reason: why it could not be rewritten; then there are no files.
+    :param is_repeated: an earlier attempt of the task was cut off, and may have left files.
     """
 
     group: int
     parts: tuple[ReadPart, ...] = ()
     files: tuple[NewFile, ...] = ()
     reason: str | None = None
+    is_repeated: bool = False
 
 
 def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[SplitResult]:
@@ -139,8 +141,9 @@ def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[Split
             vars(importer)["invalidate_caches"] = bool
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else 0
+    is_repeated = context is not None and context.attemptNumber() > 0
     for split in splits:
-        yield rewrite_split(split, files, attempt)
+        yield replace(rewrite_split(split, files, attempt), is_repeated=is_repeated)
 
 
 def rewrite_split(split: Split, files: TableFiles, attempt: int = 0) -> SplitResult:
