@@ -174,11 +174,7 @@ def refuse_tags_of_another_target(
     position = f"{POSITION_PREFIX}{position_id(source.facts, spec.consumer)}"
     if other is None or is_same or position not in other.facts.properties:
         return
-    raise InvalidSpecError(
-        f"{spec.table}: consumer {spec.consumer!r} of {spec.source} fills {named} already. Both would move the same "
-        "tags, so that an expiry takes the range of the one that is behind. Give this one another consumer, or "
-        f"protect_source=False; or drop {named}, where this table takes its place"
-    )
+    raise InvalidSpecError(spec.other_target(str(named)))
 
 
 def refuse_row_change(

@@ -102,3 +102,14 @@ class IncrementalSpec(JobSpec):
             f"{self.table}: it was filled by another transform than the one given for consumer {self.consumer!r}. "
             "Rebuild it with on_transform_change='full' or full_refresh=True, or keep on with 'continue'"
         )
+
+    def other_target(self, named: str) -> str:
+        """Return the message for a consumer that another table is filled by.
+
+        :param named: the other table.
+        """
+        return (
+            f"{self.table}: consumer {self.consumer!r} of {self.source} fills {named} already. Both would move the "
+            "same tags, so that an expiry takes the range of the one that is behind. Give this one another consumer, "
+            f"or protect_source=False; or drop {named}, where this table takes its place"
+        )

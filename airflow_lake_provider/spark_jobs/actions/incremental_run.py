@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -12,12 +13,18 @@ from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, NEW_RUN
 from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    InvalidSpecError,
+    LakeProviderError,
+    MissingTableError,
+    RangeUnavailableError,
+)
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX, tag_of
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised_run
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
@@ -40,7 +47,7 @@ from airflow_lake_provider.spark_jobs.sql.query import check_query
 def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
     """Bring the target from its own position to ``spec.to_snapshot``, or to the head where that one was expired.
 
-    :raises InvalidSpecError: the query is not one; nothing was run.
+    :raises InvalidSpecError: the query is not one, or the consumer fills another table by now; nothing was run.
     :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
     :raises BadInputError: the transform is not the one that filled the target, or its rows cannot be applied.
     :raises ForgottenRunError: it cannot be told whether this run has applied a range that the position does not tell.
@@ -59,14 +66,12 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     if not spec.protect_source:
         return report
     spec = replace(spec, to_snapshot=str(report.to_snapshot))
+    guard = partial(_guard, spark, spec, target, source, progress)
     if not report.is_of_this_try:
-        _guard(spec, target, source, progress)
-        return report
+        return replace(report, warnings=(*report.warnings, *guard()))
     # Rows that are read already are protected for longer than needed; the next run moves the guard on.
-    _, unmoved = seen_after_commit(
-        f"whether the guard on {spec.source} has moved", lambda: _guard(spec, target, source, progress)
-    )
-    return replace(report, warnings=(*report.warnings, *unmoved))
+    left_alone, unmoved = seen_after_commit(f"whether the guard on {spec.source} has moved", guard)
+    return replace(report, warnings=(*report.warnings, *(left_alone or ()), *unmoved))
 
 
 def _up_to_what_is_left(spec: IncrementalSpec, source: FormatTable) -> IncrementalSpec:
@@ -86,12 +91,39 @@ def _up_to_what_is_left(spec: IncrementalSpec, source: FormatTable) -> Increment
     return replace(spec, to_snapshot=head)
 
 
-def _guard(spec: IncrementalSpec, target: FormatTable, source: FormatTable, progress: Progress) -> None:
-    """Move the consumer's tag to the position; never back, which a late repeat of an old run would do."""
+def _guard(
+    spark: SparkSession, spec: IncrementalSpec, target: FormatTable, source: FormatTable, progress: Progress
+) -> tuple[str, ...]:
+    """Move the consumer's tag to the position; never back, which a late repeat of an old run would do.
+
+    :return: a warning, where a run for another target has moved it since this one began: it is left alone then.
+    """
     position = target.applied_state(_source_name(spec, source)).position
-    if position.snapshot == spec.to_snapshot:
-        with progress.phase("guard"):
-            source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
+    if position.snapshot != spec.to_snapshot:
+        return ()
+    with progress.phase("guard"):
+        if (taken := _taken(spark, spec, target, source)) is not None:
+            return (taken,)
+        source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
+    return ()
+
+
+def _taken(spark: SparkSession, spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> str | None:
+    """Return that another target has consumed the source under the consumer's name, as the worker sees it, too.
+
+    Of two first runs at once neither sees the other when it begins: who moves the tag first keeps it.
+    """
+    source.state()
+    named = source.properties().get(f"{tag_of(spec.consumer)}.target")
+    if named in (None, spec.table):
+        return None
+    # Anybody may write the property. What cannot be looked at does not stop this consumer.
+    with suppress(LakeProviderError):
+        other = table_of(spark, spec, TableName.parse(str(named)))
+        is_same = target.exists() and other.exists() and other.identity() == target.identity()
+        if not is_same and f"{POSITION_PREFIX}{_source_name(spec, source)}" in other.properties():
+            return spec.other_target(str(named))
+    return None
 
 
 def _source_name(spec: IncrementalSpec, source: FormatTable) -> str:
@@ -116,6 +148,8 @@ def _attempt(
     if done is not None:
         return _unchanged(spec, target, run_key, applied_state, done)
     if spec.protect_source:
+        if (taken := _taken(spark, spec, target, source)) is not None:
+            raise InvalidSpecError(taken)
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None

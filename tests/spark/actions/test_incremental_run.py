@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.errors import (
     BadInputError,
     BrokenMetadataError,
     ForgottenRunError,
+    InvalidSpecError,
     RangeUnavailableError,
     RolledBackError,
 )
@@ -240,6 +241,25 @@ def test_a_target_that_was_rolled_back_takes_the_changes_again(consumer: Consume
     assert consumer.target.rows() == first
     assert consumer.run("2").outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected() != first
+
+
+def test_of_two_first_runs_of_a_consumer_at_once_the_target_that_is_filled_first_keeps_it(
+    consumer: Consumer, tmp_path: Path
+) -> None:
+    first = Consumer(consumer.source, Flow(consumer.source.spark, f"{consumer.target.table}_first", tmp_path / "none"))
+    while_committing = InterruptedProgress(at="commit", then=lambda: first.run("first"))
+    (warning,) = consumer.run("second", progress=while_committing).warnings
+    assert f"consumer 'revenue' of {consumer.source.table} fills {first.target.table} already" in warning
+    assert first.target.rows() == consumer.target.rows() == consumer.expected()
+    consumer.commit("2", row(1, "a2", 7))
+    head, refs = consumer.source.loaded().metadata.current_snapshot_id, consumer.source.loaded().metadata.refs
+    # A driver that has waited since before the first one was filled sees it, too.
+    with pytest.raises(InvalidSpecError, match="fills"):
+        consumer.run("third")
+    assert consumer.source.loaded().metadata.refs == refs
+    assert first.run("third").outcome is Outcome.APPLIED
+    assert first.target.rows() == consumer.expected() != consumer.target.rows()
+    assert consumer.source.loaded().metadata.refs["lake.consumer.revenue"].snapshot_id == head
 
 
 def test_a_forgotten_retry_goes_on_from_the_position_and_is_refused_where_that_tells_nothing(
