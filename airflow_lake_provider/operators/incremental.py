@@ -34,11 +34,11 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
 
     def identity(self, spec: IncrementalSpec, run: TaskRun) -> RunIdentity:
         """Return who asks: who clears a full refresh asks for another one."""
-        return run.identity(cleared_is_new=spec.full_refresh)
+        return run.identity(cleared_is_new=spec.ignores_position)
 
     def report_without_spark(self, spec: IncrementalSpec) -> JobReport | None:
         """Compare positions: where nothing is new there is nothing to start."""
-        if spec.full_refresh or spec.from_snapshot:
+        if spec.ignores_position:
             return None
         target = self.tables.find_table(spec.table)
         source = self.tables.load_existing(spec.source)

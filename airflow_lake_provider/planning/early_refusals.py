@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.specs.append import AppendSpec
-from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec, other_target
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, StatisticsSpec
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
@@ -174,7 +174,7 @@ def refuse_tags_of_another_target(
     position = f"{POSITION_PREFIX}{position_id(source.facts, spec.consumer)}"
     if other is None or is_same or position not in other.facts.properties:
         return
-    raise InvalidSpecError(spec.other_target(str(named)))
+    raise InvalidSpecError(other_target(spec, str(named)))
 
 
 def refuse_row_change(

@@ -103,13 +103,19 @@ class IncrementalSpec(JobSpec):
             "Rebuild it with on_transform_change='full' or full_refresh=True, or keep on with 'continue'"
         )
 
-    def other_target(self, named: str) -> str:
-        """Return the message for a consumer that another table is filled by.
+    @property
+    def ignores_position(self) -> bool:
+        """True where the author says what is read, whatever the target has consumed."""
+        return self.full_refresh or self.from_snapshot is not None
 
-        :param named: the other table.
-        """
-        return (
-            f"{self.table}: consumer {self.consumer!r} of {self.source} fills {named} already. Both would move the "
-            "same tags, so that an expiry takes the range of the one that is behind. Give this one another consumer, "
-            f"or protect_source=False; or drop {named}, where this table takes its place"
-        )
+
+def other_target(spec: IncrementalSpec, named: str) -> str:
+    """Return the message for a consumer that another table is filled by.
+
+    :param named: the other table.
+    """
+    return (
+        f"{spec.table}: consumer {spec.consumer!r} of {spec.source} fills {named} already. Both would move the "
+        "same tags, so that an expiry takes the range of the one that is behind. Give this one another consumer, "
+        f"or protect_source=False; or drop {named}, where this table takes its place"
+    )

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
-from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, NEW_RUN
+from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import (
@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
-from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec, other_target
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX, tag_of
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised_run
@@ -122,7 +122,7 @@ def _taken(spark: SparkSession, spec: IncrementalSpec, target: FormatTable, sour
         other = table_of(spark, spec, TableName.parse(str(named)))
         is_same = target.exists() and other.exists() and other.identity() == target.identity()
         if not is_same and f"{POSITION_PREFIX}{_source_name(spec, source)}" in other.properties():
-            return spec.other_target(str(named))
+            return other_target(spec, str(named))
     return None
 
 
@@ -217,8 +217,8 @@ def _recognised(
         applied_state,
         run_key,
         "applied this range",
-        is_covered_by_position=not (spec.full_refresh or spec.from_snapshot),
-        way_out=CLEAR_OR_NEW_RUN if spec.full_refresh else NEW_RUN,
+        is_covered_by_position=not spec.ignores_position,
+        way_out=CLEAR_OR_NEW_RUN,
     )
     if done is not None or spec.full_refresh:
         return done

@@ -74,12 +74,14 @@ def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
     assert "head of the source" in plain["reason"]
 
 
-@pytest.mark.parametrize(("full_refresh", "is_new"), [("True", True), ("False", False)])
-def test_a_cleared_full_refresh_is_somebody_new_and_a_retry_or_a_cleared_range_is_not(
-    orders: Table, append: Callable[..., int], context: Context, full_refresh: str, is_new: bool
+@pytest.mark.parametrize(
+    ("asked", "is_new"), [({"full_refresh": "True"}, True), ({"from_snapshot": "17"}, True), ({}, False)]
+)
+def test_who_clears_a_run_that_ignores_the_position_is_somebody_new_and_a_retry_is_not(
+    orders: Table, append: Callable[..., int], context: Context, asked: dict[str, str], is_new: bool
 ) -> None:
     append(orders, 1)
-    job = incremental(full_refresh=full_refresh, retries=1)
+    job = incremental(**asked, retries=1)
 
     def who(try_number: int, max_tries: int) -> str:
         context["ti"].try_number, context["ti"].max_tries = try_number, max_tries

@@ -140,8 +140,7 @@ def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[Split
         if isinstance(importer, zipimporter):
             vars(importer)["invalidate_caches"] = bool
     context = TaskContext.get()
-    attempt = context.taskAttemptId() if context else 0
-    is_repeated = context is not None and context.attemptNumber() > 0
+    attempt, is_repeated = (context.taskAttemptId(), context.attemptNumber() > 0) if context else (0, False)
     for split in splits:
         yield replace(rewrite_split(split, files, attempt), is_repeated=is_repeated)
 
