@@ -172,8 +172,8 @@ def _check_no_credentials_in(conn_id: str, uri: str) -> None:
         if parts is None:
             raise refused(conn_id, "the uri cannot be read as one")
         names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        # An unescaped '/' in a password ends the authority early, so the path is looked at too.
-        authority = parts.netloc if parts.scheme == "sqlite" else parts.netloc + parts.path
+        # An unescaped '/', '?' or '#' in a password ends the authority early, so all behind it is looked at too.
+        authority = parts.netloc if parts.scheme == "sqlite" else address
         if "@" in authority or "user" in names or any(is_secret(name) or name in _KEYS for name in names):
             raise refused(conn_id, "the uri holds a user or a password; use the connection's login and password fields")
 

@@ -22,6 +22,7 @@ FILE_IO = {
 }
 AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_NO_PORT = re.compile(r":(?!\d*$)(?!.*\])", re.ASCII)
 
 
 def scheme_of(warehouse: str | None) -> str | None:
@@ -70,9 +71,10 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
         raise refused(
             conn_id, f"warehouse has scheme {scheme!r}, expected one of {', '.join(FILE_IO)}{nearest(scheme, FILE_IO)}"
         )
-    before_host = authority_of(warehouse).rpartition("@")[0]
-    # The container of Azure stands there.
-    if before_host and (scheme not in AZURE_SCHEMES or ":" in before_host):
+    authority = authority_of(warehouse)
+    before_host = authority.rpartition("@")[0]
+    # The container of Azure stands there. An unescaped '/' in a key ends the authority early, and leaves no port there.
+    if (before_host and (scheme not in AZURE_SCHEMES or ":" in before_host)) or _NO_PORT.search(authority):
         raise refused(
             conn_id, "warehouse holds a user or keys before '@'; write them as properties, for example s3.access-key-id"
         )

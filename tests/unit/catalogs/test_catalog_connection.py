@@ -182,6 +182,10 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "token-elsewhere": (GLUE, {"token": "t"}, {}, "belongs to a rest catalog"),
     "password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2@h/d"}, "login and password fields"),
     "slash-in-password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2/x@h/d"}, "login and password fields"),
+    "hash-in-password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2#x@h/d"}, "login and password fields"),
+    "mark-in-password-in-uri": (POSTGRESQL, {}, {"host": "postgresql://u:hunter2?x@h/d"}, "login and password fields"),
+    "hash-in-password-of-rest": (REST, {}, {"host": "https://u:hunter2#x@h/api"}, "login and password fields"),
+    "mark-in-password-of-hive": (HIVE, {}, {"host": "thrift://u:hunter2?x@h:9083"}, "login and password fields"),
     "password-in-query": (SQLITE, {}, {"host": "postgresql://h/d?password=hunter2"}, "login and password fields"),
     "sqlite-with-login": (SQLITE, {}, {"login": "u", "password": "p"}, "SQLite catalog has no login"),
     "hive-with-login": (HIVE, {}, {"login": "u", "password": "p"}, "takes no login"),
@@ -198,6 +202,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "relative-warehouse": (SQLITE, {"warehouse": "wh"}, {}, "neither an absolute path nor a URI"),
     "warehouse-scheme": (SQLITE, {"warehouse": "s4://b/w"}, {}, "has scheme 's4'"),
     "keys-in-warehouse": (SQLITE, {"warehouse": "s3://AKIA:hunter2@b/w"}, {}, "before '@'"),
+    "slash-in-keys-in-warehouse": (SQLITE, {"warehouse": "s3a://AKIA:hunter2/x@b/w"}, {}, "before '@'"),
     "keys-in-container": (SQLITE, {"warehouse": "abfss://c:hunter2@a.dfs.core.windows.net/w"}, {}, "before '@'"),
     "token-in-warehouse": (
         SQLITE,

@@ -143,6 +143,8 @@ def test_half_given_and_contradicting_store_properties_are_refused(
         ("gs://b/w", "gcp.gcs.GCSFileIO"),
         ("wasb://c@a.blob.core.windows.net/w", "azure.adlsv2.ADLSFileIO"),
         ("hdfs://nn/w", "hadoop.HadoopFileIO"),
+        ("hdfs://nn:8020/me@x:y/w", "hadoop.HadoopFileIO"),
+        ("hdfs://[::1]:8020/w", "hadoop.HadoopFileIO"),
         ("file:/w", "hadoop.HadoopFileIO"),
     ],
 )
