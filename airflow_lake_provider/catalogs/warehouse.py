@@ -22,6 +22,8 @@ FILE_IO = {
 }
 AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+# What urllib leaves out of a path, with all behind it or alone.
+_CUT = re.compile(r"[#?\t\r\n]")
 _NO_PORT = re.compile(r":(?!\d*$)(?!.*\])", re.ASCII)
 
 
@@ -51,15 +53,16 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
     :param conn_id: named in the error.
     :param kind: catalog kind; a REST server may know the warehouse by name.
     :param warehouse: as given.
-    :raises InvalidConnectionError: when it is missing, relative, of an unknown scheme, or holds credentials.
+    :raises InvalidConnectionError: when it is missing, relative, of an unknown scheme, holds credentials, or is a place
+        that one side reads otherwise.
     """
     if warehouse is None:
         if kind in ("sql", "glue"):
             raise refused(conn_id, f"a {kind} catalog needs the extra 'warehouse', for example s3://bucket/warehouse")
         return None
-    path = re.fullmatch(r"(?:file:)?(/(?!/).*)", warehouse)
+    path = re.fullmatch(r"(?:file:)?(/(?!/).*)", warehouse, re.DOTALL)
     if path:
-        return f"file://{path.group(1)}"
+        return _without_cut(conn_id, f"file://{path.group(1)}")
     scheme = scheme_of(warehouse)
     if scheme is None:
         if kind == "rest":
@@ -83,5 +86,16 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
             conn_id,
             "warehouse holds a token behind '?', which no file system reads there and events would show; write it as a "
             "property, for example adls.sas-token",
+        )
+    return warehouse if kind == "rest" else _without_cut(conn_id, warehouse)
+
+
+def _without_cut(conn_id: str, warehouse: str) -> str:
+    """Return a warehouse that PyIceberg reads whole: it cuts paths as those of the web, and Iceberg-Java does not."""
+    if cut := _CUT.search(warehouse):
+        raise refused(
+            conn_id,
+            f"warehouse {warehouse!r} has {cut.group()!r}, which PyIceberg leaves out with what is behind it, and "
+            "Spark does not: they would keep the tables in two places; name a folder without it",
         )
     return warehouse

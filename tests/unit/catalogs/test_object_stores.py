@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import string
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_fields import JAVA_ONLY, PYICEBERG_ONLY
@@ -151,6 +154,19 @@ def test_half_given_and_contradicting_store_properties_are_refused(
 def test_the_warehouse_decides_how_spark_opens_files(warehouse: str, file_io: str) -> None:
     found = CatalogConnection.from_fields(conn_id="lake", host="https://c", extra={"warehouse": warehouse})
     assert found.spark_settings()["spark.sql.catalog.lake.io-impl"] == f"org.apache.iceberg.{file_io}"
+
+
+@pytest.mark.parametrize("root", ["/lake", "file:/lake", "file:///lake", "s3://b"])
+def test_a_warehouse_with_any_sign_in_it_is_read_whole_by_pyiceberg_or_refused(root: str) -> None:
+    read = set()
+    for sign in {*string.printable, "é", "e\u0301", "\u2028"} - {"/"}:
+        extra = {"type": "sql", "warehouse": f"{root}/w{sign}h"}
+        with suppress(InvalidConnectionError):
+            given = CatalogConnection.from_fields(conn_id="lake", host="sqlite:////lake/c.db", extra=extra)
+            place = PyArrowFileIO.parse_location(f"{given.warehouse}/shop/orders")
+            assert place[2].strip("/") == f"{root.rpartition(':')[2].strip('/')}/w{sign}h/shop/orders"
+            read.add(sign)
+    assert {*string.ascii_letters, *string.digits, " ", "%", "&", "+", ";", "\\", "é"} <= read
 
 
 def test_every_property_pyiceberg_reads_is_either_translated_or_refused_with_a_reason() -> None:
