@@ -126,7 +126,8 @@ class CatalogConnection:
 
 def _catalog_name(conn_id: str, given: object) -> str:
     name = conn_id if given is None else given
-    if not isinstance(name, str) or not _CATALOG_NAME.fullmatch(name) or name == "spark_catalog":
+    # Spark takes its session's own catalog in any case, and so no connection's.
+    if not isinstance(name, str) or not _CATALOG_NAME.fullmatch(name) or name.lower() == "spark_catalog":
         raise refused(
             conn_id,
             f"catalog name {name!r} is not usable in Spark; set the extra 'catalog_name' to letters, digits, "

@@ -246,7 +246,8 @@ def _one_side(conn_id: str, side: str, extra: Mapping[str, Any]) -> dict[str, An
     if not isinstance(given, dict):
         raise refused(conn_id, f"the extra {side!r} is an object of properties, got {type(given).__name__}")
     for name in given:
-        if name in _IDENTITY:
+        # Iceberg-Java reads names in any case.
+        if name.lower() in _IDENTITY:
             raise refused(conn_id, f"{name!r} inside {side!r} would make two catalogs of one; write it outside, once")
         if name.startswith("spark."):
             raise refused(

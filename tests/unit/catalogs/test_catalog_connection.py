@@ -216,12 +216,14 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "tab-in-warehouse": (SQLITE, {"warehouse": "/w\th"}, {}, "which PyIceberg leaves out"),
     "catalog-name": (SQLITE, {"catalog_name": "my.lake"}, {}, "catalog name 'my.lake'"),
     "session-catalog": (SQLITE, {"catalog_name": "spark_catalog"}, {}, "other than spark_catalog"),
+    "session-catalog-in-another-case": (SQLITE, {"catalog_name": "Spark_Catalog"}, {}, "other than spark_catalog"),
     "authority": (SQLITE, {"asset_authority": "user@host"}, {}, "does not fit a URI"),
     "table-format": (SQLITE, {"table_format": "delta"}, {}, "expected iceberg"),
     "spark-not-object": (SQLITE, {"spark": "x"}, {}, "an object of properties, got str"),
     "spark-session-option": (SQLITE, {"spark": {"spark.executor.memory": "1g"}}, {}, "operator's conf"),
     "retries-not-a-number": (GLUE, {"pyiceberg": {"glue.max-retries": "few"}}, {}, "give a whole number"),
     "two-catalogs": (SQLITE, {"pyiceberg": {"warehouse": "/other"}}, {}, "two catalogs of one"),
+    "two-catalogs-in-another-case": (SQLITE, {"spark": {"Warehouse": "/other"}}, {}, "two catalogs of one"),
     "signing-without-sigv4": (REST, {"rest.signing-name": "glue"}, {}, "rest.sigv4-enabled"),
 }
 
