@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.property_translation import milliseconds
 from airflow_lake_provider.contracts.argument_validation import nearest
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def check(conn_id: str, uri: str) -> None:
         )
     if repeated := [option for option, value in url.query.items() if not isinstance(value, str)]:
         raise refused(conn_id, f"uri {uri!r} has {', '.join(repeated)} more than once; give one value")
+    try:
+        _busy_milliseconds(url)
+    except ValueError as error:
+        raise refused(conn_id, f"option 'timeout' in uri is not understood: {error}") from None
 
 
 def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:
@@ -89,12 +94,17 @@ def jdbc_uri(uri: str) -> str:
     options = {name: str(value) for name, value in url.query.items()}
     if is_sqlite(uri):
         # sqlite-jdbc reads pragmas from the query; WAL lets readers go on while a writer commits.
-        timeout = round(float(options.get("timeout", SQLITE_BUSY_SECONDS)) * 1000)
-        return f"jdbc:sqlite:{url.database}?busy_timeout={timeout}&journal_mode=WAL"
-    host = f"[{url.host}]" if ":" in str(url.host) else url.host
+        return f"jdbc:sqlite:{url.database}?busy_timeout={_busy_milliseconds(url)}&journal_mode=WAL"
+    host = f"[{url.host}]" if ":" in str(url.host) else str(url.host)
     port = f":{url.port}" if url.port else ""
+    # libpq takes one port for each of several hosts, and pgjdbc its default for all but the last.
+    hosts = ",".join(each + port for each in host.split(","))
     query = urlencode({POSTGRESQL_OPTIONS[name]: value for name, value in options.items()})
-    return f"jdbc:postgresql://{host}{port}/{quote(str(url.database))}" + (f"?{query}" if query else "")
+    return f"jdbc:postgresql://{hosts}/{quote(str(url.database))}" + (f"?{query}" if query else "")
+
+
+def _busy_milliseconds(url: URL) -> int:
+    return milliseconds(str(url.query.get("timeout", SQLITE_BUSY_SECONDS)))
 
 
 def _parsed(uri: str) -> URL:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 KINDS = ("rest", "sql", "hive", "glue")
+_JAVA_INT = 2**31
 _SSE_TYPES = {"AES256": "s3", "aws:kms": "kms", "aws:kms:dsse": "dsse-kms"}
 
 
@@ -41,8 +42,19 @@ def _opposite(value: str) -> str:
     return str(not truth(value)).lower()
 
 
+def milliseconds(seconds: str) -> int:
+    """Read seconds as milliseconds.
+
+    :raises ValueError: they are no number from 0 on, or more than Java has an ``int`` for.
+    """
+    number = float(seconds) * 1000
+    if not 0 <= number < _JAVA_INT:
+        raise ValueError(f"{seconds!r} is no number of seconds from 0 to {_JAVA_INT // 1000}")
+    return round(number)
+
+
 def _milliseconds(seconds: str) -> str:
-    return str(round(float(seconds) * 1000))
+    return str(milliseconds(seconds))
 
 
 def _sse_type(value: str) -> str:
@@ -87,7 +99,7 @@ TRANSLATED: dict[str, JavaProperty] = {
     "snapshot-loading-mode": _rest("snapshot-loading-mode"),
     "view-endpoints-supported": _rest("view-endpoints-supported", _bool),
     "rest-page-size": _rest("rest-page-size"),
-    "rest.sigv4-enabled": _rest(""),
+    "rest.sigv4-enabled": _rest("", _bool),
     "rest.signing-region": _rest("rest.signing-region"),
     "rest.signing-name": _rest("rest.signing-name"),
     "rest.sigv4.max-retries": _rest("rest.client.max-retries"),
@@ -114,7 +126,7 @@ TRANSLATED: dict[str, JavaProperty] = {
     "s3.session-token": JavaProperty(),
     "s3.role-arn": JavaProperty(),
     "s3.role-session-name": JavaProperty(),
-    "s3.anonymous": JavaProperty(),
+    "s3.anonymous": JavaProperty(convert=_bool),
     "s3.proxy-uri": JavaProperty("http-client.proxy-endpoint"),
     "s3.connect-timeout": JavaProperty("http-client.apache.connection-timeout-ms", (), _milliseconds),
     "s3.request-timeout": JavaProperty("http-client.apache.socket-timeout-ms", (), _milliseconds),
@@ -124,7 +136,7 @@ TRANSLATED: dict[str, JavaProperty] = {
     "gcs.oauth2.token": JavaProperty("gcs.oauth2.token"),
     "gcs.oauth2.token-expires-at": JavaProperty("gcs.oauth2.token-expires-at"),
     "gcs.service.host": JavaProperty("gcs.service.host"),
-    "gcs.requester-pays": JavaProperty(),
+    "gcs.requester-pays": JavaProperty(convert=_bool),
     "adls.account-name": JavaProperty(),
     "adls.account-key": JavaProperty(),
     "adls.account-host": JavaProperty(),
