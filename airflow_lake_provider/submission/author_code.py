@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -26,6 +28,7 @@ def code_of(function: str | None) -> str | None:
     A module with relative imports is none without its package, and is left to the cluster, too.
 
     :param function: ``package.module:function``.
+    :raises InvalidSpecError: its module is not UTF-8.
     """
     if function is None or ":" not in function:
         return None
@@ -35,8 +38,22 @@ def code_of(function: str | None) -> str | None:
         return None
     if module is None or module.origin is None or not module.origin.endswith(".py"):
         return None
-    text = Path(module.origin).read_text(encoding="utf-8")
+    text = _text_of(module.origin, getattr(module.loader, "get_data", None))
     return None if _has_relative_imports(text) else text
+
+
+def _text_of(file: str, read: Callable[[str], bytes] | None) -> str:
+    """Read a module as its loader does, which may read from an archive; a DAG may be packed in one, with its modules.
+
+    :raises InvalidSpecError: it is not UTF-8, as which a driver reads it.
+    """
+    content = Path(file).read_bytes() if read is None else read(file)
+    try:
+        return io.StringIO(content.decode("utf-8-sig"), newline=None).read()
+    except UnicodeDecodeError as error:
+        raise InvalidSpecError(
+            f"the module {file} travels to the driver as UTF-8, and is not: {error}; save it as UTF-8"
+        ) from error
 
 
 def _has_relative_imports(text: str) -> bool:

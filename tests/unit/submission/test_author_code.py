@@ -120,3 +120,34 @@ def test_a_module_that_is_none_without_its_package_is_left_to_the_cluster(
     (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     assert code_of(f"{name}:f") == (text if is_shipped else None)
+
+
+# é and 名, composed and not: a text that another encoding would change.
+TEXT = "def f(spark):\n    return 'é e\u0301 名'\n"
+
+
+@pytest.mark.parametrize("content", [TEXT.encode(), TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode()])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_module_is_read_wherever_python_imports_it_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, is_packed: bool
+) -> None:
+    name = f"packed_{abs(hash((content, is_packed)))}"
+    if is_packed:
+        with zipfile.ZipFile(tmp_path / "dag.zip", "w") as opened:
+            opened.writestr(f"{name}.py", content)
+    else:
+        (tmp_path / f"{name}.py").write_bytes(content)
+    monkeypatch.syspath_prepend(tmp_path / "dag.zip" if is_packed else tmp_path)
+    assert code_of(f"{name}:f") == TEXT
+    given: dict[str, Any] = {}
+    exec(code_of(f"{name}:f") or "", given)  # it is the text above
+    assert given["f"](None) == importlib.import_module(name).f(None)
+
+
+def test_a_module_in_another_encoding_is_refused_as_its_driver_would_read_another_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "latin_module.py").write_bytes("# -*- coding: latin-1 -*-\nX = 'é'".encode("latin-1"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidSpecError, match=r"latin_module\.py travels .* save it as UTF-8"):
+        code_of("latin_module:f")
