@@ -56,9 +56,9 @@ class CommitRetries:
         until, wait = time.monotonic() + self.longest, self.shortest_wait
         for number in range(1, self.tries + 1):
             if number > 1:
-                if time.monotonic() + wait > until:
-                    return
                 seconds = min(wait, self.longest_wait)
+                if time.monotonic() + seconds > until:
+                    return
                 if seconds >= _NOTICED:
                     say(f"another commit came first: waiting {seconds:.1f} s before try {number} of {self.tries}")
                 time.sleep(seconds)

@@ -16,6 +16,11 @@ MEMBERS: dict[str, tuple[dict[str, str], int, list[float]]] = {
     "waits": ({"min-wait-ms": "100"}, 4, [0.1, 0.2, 0.4]),
     "bounded waits": ({"min-wait-ms": "100", "max-wait-ms": "150"}, 4, [0.1, 0.15, 0.15]),
     "a bounded whole": ({"min-wait-ms": "1000", "total-timeout-ms": "3500"}, 3, [1.0, 2.0]),
+    "short waits in a long time": (
+        {"num-retries": "9", "min-wait-ms": "500", "max-wait-ms": "600", "total-timeout-ms": "9999"},
+        10,
+        [0.5, *[0.6] * 8],
+    ),
     "no time": ({"min-wait-ms": "1000", "total-timeout-ms": "10"}, 1, []),
 }
 
