@@ -46,7 +46,10 @@ def time_in_utc(value: object, name: str) -> str:
             raise InvalidSpecError(f"{name} looks like a time and is none: {error}, got {value!r}") from None
     if not isinstance(given, datetime) or given.tzinfo is None:
         raise InvalidSpecError(f"{name} must be a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}")
-    return given.astimezone(UTC).isoformat()
+    try:
+        return given.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise InvalidSpecError(f"{name} must be from year 1 to 9999 in UTC as well, got {value!r}") from None
 
 
 def snapshot_as_of(facts: TableFacts, moment: str) -> str:

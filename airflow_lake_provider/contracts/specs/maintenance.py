@@ -131,7 +131,15 @@ class ForeignFiles(str, Enum):
 def _at_least_nothing(value: object, name: str) -> timedelta:
     if not isinstance(value, timedelta) or value < timedelta(0):
         raise InvalidSpecError(f"{name} must be a timedelta of zero or more, and no template, got {value!r}")
-    return value
+    return value if value == timedelta(0) else _counted_back(value, name)
+
+
+def _counted_back(value: object, name: str) -> timedelta:
+    """Return an age that leads to a moment of the calendar."""
+    age = duration(value, name)
+    if age > _LONGEST:
+        raise InvalidSpecError(f"{name} must be at most {to_iso(_LONGEST)}, got {to_iso(age)}")
+    return age
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +156,9 @@ class SnapshotExpirySpec(JobSpec):
     # [START arguments]
     action: ClassVar[str] = "snapshot-expiry"
     capabilities: ClassVar[tuple[str, ...]] = ("snapshot-expiry",)
-    older_than: timedelta | None = argument(optional(duration), default=None)
+    older_than: timedelta | None = argument(optional(_counted_back), default=None)
     retain_last: int | None = argument(optional(number), default=None)
-    stage_branches_older_than: timedelta = argument(duration, _SAFE, default=timedelta(days=1))
+    stage_branches_older_than: timedelta = argument(_counted_back, _SAFE, default=timedelta(days=1))
     minimum_age: timedelta = argument(_at_least_nothing, default=timedelta(days=1), templated=False)
     foreign_files: ForeignFiles = argument(choice_of(ForeignFiles), default=ForeignFiles.REFUSE, templated=False)
     flink_jobs_older_than: timedelta = argument(_at_least_nothing, default=FLINK_JOB_AGE, templated=False)
@@ -231,14 +239,14 @@ class OrphanFilesSpec(JobSpec):
     action: ClassVar[str] = "remove-orphans"
     capabilities: ClassVar[tuple[str, ...]] = ("remove-orphans",)
     mode: RemovalMode = argument(choice_of(RemovalMode), default=RemovalMode.DRY_RUN, templated=False)
-    older_than: timedelta = argument(duration, _SAFE, default=timedelta(days=3))
+    older_than: timedelta = argument(_counted_back, _SAFE, default=timedelta(days=3))
     max_share: float = argument(share, default=0.2, templated=False)
     prefix_mismatch_mode: PrefixMismatchMode = argument(
         choice_of(PrefixMismatchMode), default=PrefixMismatchMode.ERROR, templated=False
     )
     inventory: str | None = argument(optional(text), default=None)
-    quarantine_for: timedelta = argument(duration, default=timedelta(days=14), templated=False)
-    flink_jobs_older_than: timedelta = argument(duration, default=FLINK_JOB_AGE, templated=False)
+    quarantine_for: timedelta = argument(_counted_back, default=timedelta(days=14), templated=False)
+    flink_jobs_older_than: timedelta = argument(_counted_back, default=FLINK_JOB_AGE, templated=False)
     asked_at: datetime = derived(datetime(1970, 1, 1, tzinfo=UTC))
     tables_checked: int | None = derived(None)
     unknown_tables: tuple[str, ...] = derived(())

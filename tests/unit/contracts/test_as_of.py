@@ -95,6 +95,8 @@ def test_what_a_table_has_not_is_refused_with_what_it_has(given: str, facts: Tab
         ("2026-01-01T00:00:00", "must be a time with a zone"),
         ("2026-01-01 00:00", "must be a time with a zone"),
         ("2026-13-01T00:00:00Z", "looks like a time and is none"),
+        ("0001-01-01T00:00:00+05:00", "must be from year 1 to 9999 in UTC"),
+        ("9999-12-31T23:59:00-05:00", "must be from year 1 to 9999 in UTC"),
     ],
 )
 def test_what_is_no_moment_is_refused_when_it_is_given(given: Any, said: str) -> None:

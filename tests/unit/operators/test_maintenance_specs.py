@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.orphan_files import LakeRemoveOrphanFilesOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.operators.submitted import report_without_spark
@@ -122,6 +123,25 @@ def test_patterns_of_tables_are_not_asked_for_as_columns(wrong: Any) -> None:
     expected = r"allowed_tables must be a list of patterns of table names, such as \['shop\.\*'\], got"
     with pytest.raises(InvalidSpecError, match=expected):
         LakeCompactionOperator(task_id="t", table="shop.orders", allowed_tables=wrong)
+
+
+@pytest.mark.parametrize(
+    ("operator", "given"),
+    [
+        (LakeSnapshotExpiryOperator, {"older_than": "P3000Y"}),
+        (LakeSnapshotExpiryOperator, {"older_than": timedelta(days=999_999)}),
+        (LakeSnapshotExpiryOperator, {"stage_branches_older_than": "P3000Y"}),
+        (LakeSnapshotExpiryOperator, {"flink_jobs_older_than": timedelta(days=999_999)}),
+        (LakeRemoveOrphanFilesOperator, {"older_than": "P3000Y"}),
+        (LakeRemoveOrphanFilesOperator, {"quarantine_for": timedelta(days=999_999)}),
+        (LakeRemoveOrphanFilesOperator, {"flink_jobs_older_than": "P3000Y"}),
+    ],
+)
+def test_an_age_that_leads_to_no_moment_of_the_calendar_is_refused_when_it_is_given(
+    operator: Any, given: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{next(iter(given))} must be at most P36500D, got P"):
+        operator(task_id="t", table="shop.orders", **given)
 
 
 @pytest.mark.parametrize("older_than", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
