@@ -17,7 +17,6 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.database_access import DatabaseAccess
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     BadInputError,
@@ -28,6 +27,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
 from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
