@@ -227,7 +227,7 @@ def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch]) -> bool:
 
     :raises BadInputError: they do not, and a delete of an input has nothing but its key.
     """
-    has_column = CHANGE_TYPE in rows.columns
+    has_column = CHANGE_TYPE in map(str.lower, rows.columns)
     bare = [name or "source" for name, each in batches.items() if each.has_bare_deletes]
     if bare and not has_column:
         raise BadInputError(

@@ -237,6 +237,17 @@ def test_changes_alone_delete_what_was_deleted_and_store_no_type_of_change(flow:
     assert flow.apply("run 4", source=source, **PLAIN).outcome in (Outcome.EMPTY_BATCH, Outcome.APPLIED)
 
 
+def test_a_query_may_spell_the_type_of_a_change_in_capitals_as_spark_does(flow: Flow) -> None:
+    shop = Shop(flow)
+    shop.put_orders({1: (1, 1), 2: (1, 2)})
+    changes = Changes(f"{flow.table}_orders", protect_source=False)
+    source = Query("SELECT id, customer, n, _CHANGE_TYPE FROM source", over=changes, name="orders")
+    flow.apply("run 1", source=source, **PLAIN)
+    shop.put_orders({1: None, 2: (1, 20)})
+    report = flow.apply("run 2", source=source, **PLAIN)
+    assert (flow.rows(), report.rows_deleted) == ({2: (1, 20)}, 1)
+
+
 def test_what_is_cached_of_inputs_is_given_back(flow: Flow) -> None:
     code = "def joined(spark, inputs, params):\n    return inputs['a'].join(inputs['b'].select('id'), 'id', 'left')"
     files = {name: Files(f"{flow.inbox}/{name}/*.jsonl", format="json", schema=SCHEMA) for name in "ab"}
