@@ -65,7 +65,8 @@ class SparkSubmission:
         :param properties_file: the author's, merged with ours.
         :param report_location: for cluster mode; default: ``[lake]`` setting.
         :param run: of the Airflow task.
-        :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use.
+        :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use; the
+            author's file cannot be read.
         :raises JobFailedError: in cluster mode, its store does not answer.
         """
         # First: what is refused leaves no files behind.
@@ -74,14 +75,20 @@ class SparkSubmission:
         accesses = {conn_id: source_access(conn_id, kind) for conn_id, kind in connections.items()}
         base = job_directory()
         files = JobFiles.open(base, run.who)
-        files.write_spec(job_to_json(job))
-        settings = {**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}
-        for conn_id, access in accesses.items():
-            settings |= access.to_settings(conn_id)
-        files.write_settings(settings, properties_file)
+        try:
+            files.write_spec(job_to_json(job))
+            settings = {**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}
+            for conn_id, access in accesses.items():
+                settings |= access.to_settings(conn_id)
+            files.write_settings(settings, properties_file)
+            archive = job_archive(base)
+        except BaseException:
+            # They hold secrets, and nobody else knows them yet.
+            files.close()
+            raise
         return cls(
             files=files,
-            archive=job_archive(base),
+            archive=archive,
             connection=connection,
             target=target,
             report_path=shared or str(files.report),

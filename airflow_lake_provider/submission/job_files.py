@@ -166,9 +166,19 @@ def properties_text(settings: Mapping[str, str], author_file: str | None = None)
     """Return the text of a properties file.
 
     :param author_file: path of the author's own file, which comes after ``settings`` and wins.
+    :raises InvalidSpecError: it cannot be read.
     """
     text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
-    return text + (Path(author_file).read_text(encoding="utf-8") if author_file is not None else "")
+    return text + (_author_text(author_file) if author_file is not None else "")
+
+
+def _author_text(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InvalidSpecError(
+            f"properties_file={file!r} cannot be read by the worker as UTF-8: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _escape(text: str, *, key: bool = False) -> str:
@@ -229,5 +239,10 @@ def _is_there(archive: Path, content: bytes) -> bool:
 def _write(archive: Path, content: bytes) -> None:
     # Tasks of one worker start together: each writes its own file and the rename of the last one wins.
     unfinished = archive.with_suffix(f".{secrets.token_hex(8)}.unfinished")
-    write_private(unfinished, content)
-    unfinished.replace(archive)
+    try:
+        write_private(unfinished, content)
+        unfinished.replace(archive)
+    except BaseException:
+        # A full disk would be fuller with each try.
+        unfinished.unlink(missing_ok=True)
+        raise
