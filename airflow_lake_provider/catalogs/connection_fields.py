@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow_lake_provider.catalogs import database_uri
-from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.connection_errors import refuse_trimmed, refused
 from airflow_lake_provider.catalogs.property_translation import KINDS, SAME_PREFIXES, TRANSLATED
 from airflow_lake_provider.catalogs.secret_properties import is_secret
 from airflow_lake_provider.contracts.argument_validation import nearest
@@ -217,6 +217,7 @@ def _check_credentials(
         raise refused(conn_id, "a SQLite catalog has no login and password; leave the fields empty")
     if password and not login:
         raise refused(conn_id, "password is given without login")
+    refuse_trimmed(conn_id, login, password)
     if kind == "rest" and uri:
         _check_rest_credentials(conn_id, uri, login, password, properties)
 

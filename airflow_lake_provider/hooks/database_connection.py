@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import read_options
-from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.catalogs.connection_errors import refuse_trimmed, refused
 from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS
 from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.argument_validation import number
@@ -85,6 +85,7 @@ def database_access(conn_id: str) -> DatabaseAccess:
         )
     if not stored.host or not stored.schema:
         raise refused(conn_id, f"it needs a host, and the name of the database in its schema, for example {EXAMPLE}")
+    refuse_trimmed(conn_id, stored.login, stored.password)
     given = read_options(conn_id, stored.extra, taken=kind.options, unused=kind.unused, what="reading by JDBC")
     servers = _servers(conn_id, stored.host, stored.port or kind.port)
     options = {kind.options[name]: _option(conn_id, kind, name, value) for name, value in given.items()}

@@ -187,6 +187,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     ),
     "login-alone": (REST, {}, {"login": "a"}, "without password"),
     "password-alone": (POSTGRESQL, {}, {"login": None}, "without login"),
+    "blank-behind-password": (POSTGRESQL, {}, {"password": "hunter2 "}, "its password begins or ends with a blank"),
+    "tab-before-login": (POSTGRESQL, {}, {"login": "\tu"}, "its login begins or ends with a blank"),
     "credential-elsewhere": (POSTGRESQL, {"credential": "a:b"}, {}, "belongs to a rest catalog"),
     "token-elsewhere": (GLUE, {"token": "t"}, {}, "belongs to a rest catalog"),
     "password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2@h/d"}, "login and password fields"),

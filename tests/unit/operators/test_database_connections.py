@@ -85,6 +85,7 @@ def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
         ({"conn_type": "mysql", "extra": {"connect_timeout": "5s"}}, InvalidSpecError, "must be a whole number"),
         ({"schema": ""}, InvalidConnectionError, "needs a host, and the name of the database in its schema"),
         ({"host": ""}, InvalidConnectionError, "needs a host"),
+        ({"password": " hunter2"}, InvalidConnectionError, "its password begins or ends with a blank, which Spark"),
         ({"extra": {"ssl_mode": "require"}}, InvalidConnectionError, "extra 'ssl_mode' .* did you mean 'sslmode'"),
         ({"extra": {"iam": True}}, InvalidConnectionError, "extra 'iam' is not understood"),
         ({"extra": {"sslmode": {"a": PASSWORD}}}, InvalidConnectionError, "'sslmode' is a JSON dict; give a text"),
