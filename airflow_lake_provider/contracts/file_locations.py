@@ -33,6 +33,15 @@ def normalised(location: str, default_root: str = "file:///") -> str:
     return f"{scheme}://{authority}{path}".rstrip("/") if path != "/" or authority else f"{scheme}:///"
 
 
+def normalised_folder(location: str, default_root: str = "file:///") -> str:
+    """Return the location of a folder in that spelling; one that is a link itself counts as what it leads to.
+
+    :param default_root: see :func:`normalised`.
+    """
+    folder = normalised(f"{location.rstrip('/')}/_", default_root).rpartition("/")[0]
+    return f"{folder}/" if folder.endswith("//") else folder
+
+
 def _split(rest: str) -> tuple[str, str]:
     if not rest.startswith("//"):
         return "", rest

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import unquote
 
-from airflow_lake_provider.contracts.file_locations import is_below, is_root, normalised
+from airflow_lake_provider.contracts.file_locations import is_below, is_root, normalised, normalised_folder
 
 # Iceberg spec, table properties; the last two are names that older releases wrote to.
 DECLARED_PATHS = (
@@ -82,11 +82,11 @@ class FileOwners:
 
     def twins(self) -> Iterator[tuple[str, str]]:
         """Yield the tables that are this one under another name, each with what they have in common."""
-        mine = self._normalised(self.table.location)
+        mine = self._folder(self.table.location)
         for other in self.others:
             if other.uuid and other.uuid == self.table.uuid:
                 yield other.name, "table uuid"
-            elif self._normalised(other.location) == mine:
+            elif self._folder(other.location) == mine:
                 yield other.name, "location"
             elif other.metadata_file and other.metadata_file == self.table.metadata_file:
                 yield other.name, "metadata file"
@@ -112,14 +112,14 @@ class FileOwners:
 
     @cached_property
     def _own_roots(self) -> tuple[str, ...]:
-        main = self._normalised(self.table.location)
-        roots = [main, *(self._normalised(each.location) for each in self.earlier)]
-        declared = [self._normalised(path) for each in (self.table, *self.earlier) for path in each.declared]
+        main = self._folder(self.table.location)
+        roots = [main, *(self._folder(each.location) for each in self.earlier)]
+        declared = [self._folder(path) for each in (self.table, *self.earlier) for path in each.declared]
         kept = [root for root in roots if not self._is_too_wide(root)]
         return (*kept, *(root for root in declared if not self._is_too_wide(root) and not self._reaches(root, main)))
 
     def _is_too_wide(self, root: str) -> bool:
-        return is_root(root) or (self.warehouse is not None and is_below(self._normalised(self.warehouse), root))
+        return is_root(root) or (self.warehouse is not None and is_below(self._folder(self.warehouse), root))
 
     @staticmethod
     def _reaches(root: str, inner: str) -> bool:
@@ -129,11 +129,14 @@ class FileOwners:
     def _foreign_roots(self) -> tuple[tuple[str, str, str], ...]:
         """Return name, root and, for a declared path, the folder of the table in it."""
         return tuple(
-            (other.name, self._normalised(path), context)
+            (other.name, self._folder(path), context)
             for other in self.others
             for path, context in ((other.location, ""), *((each, other.context) for each in other.declared))
-            if not self._is_too_wide(self._normalised(path))
+            if not self._is_too_wide(self._folder(path))
         )
 
     def _normalised(self, location: str) -> str:
         return normalised(location, self.default_root)
+
+    def _folder(self, location: str) -> str:
+        return normalised_folder(location, self.default_root)

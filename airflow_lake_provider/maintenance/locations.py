@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_lake_provider.contracts.file_locations import is_below, normalised
+from airflow_lake_provider.contracts.file_locations import is_below, normalised_folder
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -110,9 +110,7 @@ def _may_be_one(mine: tuple[str, str], theirs: tuple[str, str]) -> bool:
 
 
 def _parts(folder: str) -> tuple[str, str, str]:
-    # A name below the folder, so that a link of this machine's disk is followed to its end.
-    spelled = normalised(f"{folder.rstrip('/')}/_").rpartition("/")[0]
-    store, _, rest = spelled.partition("://")
+    store, _, rest = normalised_folder(folder).partition("://")
     authority, _, path = rest.partition("/")
     # A path alone is on Hadoop's default file system, of which a worker knows nothing.
     return (store if _SCHEME.match(folder) else ""), authority, f"/{path}"

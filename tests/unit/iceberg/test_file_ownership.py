@@ -114,6 +114,21 @@ def test_links_of_a_local_disk_are_followed_on_both_sides(tmp_path: Path) -> Non
     assert owners.owner_of(f"file:{tmp_path}/warehouse/t/x") == "n.t"
 
 
+def test_a_table_whose_folder_is_a_link_owns_what_the_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "t" / "inner").mkdir(parents=True)
+    for name, target in (("t", "disk/t"), ("inner", "disk/t/inner")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    inner = TableLocation(name="n.inner", location=f"file:{tmp_path}/inner/", uuid="2")
+    for location in (f"{tmp_path}/t", f"file://{tmp_path}/disk/t"):
+        owners = FileOwners(table=TableLocation(name="n.t", location=location, uuid="1"), others=(inner,))
+        for root in (f"{tmp_path}/t", f"{tmp_path}/disk/t"):
+            assert owners.owner_of(f"file:{root}/data/x") == "n.t"
+            assert owners.owner_of(f"file:{root}/inner/data/x") == "n.inner"
+        assert owners.owner_of(f"file:{tmp_path}/inner/data/x") == "n.inner"
+        twin = TableLocation(name="n.o", location=f"file:{tmp_path}/t", uuid="9")
+        assert list(FileOwners(table=owners.table, others=(inner, twin)).twins()) == [("n.o", "location")]
+
+
 def test_a_path_without_a_scheme_lies_in_the_default_file_system() -> None:
     owners = FileOwners(table=TableLocation(name="n.t", location="hdfs://nn:8020/wh/t"), default_root="hdfs://NN:8020")
     assert owners.owner_of("/wh/t/data/x") == "n.t"

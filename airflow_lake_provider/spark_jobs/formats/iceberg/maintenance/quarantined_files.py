@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
-from airflow_lake_provider.contracts.file_locations import is_below, normalised
+from airflow_lake_provider.contracts.file_locations import is_below, normalised, normalised_folder
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
@@ -156,7 +156,7 @@ class QuarantinedFiles:
 
     def _is_own(self, aside: str, home: str, owners: FileOwners) -> bool:
         """Tell whether a move is of the table's own files, into this quarantine: anybody may have written it."""
-        folder = normalised(f"{self.folder}/_", owners.default_root).rpartition("/")[0]
+        folder = normalised_folder(self.folder, owners.default_root)
         return owners.owner_of(home) == owners.table.name and is_below(normalised(aside, owners.default_root), folder)
 
     def _bring_back(self, aside: str, home: str, size: int) -> str | None:
