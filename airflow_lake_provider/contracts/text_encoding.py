@@ -49,7 +49,8 @@ def check_encoding(options: Mapping[str, str], kind: str | None, name: str) -> N
     try:
         codecs.lookup(encoding)
         unfit = [sign for sign in _signs(given, kind) if _is_part_of_a_letter(sign, encoding)]
-    except LookupError:
+    # Some codecs of Python are not of texts, or decode in one way alone; a NUL is no name.
+    except (LookupError, ValueError):
         raise InvalidSpecError(
             f"{name}: the encoding {encoding!r} is not known; give one such as UTF-8, UTF-16, ISO-8859-1, "
             "windows-1252, Shift_JIS or GB18030"

@@ -118,5 +118,9 @@ def _may_hold(archive: str, root: str) -> bool:
     file = Path(archive.removeprefix("file://"))
     if not file.is_file():
         return True
-    with zipfile.ZipFile(file) as opened:
-        return any(name == f"{root}.py" or name.startswith(f"{root}/") for name in opened.namelist())
+    try:
+        with zipfile.ZipFile(file) as opened:
+            return any(name == f"{root}.py" or name.startswith(f"{root}/") for name in opened.namelist())
+    except zipfile.BadZipFile:
+        # Python imports nothing from it.
+        return False

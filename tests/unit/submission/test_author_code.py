@@ -52,7 +52,8 @@ def test_a_module_that_travels_is_taken_and_one_that_does_not_is_refused(numbers
     packed = archive(tmp_path, "numbers_source/__init__.py")
     for py_files in (str(NUMBERS), f"other.py,{NUMBERS}", packed, "s3a://code/all.zip"):
         refuse_left_behind(given, py_files)
-    for left in (None, "", "other.py", archive(tmp_path, "other.py")):
+    (tmp_path / "broken.zip").write_bytes(b"PK")
+    for left in (None, "", "other.py", archive(tmp_path, "other.py"), str(tmp_path / "broken.zip")):
         with pytest.raises(InvalidSpecError, match=r"Numbers needs \['numbers_source'\] on the driver.*py_files"):
             refuse_left_behind(given, left)
     refuse_left_behind(Files("in/a.csv"), None)

@@ -150,6 +150,7 @@ ENCODINGS: list[tuple[str, dict[str, Any], str]] = [
     *(("json", {"encoding": name}, "UTF-8") for name in ("Shift_JIS", "GBK", "Big5", "GB18030")),
     *((kind, {"encoding": "ISO-2022-JP"}, "UTF-8") for kind in ("csv", "json")),
     *((kind, {"encoding": "cp037"}, "UTF-8") for kind in ("csv", "json")),
+    *((kind, {"encoding": name}, "windows-1252") for kind in ("csv", "json") for name in ("idna", "undefined", "a\0b")),
     *((kind, {"encoding": "latn1"}, "windows-1252") for kind in ("csv", "json", "xml")),
 ]
 
