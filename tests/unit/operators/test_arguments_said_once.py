@@ -62,7 +62,7 @@ MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
     LakeUpsertOperator: {"source": 8, "schema_contract": 5, "merge_engine": 5},
     LakeAppendOperator: {"source": 9, "schema_contract": 5, "deduplicate_against": 6},
     LakeOverwritePartitionsOperator: {"source": 9, "schema_contract": 5, "where": 5, "on_repeat": 5},
-    LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5, "full_refresh": 5},
+    LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
     LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},
     LakeRemoveOrphanFilesOperator: {"mode": 5},
 }
