@@ -45,6 +45,16 @@ def authority_of(warehouse: str | None) -> str:
     return match.group(2).split("/", 1)[0] if match else ""
 
 
+def holds_keys(location: str) -> bool:
+    """Return whether a URI has a key or a password before its host.
+
+    :param location: with a scheme; of others there is none.
+    """
+    authority = authority_of(location)
+    # An unescaped '/' in a key ends the authority early, and leaves no port there.
+    return ":" in authority.rpartition("@")[0] or _NO_PORT.search(authority) is not None
+
+
 def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
     """Return the warehouse so that both sides see the same place: a bare absolute path becomes ``file://``.
 
@@ -74,10 +84,9 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
         raise refused(
             conn_id, f"warehouse has scheme {scheme!r}, expected one of {', '.join(FILE_IO)}{nearest(scheme, FILE_IO)}"
         )
-    authority = authority_of(warehouse)
-    before_host = authority.rpartition("@")[0]
-    # The container of Azure stands there. An unescaped '/' in a key ends the authority early, and leaves no port there.
-    if (before_host and (scheme not in AZURE_SCHEMES or ":" in before_host)) or _NO_PORT.search(authority):
+    # The container of Azure stands before its host, too.
+    has_user = "@" in authority_of(warehouse) and scheme not in AZURE_SCHEMES
+    if has_user or holds_keys(warehouse):
         raise refused(
             conn_id, "warehouse holds a user or keys before '@'; write them as properties, for example s3.access-key-id"
         )

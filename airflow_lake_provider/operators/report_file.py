@@ -16,6 +16,7 @@ from airflow.sdk.configuration import conf
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
+from airflow_lake_provider.catalogs.warehouse import holds_keys
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -90,6 +91,12 @@ def shared_report(job: Job, run: RunIdentity, location: str | None, lake: str = 
             f"{_tables(job)}: in cluster mode the driver is on another machine, so its report needs a place that both "
             "sides reach. Give report_location, such as 's3://bucket/reports', or set [lake] report_location. Nothing "
             "was submitted"
+        )
+    if holds_keys(base):
+        # It is not shown, and the command line of spark-submit would show it, too.
+        raise InvalidSpecError(
+            f"{_tables(job)}: {name} holds keys before its host; give both sides their keys otherwise, such "
+            "as by a role or by the environment. Nothing was submitted"
         )
     report = f"{base.rstrip('/')}/{_name(job, run, lake)}.json"
     _look(f"{name} {base!r}", _protocol(f"{name} {base!r}", base), report)

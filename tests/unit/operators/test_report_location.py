@@ -77,6 +77,19 @@ def test_a_location_that_one_side_cannot_use_is_refused_and_nothing_is_submitted
     assert submissions == []
 
 
+@pytest.mark.parametrize(
+    "place", ["s3://KEY:hunter2@lake/r", "s3a://KEY:hunter2/x@lake/r", "webhdfs://me:hunter2@nn/r"]
+)
+def test_a_location_with_keys_is_refused_and_not_shown(
+    context: Context, submissions: list[str], job_directory: Path, place: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match="report_location holds keys before its host") as refused:
+        run_in_spark(compaction(place), context)
+    assert "hunter2" not in str(refused.value)
+    assert submissions == []
+    assert not job_directory.exists()
+
+
 def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Take packages away; fsspec keeps classes that it found once."""
     for package in packages:
