@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
@@ -29,6 +30,9 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
+
+# By which a summary proves that nothing is due.
+_TOTALS = ("total-data-files", "total-files-size", "total-delete-files")
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
@@ -68,7 +72,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     # Refused also where nothing would ask for it.
     manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
-    if surely_nothing_due(rules, before) and not untidied:
+    if _counts_all_files(table.facts) and surely_nothing_due(rules, before) and not untidied:
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
             table=spec.table,
@@ -95,6 +99,12 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
+
+
+def _counts_all_files(facts: TableFacts) -> bool:
+    """Tell whether the head's summary says how many files there are; the spec asks for no count."""
+    head = facts.newest()
+    return head is None or all(whole_number(head.summary.get(name)) is not None for name in _TOTALS)
 
 
 def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles:

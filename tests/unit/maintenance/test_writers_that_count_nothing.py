@@ -13,6 +13,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.policy import limits_of
@@ -79,6 +82,18 @@ def test_what_was_compacted_since_is_not_counted_again(changed: Changed) -> None
     health = judged(changed(change), **AFTER_FIVE)
     assert health.manifests_read
     assert in_short(plan(health, **AFTER_FIVE)) == []
+
+
+@pytest.mark.parametrize("total", ["data-files", "files-size"])
+def test_a_compaction_is_planned_by_manifests_where_a_total_is_missing(total: str, changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        summaries[-1].pop(f"total-{total}")
+
+    # Too few to be merged, unless together they fill a file.
+    rules: dict[str, Any] = {"min_input_files": 50, "target_file_size": 4 * 1024}
+    spec = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag"), **rules)
+    report = changed(change).plan_compaction(spec)
+    assert (report.outcome, report.files_rewritten) == (Outcome.PLANNED, 12)
 
 
 @pytest.mark.parametrize(
