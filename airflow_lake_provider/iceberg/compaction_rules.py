@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy, Verification
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
-from airflow_lake_provider.contracts.property_values import count_of, number_property
+from airflow_lake_provider.contracts.property_values import count_of, number_property, whole_number
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
@@ -122,16 +122,27 @@ def target_size_owner(spec: CompactionSpec, table_target_bytes: int | None) -> s
     return f"; target_file_size is {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes else ""
 
 
-def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int) -> tuple[CompactionLevel, str]:
+def equality_deletes_of(facts: TableFacts) -> int | None:
+    """Return the rows of equality delete files that the head's summary counts; None where it does not say."""
+    head = facts.newest()
+    if head is None or whole_number(head.summary.get("total-delete-files")) == 0:
+        return 0
+    return whole_number(head.summary.get("total-equality-deletes"))
+
+
+def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int | None) -> tuple[CompactionLevel, str]:
     """Return the level to carry out and, as the end of a sentence, why.
 
-    ``auto`` becomes ``major`` when the head's summary shows a debt of deletes, otherwise ``minor``; never ``full``.
+    ``auto`` becomes ``major`` when the head's summary shows a debt of deletes, or does not count them. Otherwise it is
+    ``minor``, and never ``full``.
 
     :param state: the table's head.
-    :param equality_deletes: rows of equality delete files, ``total-equality-deletes`` of the summary.
+    :param equality_deletes: rows of equality delete files, see :func:`equality_deletes_of`.
     """
     if spec.level is not CompactionLevel.AUTO:
         return spec.level, "as asked"
+    if equality_deletes is None:
+        return CompactionLevel.MAJOR, "the summary of the head does not say how many rows are deleted"
     share = state.deleted_rows / max(1, state.rows + state.deleted_rows)
     if equality_deletes:
         return CompactionLevel.MAJOR, f"{equality_deletes:,} equality deletes are compared with every row read"

@@ -18,6 +18,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     RewriteRules,
     choose_level,
+    equality_deletes_of,
     followed_size,
     is_of_part,
     is_untidied,
@@ -66,7 +67,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         table.columns_in(spec.where)
     refuse_verification_without_keys(spec, table.facts)
     before = table.state()
-    level, why = choose_level(spec, before, before.equality_deletes or 0)
+    level, why = choose_level(spec, before, equality_deletes_of(table.facts))
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.

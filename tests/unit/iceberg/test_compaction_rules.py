@@ -32,11 +32,15 @@ def spec(**arguments: object) -> CompactionSpec:
         (TableState(rows=99, deleted_rows=1, data_files=10, delete_files=10), 0, CompactionLevel.MAJOR),
         (TableState(rows=100, data_files=10, delete_files=1), 5, CompactionLevel.MAJOR),
         (TableState(), 0, CompactionLevel.MINOR),
+        (TableState(), None, CompactionLevel.MAJOR),
     ],
-    ids=["no-deletes", "few-deletes", "past-the-ratio", "a-delete-file-per-file", "equality-deletes", "no-rows"],
+    ids=[
+        *("no-deletes", "few-deletes", "past-the-ratio", "a-delete-file-per-file", "equality-deletes", "no-rows"),
+        "uncounted",
+    ],
 )
 def test_auto_is_major_when_deletes_weigh_on_reads(
-    state: TableState, equality_deletes: int, level: CompactionLevel
+    state: TableState, equality_deletes: int | None, level: CompactionLevel
 ) -> None:
     assert choose_level(spec(), state, equality_deletes)[0] is level
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder, curve_of
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
@@ -23,6 +22,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     RewriteRules,
     choose_level,
+    equality_deletes_of,
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
@@ -101,13 +101,13 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     with progress.phase("plan") as facts:
         before = table.refresh().state()
         refuse_verification_without_keys(spec, table.facts)
-        equality_deletes = count_of(next(table.summaries(), {}), "total-equality-deletes")
+        equality_deletes = equality_deletes_of(table.facts)
         level, why = choose_level(spec, before, equality_deletes)
         run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
         if endangered is not None:
             spec, level, why = _in_one_commit(table, spec), CompactionLevel.FULL, f"{_LOST_VALUE} {endangered!r}"
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
-        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, equality_deletes > 0)
+        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, bool(equality_deletes))
         converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, rewrite.run_key)
