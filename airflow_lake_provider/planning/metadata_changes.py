@@ -86,7 +86,9 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
     if wanted is None or wanted not in facts.snapshots:
         missing = f"snapshot {wanted} is not in the metadata" if wanted else "main has no snapshot"
         raise UnsupportedError(f"{spec.table}: tag {spec.tag!r} has nothing to be on: {missing}")
-    if there is not None and (there == wanted or not (spec.replace or spec.snapshot_id)):
+    max_age = None if spec.max_age is None else span_millis(spec.max_age)
+    has_age = there is None or not spec.replace or max_age in (None, facts.references[spec.tag].max_ref_age)
+    if there is not None and has_age and (there == wanted or not (spec.replace or spec.snapshot_id)):
         return PlannedChange.nothing(table, spec, f"tag {spec.tag!r} is on snapshot {there} already")
     if there is not None and not spec.replace:
         raise UnsupportedError(
@@ -100,7 +102,7 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
                 name=spec.tag,
                 kind="tag",
                 snapshot=wanted,
-                max_age_ms=None if spec.max_age is None else span_millis(spec.max_age),
+                max_age_ms=max_age,
             ),
         ),
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.table_facts import Reference, TableFacts
 
 MAIN = "main"
 _RESERVED = "lake"
@@ -135,13 +138,17 @@ class RefMove:
 
     :param kind: ``branch`` or ``tag``.
     :param snapshot: id as text.
-    :param max_age_ms: age at which an expiry removes a new ref; None keeps it. A ref that exists keeps its own.
+    :param max_age_ms: age at which an expiry removes the ref; None keeps a new one, and the age of one that exists.
     """
 
     name: str
     kind: str
     snapshot: str
     max_age_ms: int | None = None
+
+    def is_made(self, ref: Reference) -> bool:
+        """Tell whether a ref is as this move leaves it."""
+        return ref.snapshot == self.snapshot and self.max_age_ms in (None, ref.max_ref_age)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +183,13 @@ class MetadataChange:
                     "Nothing changed; a retry decides again."
                 )
 
-    def is_made(self, refs: dict[str, str], properties: dict[str, str], format_version: int) -> bool:
+    def is_made(self, facts: TableFacts) -> bool:
         """Tell whether a table is as this change leaves it."""
+        refs, properties = facts.references, facts.properties
         return (
-            all(refs.get(move.name) == move.snapshot for move in self.moved_refs)
+            all(move.name in refs and move.is_made(refs[move.name]) for move in self.moved_refs)
             and not refs.keys() & set(self.removed_refs)
             and self.set_properties.items() <= properties.items()
             and not properties.keys() & set(self.removed_properties)
-            and format_version >= (self.format_version or 0)
+            and facts.format_version >= (self.format_version or 0)
         )

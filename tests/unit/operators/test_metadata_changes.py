@@ -6,6 +6,7 @@ A table of format version 2 needs no Spark: the Spark connection here is nowhere
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
-from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, TableState
 from airflow_lake_provider.hooks.bounded_catalogs.sql_catalog import LakeSqlCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
@@ -32,6 +33,7 @@ from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from tests.table_facts import table_of
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 from tests.unit.table_maker import as_version_3
 
@@ -122,6 +124,10 @@ def test_a_tag_is_made_once_kept_and_dropped_once(orders: Table, append: Append,
     LakeCreateTagOperator(tag="month end", replace=True, **ORDERS).execute(context)
     moved = orders.refresh().metadata.refs["month end"]
     assert (moved.snapshot_id, moved.max_ref_age_ms) == (second, 30 * 86_400_000)
+    longer = LakeCreateTagOperator(tag="month end", max_age="P90D", replace=True, **ORDERS)
+    assert [longer.execute(context)["outcome"] for _ in range(2)] == ["done", "nothing-due"]
+    kept = orders.refresh().metadata.refs["month end"]
+    assert (kept.snapshot_id, kept.max_ref_age_ms) == (second, 90 * 86_400_000)
     drop = LakeDropTagOperator(tag="month end", **ORDERS)
     assert [drop.execute(context)["outcome"] for _ in range(2)] == ["done", "nothing-due"]
     assert list(orders.refresh().metadata.refs) == ["main"]
@@ -211,3 +217,11 @@ def test_a_decided_change_reaches_the_driver_as_it_was() -> None:
     )
     sent = MetadataChangeSpec(catalog="lake", table="shop.orders", run=RUN, change=change, planned=report)
     assert to_json(from_json(MetadataChangeSpec, to_json(sent))) == to_json(sent)
+
+
+@pytest.mark.parametrize(("age", "is_made"), [(None, False), (30, False), (90, True)])
+def test_another_age_of_a_tag_that_stays_is_not_made_before_the_tag_has_it(age: int | None, is_made: bool) -> None:
+    move = RefMove(name="daily", kind="tag", snapshot="1", max_age_ms=90)
+    there = Reference(name="daily", snapshot="1", is_branch=False, max_ref_age=age)
+    table = replace(table_of(Snapshot(id="1", parent=None, at=0)), references={"daily": there})
+    assert MetadataChange(table_uuid=table.uuid, moved_refs=(move,)).is_made(table) is is_made

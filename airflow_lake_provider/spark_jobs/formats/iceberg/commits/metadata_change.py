@@ -54,13 +54,12 @@ def _was_made(table: IcebergTable, change: MetadataChange) -> bool:
     """Tell whether an earlier try has made the change: a cluster starts a driver that died with what it was sent."""
     heads = table.facts.heads()
     is_elsewhere = any(heads.get(name) != expected for name, expected in change.expected_refs.items())
-    is_as_left = change.is_made(heads, table.properties(), table.format_version)
-    return is_elsewhere and is_as_left and table.uuid == change.table_uuid
+    return is_elsewhere and change.is_made(table.facts) and table.uuid == change.table_uuid
 
 
 def _is_made(table: IcebergTable, change: MetadataChange) -> bool:
     table.refresh()
-    return change.is_made(table.facts.heads(), table.properties(), table.format_version)
+    return change.is_made(table.facts)
 
 
 def _changed(table: IcebergTable, current: Any, change: MetadataChange) -> Any:
