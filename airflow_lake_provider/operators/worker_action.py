@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
+from airflow_lake_provider.contracts.reports.job import JobReport, MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.operators.catalog_tables import CatalogTables, PlannedSpec
@@ -102,8 +102,15 @@ class MetadataChangeAction(WorkerAction[SpecT]):
             return planned.report
         if not self.tables.lake.commit_metadata(table, planned.change):
             return None
-        after = self.tables.lake.loaded(spec.table).state()
-        return replace(planned.report, without_spark=True, after=after)
+        return self._with_state(replace(planned.report, without_spark=True, after=None))
+
+    def _with_state(self, report: MetadataChangeReport) -> MetadataChangeReport:
+        """Return the report with the table's state, read back; a retry of a failed task would find nothing to do."""
+        try:
+            return replace(report, after=self.tables.lake.loaded(report.table).state())
+        except LakeProviderError as error:
+            unseen = f"the table after the commit is not known: the commit was made, and looking failed: {error}"
+            return replace(report, warnings=(*report.warnings, unseen))
 
     def sent(self, spec: SpecT) -> JobSpec:
         """Return the change that was planned."""

@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.specs.maintenance import (
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import state_after_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -81,7 +82,9 @@ def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Pro
     table = table_of(spark, spec)
     with progress.phase("commit"):
         table.change_metadata(spec.change)
-    return replace(spec.planned, after=table.state(), seconds=dict(progress.seconds))
+    after, unseen = state_after_commit(table.state)
+    warnings = (*spec.planned.warnings, *unseen)
+    return replace(spec.planned, after=after, warnings=warnings, seconds=dict(progress.seconds))
 
 
 def _existing(spark: SparkSession, spec: JobSpec, so: str) -> FormatTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +179,27 @@ def test_a_change_that_was_decided_on_another_head_is_refused(
     with pytest.raises(CommitConflictError, match="Nothing changed"):
         LakeCatalogHook("lake_default").commit_metadata(stale if form is Table else LoadedIcebergTable(stale), change)
     assert ids(orders) == [1, 2, 3]
+
+
+def test_a_change_whose_table_cannot_be_read_back_is_made_and_says_so(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = append(orders, 1)
+    append(orders, 2)
+    commit_table, hidden = LakeSqlCatalog.commit_table, list[Path]()
+
+    def commit_and_hide(catalog: LakeSqlCatalog, *given: Any) -> Any:
+        answer = commit_table(catalog, *given)
+        hidden.append(Path(answer.metadata_location.removeprefix("file://")))
+        hidden[0].rename(hidden[0].with_suffix(".hidden"))
+        return answer
+
+    monkeypatch.setattr(LakeSqlCatalog, "commit_table", commit_and_hide)
+    report = LakeRollbackOperator(snapshot_id=first, **ORDERS).execute(context)
+    hidden[0].with_suffix(".hidden").rename(hidden[0])
+    assert (report["outcome"], report["ref_after"], report["after"]) == ("done", str(first), None)
+    assert report["warnings"][0].startswith("the table after the commit is not known: the commit was made")
+    assert ids(orders) == [1]
 
 
 @pytest.mark.parametrize(
