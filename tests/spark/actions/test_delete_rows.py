@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, ForgottenRunEr
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.forgotten_runs import forget_runs, old_run
+from tests.spark.hostile_tables import write_metadata
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import delete, expire_all, rows_outside
 
@@ -109,6 +111,24 @@ def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark
     ]
     expire_all(table)
     assert delete(table, "run 3", where=f"id = {SECRET}").still_to_do == ()
+
+
+@pytest.mark.parametrize("deletes_by_key", [True, False])
+def test_equality_deletes_that_no_summary_counts_are_named(spark: SparkSession, deletes_by_key: bool) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    if deletes_by_key:
+        delete_by_equality(spark, table.handle.java, [SECRET])
+    else:
+        table.delete([1])
+
+    def uncount(metadata: dict[str, Any]) -> None:
+        for snapshot in metadata["snapshots"]:
+            snapshot["summary"] = {"operation": snapshot["summary"]["operation"]}
+
+    write_metadata(table, uncount)
+    to_do = delete(table, where=f"id = {SECRET}").still_to_do
+    assert any("equality deletes of main hold keys as values" in each for each in to_do) is deletes_by_key
 
 
 def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
@@ -105,9 +105,19 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
 
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
-    key = "total-equality-deletes"
-    snapshots = table.facts.snapshots.values()
-    return {snapshot.id for snapshot in snapshots if count_of(snapshot.summary, key) > 0}
+    """Return the snapshots with such files: by their summaries, or by the files where a summary counts none."""
+    summaries = {each.id: each.summary for each in table.facts.snapshots.values()}
+    counts = {id_: whole_number(summary.get("total-equality-deletes")) for id_, summary in summaries.items()}
+    return {id_ for id_, count in counts.items() if count or (count is None and _deletes_by_key(table, id_))}
+
+
+def _deletes_by_key(table: IcebergTable, snapshot: str) -> bool:
+    io, specs = table.java.io(), table.java.specs()
+    for manifest in table.java.snapshot(int(snapshot)).deleteManifests(io):
+        with closing(table.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)) as files:
+            if any(str(file.content()) == "EQUALITY_DELETES" for file in files):
+                return True
+    return False
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:
