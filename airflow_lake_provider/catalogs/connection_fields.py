@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.argument_validation import nearest
 OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")
 _IDENTITY = ("type", "uri", "warehouse", "catalog-impl", "py-catalog-impl", "token", "credential")
 _URI_SCHEMES = {"rest": ("http", "https"), "hive": ("thrift",), "sql": database_uri.SQL_SCHEMES}
+_SERVERS = ("http", "https", "thrift")
 # PyIceberg hands them on to AWS's client as they are, which counts with them.
 # Parameters of a URI that hold secrets of an API.
 _KEYS = ("key", "code", "auth", "sas")
@@ -171,11 +172,14 @@ def _check_no_credentials_in(conn_id: str, uri: str) -> None:
             parts = None
         if parts is None:
             raise refused(conn_id, "the uri cannot be read as one")
-        names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        given = (*parse_qsl(parts.query, keep_blank_values=True), *parse_qsl(parts.fragment, keep_blank_values=True))
+        names = {name.lower() for name, _ in given}
         # An unescaped '/', '?' or '#' in a password ends the authority early, so all behind it is looked at too.
         authority = parts.netloc if parts.scheme == "sqlite" else address
         if "@" in authority or "user" in names or any(is_secret(name) or name in _KEYS for name in names):
             raise refused(conn_id, "the uri holds a user or a password; use the connection's login and password fields")
+        if "#" in address and parts.scheme in _SERVERS:
+            raise refused(conn_id, "the uri has a '#', and no server gets what is behind it; write the uri without it")
 
 
 def _check_name(conn_id: str, kind: str, name: str) -> None:
