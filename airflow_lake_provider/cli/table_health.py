@@ -34,7 +34,7 @@ def health(args: Namespace) -> None:
             args.tables or "*",
             lake_conn_id=args.conn_id,
             policies=PolicyReader(LakeCatalogHook(args.conn_id)),
-            fresh_within=duration(args.fresh_within, "--fresh-within") if args.fresh_within else None,
+            fresh_within=None if args.fresh_within is None else duration(args.fresh_within, "--fresh-within"),
         )
 
     tables = matching(args, look)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
@@ -38,19 +39,20 @@ def table_health(
     :param policies: has the limits of each table that ``limits`` says nothing of; its catalog is the one that is read.
     :param fresh_within: for all tables, in place of that of ``limits`` and ``policies``.
     :param now: against which ages count; the present moment by default.
-    :raises InvalidSpecError: a pattern is none.
+    :raises InvalidSpecError: a pattern is none, or ``fresh_within`` is not above zero.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
     moment = now or datetime.now(UTC)
+    fresh = None if fresh_within is None else duration(fresh_within, "fresh_within")
 
     def judged(listed: ListedTable, loaded: LoadedTable) -> TableHealth:
         declared = limits(str(listed)) if callable(limits) else limits
         if declared is None and policies is not None:
             declared = policies.policy_of(listed, loaded, moment).limits
-        if fresh_within is not None:
-            declared = replace(declared or HealthLimits(), fresh_within=fresh_within)
+        if fresh is not None:
+            declared = replace(declared or HealthLimits(), fresh_within=fresh)
         health = health_of(loaded, moment, declared, remembered.orphans.get(str(listed)))
         return with_past_runs(health, (remembered.outcomes or {}).get(str(listed), ()))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED
 
@@ -82,6 +83,15 @@ class HealthLimits:
     deleted_rows: float = DELETED_ROWS.first
     delete_files: float = DELETE_FILES.first
     manifests: int = int(MANIFESTS.first)
+
+    def __post_init__(self) -> None:
+        """Refuse what no age can be measured by.
+
+        :raises InvalidSpecError: a span is not above zero.
+        """
+        for name in ("fresh_within", "consumed_within"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, duration(given, name))
 
 
 @dataclass(frozen=True, kw_only=True)

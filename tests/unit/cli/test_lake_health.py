@@ -85,6 +85,7 @@ def test_a_limit_that_is_named_replaces_that_of_the_policy_and_no_other(
         (["none.*"], r"No table of connection 'lake_default' matches none\.\*"),
         (["shop orders"], "InvalidSpecError: .*no patterns"),
         (["shop.*", "--fresh-within", "soon"], "InvalidSpecError: --fresh-within must be"),
+        (["shop.*", "--fresh-within", ""], "InvalidSpecError: --fresh-within must be"),
         (["shop.*", "--conn-id", "absent"], "InvalidConnectionError: connection 'absent': it does not exist"),
     ],
 )

@@ -82,6 +82,13 @@ def test_limits_may_differ_from_table_to_table() -> None:
     assert [each.table for each in found if each.findings] == ["shop.well_2"]
 
 
+@pytest.mark.usefixtures("sick")
+@pytest.mark.parametrize("span", [timedelta(0), timedelta(hours=-1)])
+def test_a_span_in_which_nothing_can_be_fresh_is_refused_before_any_table_is_read(span: timedelta) -> None:
+    with pytest.raises(InvalidSpecError, match="fresh_within must be a positive timedelta"):
+        table_health("shop.*", fresh_within=span)
+
+
 def test_one_statement_lists_all_tables(sick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     statements: list[str] = []
     engine: Any = LakeCatalogHook().catalog.engine  # type: ignore[attr-defined]  # of a SQL catalog

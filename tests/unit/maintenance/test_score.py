@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.maintenance import score
 from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts
@@ -16,6 +17,14 @@ from airflow_lake_provider.maintenance.score import HealthLimits, Measures, Scor
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "health.md"
 FILES: dict[str, Any] = {"data_files": 1000, "records": 1_000_000, "data_bytes": 10**12}
 DECLARED = HealthLimits(fresh_within=timedelta(hours=1), consumed_within=timedelta(days=1))
+
+
+@pytest.mark.parametrize("name", ["fresh_within", "consumed_within"])
+@pytest.mark.parametrize("span", [timedelta(0), timedelta(hours=-1)])
+def test_a_limit_that_no_age_can_be_measured_by_is_refused(name: str, span: timedelta) -> None:
+    limits: dict[str, Any] = {name: span}
+    with pytest.raises(InvalidSpecError, match=f"{name} must be a positive timedelta"):
+        HealthLimits(**limits)
 
 
 def behind(**span: float) -> ConsumerLag:
