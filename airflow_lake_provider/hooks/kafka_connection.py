@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_lake_provider.catalogs.catalog_connection import read_options
+from airflow_lake_provider.catalogs.catalog_connection import read_extra, read_options
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
@@ -130,7 +130,7 @@ def _quoted(value: str) -> str:
 def registry_access(conn_id: str) -> RegistryAccess:
     """Read a connection of type ``http`` to a schema registry.
 
-    :raises InvalidConnectionError: it does not exist, or is incomplete.
+    :raises InvalidConnectionError: it does not exist, is incomplete, or says what no request would have.
     """
     try:
         stored = BaseHook.get_connection(conn_id)
@@ -139,6 +139,10 @@ def registry_access(conn_id: str) -> RegistryAccess:
     _mask(stored.password)
     if stored.conn_type != "http" or not stored.host:
         raise refused(conn_id, f"a registry is a connection of type http with a host, for example {REGISTRY_EXAMPLE}")
+    if given := sorted(name for name, value in read_extra(conn_id, stored.extra).items() if value is not None):
+        raise refused(
+            conn_id, f"a registry is asked with login and password alone; take {', '.join(given)} out of its extra"
+        )
     host = stored.host if "://" in stored.host else f"{stored.schema or 'http'}://{stored.host}"
     try:
         address = urlsplit(host)
@@ -151,6 +155,9 @@ def registry_access(conn_id: str) -> RegistryAccess:
         raise refused(conn_id, f"a registry is asked by http or https, for example {REGISTRY_EXAMPLE}")
     if "@" in address.netloc:
         raise refused(conn_id, "its host has a user, which errors would show; give login and password in their fields")
+    if address.query or address.fragment:
+        # What is there may be a key.
+        raise refused(conn_id, "its host has something behind '?' or '#', which no request would have; take it away")
     url = urlunsplit((address.scheme, place, address.path.rstrip("/"), "", ""))
     return RegistryAccess(url=url, user=stored.login or "", password=stored.password or "")
 

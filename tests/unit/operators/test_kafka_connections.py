@@ -169,6 +169,15 @@ def test_a_connection_that_is_missing_is_told_with_an_example(monkeypatch: pytes
         with pytest.raises(InvalidConnectionError, match=r"its host has a user|its host is no address") as caught:
             registry_access("u")
         assert "hunter2" not in str(caught.value)
+    for address in ("https://r?key=hunter2", "https://r/api#hunter2"):
+        given(monkeypatch, "q", conn_type="http", host=address)
+        with pytest.raises(InvalidConnectionError, match=r"something behind '\?' or '#'") as caught:
+            registry_access("q")
+        assert "hunter2" not in str(caught.value)
+    given(monkeypatch, "x", conn_type="http", host="r", extra={"verify": False, "Authorization": "hunter2"})
+    with pytest.raises(InvalidConnectionError, match="take Authorization, verify out of its extra") as caught:
+        registry_access("x")
+    assert "hunter2" not in str(caught.value)
     given(monkeypatch, "r", conn_type="kafka", host="r")
     with pytest.raises(InvalidConnectionError, match="a registry is a connection of type http"):
         registry_access("r")
