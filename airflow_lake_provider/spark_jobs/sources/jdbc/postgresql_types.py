@@ -57,7 +57,8 @@ def sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | N
         return _numeric(column, value, wanted if isinstance(wanted, DecimalType) else None)
     if kind == "bytea":
         return SentValue(value, BinaryType())
-    if kind.startswith("_"):
+    # Names of arrays begin so, and an enumeration may have any name.
+    if kind.startswith("_") and not column.is_text:
         return _array(column, value, kind.removeprefix("_"))
     return SentValue(f"{value}::text", StringType()) if kind in _TEXTS or column.is_text else None
 
