@@ -14,6 +14,7 @@ import stat
 import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _SETTINGS = "spark.properties"
 _OWNER = "owner.pid"
+_UNFINISHED = ".unfinished"
 # A finished attempt is removed by its own task; what a killed one left is kept this long for a look at it.
 _KEEP_SECONDS = 24 * 3600
 # A folder of a younger age may have no owner yet.
@@ -100,10 +102,14 @@ def _private(base: Path) -> Path:
 
 
 def sweep(base: Path) -> None:
-    """Remove the secrets of attempts whose task is gone, and their whole folder after a day.
+    """Remove the secrets of attempts whose task is gone, and after a day their whole folder and cut off archives.
 
     What is no folder of this user is left alone, and no link is followed. Nothing in one of them fails the task.
     """
+    for left in base.glob(f"{PACKAGE.name}-*{_UNFINISHED}"):
+        with suppress(OSError):
+            if stat.S_ISREG(left.lstat().st_mode) and _age_seconds(left) > _KEEP_SECONDS:
+                left.unlink()
     for folder in base.glob("attempt-*"):
         try:
             if _is_own_folder(folder) and not _owner_lives(folder):
@@ -238,7 +244,7 @@ def _is_there(archive: Path, content: bytes) -> bool:
 
 def _write(archive: Path, content: bytes) -> None:
     # Tasks of one worker start together: each writes its own file and the rename of the last one wins.
-    unfinished = archive.with_suffix(f".{secrets.token_hex(8)}.unfinished")
+    unfinished = archive.with_suffix(f".{secrets.token_hex(8)}{_UNFINISHED}")
     try:
         write_private(unfinished, content)
         unfinished.replace(archive)

@@ -93,6 +93,32 @@ def test_a_sweep_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None:
     assert archive.exists()
 
 
+def test_a_sweep_takes_archives_that_a_killed_task_left_unfinished_a_day_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = job_files.write_private
+
+    def killed(path: Path, content: bytes) -> None:
+        written(path, content[:100])
+        # Nothing of the process is left to remove it.
+        monkeypatch.setattr(Path, "unlink", lambda *_args, **_options: None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job_files, "write_private", killed)
+    with pytest.raises(KeyboardInterrupt):
+        job_files.job_archive(tmp_path)
+    monkeypatch.undo()
+    (left,) = tmp_path.iterdir()
+    foreign = tmp_path / "notes.unfinished"
+    foreign.write_bytes(b"")
+    for hours, is_kept in ((23, True), (25, False)):
+        for each in (left, foreign):
+            if each.exists():
+                os.utime(each, (time.time() - hours * 3600,) * 2)
+        sweep(tmp_path)
+        assert (left.exists(), foreign.exists()) == (is_kept, True)
+
+
 def test_two_sweeps_at_once_do_not_fail_each_other(tmp_path: Path, dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt(tmp_path, dead, age=25 * 3600)
     lives = job_files._owner_lives
