@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -175,7 +176,7 @@ def _entries_with(
     )
     try:
         yield from chain.from_iterable(planner.plan_manifest_entries(manifests))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, struct.error) as error:
         raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
 
 

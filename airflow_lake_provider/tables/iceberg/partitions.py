@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -37,7 +38,7 @@ _LONGEST = 300
 _PATTERNS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 _MOMENTS = ("date", "timestamp", "timestamptz")
 # What a text or a number of a damaged manifest, or a column that the schema lacks now, ends in.
-_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, LookupError)
+_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, LookupError, struct.error)
 
 
 def is_void(field: IcebergField) -> bool:

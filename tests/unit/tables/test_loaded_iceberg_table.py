@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import SetLocationUpdate
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts
@@ -72,6 +74,21 @@ def test_a_dot_within_a_level_of_a_name_is_none_between_two(lake_catalog: SqlCat
     for table, levels in zip(tables, names, strict=True):
         table._identifier = levels
     assert [LoadedIcebergTable(table).facts.name for table in tables] == ["shop.a%2Eb", "shop.a.b"]
+
+
+def test_bounds_older_than_the_type_of_their_column_say_nothing(lake_catalog: SqlCatalog, tmp_path: Path) -> None:
+    schema = pa.schema([("day", pa.date32())])
+    table = lake_catalog.create_table("shop.days", schema=schema)
+    table.append(pa.table({"day": [date(2026, 11, 26)]}, schema=schema))
+    metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    # Version 3 lets a date become a timestamp, and files keep bounds of four bytes.
+    metadata["schemas"][0]["fields"][0]["type"] = "timestamp"
+    (tmp_path / "promoted.metadata.json").write_text(json.dumps(metadata))
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(f"file://{tmp_path}/promoted.metadata.json"))
+    (file,) = loaded.live_files(None, loaded.column("day")).data
+    assert (file.records, file.bounds) == (1, None)
+    with pytest.raises(InvalidSpecError, match="does not fit the table"):
+        loaded.live_files("day < '2026-01-01T00:00:00'")
 
 
 def having(table: LoadedIcebergTable, facts: TableFacts) -> LoadedIcebergTable:
