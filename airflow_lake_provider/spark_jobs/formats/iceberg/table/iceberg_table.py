@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.applied.applied_history import MainHistory
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
@@ -269,9 +270,13 @@ class IcebergTable:
         return rows.withColumns(nulls) if nulls else rows
 
     def branches_at(self, snapshot_id: int) -> list[str]:
-        """Return the branches whose head is a snapshot."""
+        """Return the branches whose head is a snapshot, main first.
+
+        A batch that is not published yet, and may never be, is written to its stage branch: that is none of them.
+        """
         references = self.facts.references.values()
-        return [ref.name for ref in references if ref.is_branch and ref.snapshot == str(snapshot_id)]
+        names = [ref.name for ref in references if ref.is_branch and ref.snapshot == str(snapshot_id)]
+        return sorted((name for name in names if not name.startswith(STAGE_BRANCH_PREFIX)), key=MAIN.__ne__)
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots.
