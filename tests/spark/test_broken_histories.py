@@ -14,12 +14,14 @@ import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, RangeUnavailableError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.upsert_flow import Flow, row
 
@@ -86,3 +88,20 @@ def test_every_action_refuses_a_history_that_no_writer_makes(name: str, flow: Fl
         with pytest.raises(BrokenMetadataError, match=flow.table):
             dispatch_action(flow.spark, action, Progress())
     assert time.monotonic() - begin < _SECONDS
+
+
+def test_changes_of_files_that_a_writer_gave_no_row_ids_are_refused(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1", create=TableLayout(properties={"format-version": "2"}))
+    flow.spark.sql(f"UPDATE {flow.table} SET name = 'b' WHERE id = 2")
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('format-version' = '3')")
+    # As a writer leaves it that counts rows in the metadata, and assigns no ids in the manifest list.
+    tamper(flow, lambda s: [each.update({"first-row-id": 0, "added-rows": 2}) for each in s])
+    first, head = (str(snapshot.snapshot_id) for snapshot in flow.loaded().metadata.snapshots)
+    with pytest.raises(RangeUnavailableError, match=r"data files of the range, such as .*parquet, have no row ids"):
+        read_changes(flow.spark, flow.table, first, head, keys=["id"])
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (3, 'c', 0)")
+    with_ids = flow.head()
+    flow.spark.sql(f"UPDATE {flow.table} SET name = 'd' WHERE id = 1")
+    changes = read_changes(flow.spark, flow.table, with_ids, None, keys=["id"]).collect()
+    assert [(each["id"], each["name"]) for each in changes] == [(1, "d")]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     FILE,
     IS_DELETED,
@@ -173,6 +173,7 @@ def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_
     :param before: ``org.apache.iceberg.Snapshot``; likewise ``after``.
     :param from_sequence_number: of ``before`` when it is an ancestor of ``after``; None when nobody knows.
     :raises UnsupportedError: when the files cannot be chosen and the schemas differ.
+    :raises RangeUnavailableError: rows of a file have no row ids.
     """
     missing = missing_internals(table.spark)
     if missing:
@@ -183,7 +184,23 @@ def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_
         )
         return _WholeSnapshots(table, before, after)
     changed = changed_files(live_files(table, before.snapshotId()), live_files(table, after.snapshotId()))
+    _refuse_without_row_ids(table, changed)
     return _DifferingFiles(table, changed, before, after, from_sequence_number)
+
+
+def _refuse_without_row_ids(table: IcebergTable, changed: ChangedFiles) -> None:
+    """Refuse files of a writer that keeps no row lineage: all of their rows would be left out of the changes.
+
+    Table spec, "First Row ID Assignment": a data file without one has rows whose ids are NULL.
+    """
+    without = [file.identity[0] for file in (*changed.before, *changed.after) if file.identity[2] is None]
+    if without:
+        raise RangeUnavailableError(
+            f"{table.name}: {len(without)} data files of the range, such as {without[0]}, have no row ids, though the "
+            "table has format version 3: their writer keeps no row lineage. The next commit of Spark gives them ids. "
+            "Rebuild once after it with full_refresh=True, or let on_gap='full' do so; with read_changes, read from "
+            "None"
+        )
 
 
 @dataclass
