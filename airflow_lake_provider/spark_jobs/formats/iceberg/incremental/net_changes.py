@@ -82,7 +82,7 @@ def net_changes(
     if from_snapshot is None:
         rows = table.rows_by_newest_schema(end) if wanted.is_head else table.rows_at(end)
         _check_where(table, rows, wanted)
-        columns = _Columns.of(table, rows.columns, wanted)
+        columns = _Columns.of(table, rows.columns, wanted, None if wanted.is_head else snapshot_schema(table, after))
         return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
     names = _names_now(table, after) if wanted.is_head else {}
     if any(then != now for then, now in names.items()):
@@ -93,7 +93,8 @@ def net_changes(
 def _changes_since(table: IcebergTable, from_snapshot: int, after: Any, wanted: ChangeFilter) -> NetChanges:
     """Return the changes by the names that columns had at the end of the range."""
     _check_where(table, table.rows_at(int(after.snapshotId())), wanted)
-    columns = _Columns.of(table, [str(item.name()) for item in snapshot_schema(table, after).columns()], wanted)
+    schema = snapshot_schema(table, after)
+    columns = _Columns.of(table, [str(item.name()) for item in schema.columns()], wanted, schema)
     before = snapshot_with_lineage(table, from_snapshot, after)
     refuse_other_types(table, before, after)
     return _diff(table, before, after, columns, wanted)
@@ -105,7 +106,8 @@ class _Columns:
     chosen: tuple[str, ...]
 
     @classmethod
-    def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter) -> _Columns:
+    def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter, schema: Any = None) -> _Columns:
+        """Choose among the names of a schema; None for the table's."""
         if (why := with_change_type(names)) is not None:
             raise UnsupportedError(f"{table.name}: {why}")
         spelled = {**{name.lower(): name for name in names}, **{name: name for name in names}}
@@ -115,7 +117,7 @@ class _Columns:
 
         asked_keys = in_table(wanted.keys)
         chosen = None if wanted.columns is None else in_table(wanted.columns)
-        keys = asked_keys or tuple(identifiers_of(table))
+        keys = asked_keys or tuple(identifiers_of(table, schema or table.java.schema()))
         if wanted.deletes and not keys:
             raise InvalidSpecError(
                 f"{table.name}: deletes need keys, and the table has no identifier fields; give keys, or set them with "
@@ -128,9 +130,10 @@ class _Columns:
         return cls(keys, tuple(name for name in names if chosen is None or name in chosen or name in keys))
 
 
-def identifiers_of(table: IcebergTable) -> list[str]:
-    """Return the identifier fields that a table has now."""
-    return sorted(str(name) for name in table.java.schema().identifierFieldNames())
+def identifiers_of(table: IcebergTable, schema: Any) -> list[str]:
+    """Return the identifier fields that a table has now, by their names in a schema, which may be an earlier one."""
+    now = table.java.schema()
+    return sorted(str(schema.findColumnName(id_) or now.findColumnName(id_)) for id_ in now.identifierFieldIds())
 
 
 def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wanted: ChangeFilter) -> NetChanges:

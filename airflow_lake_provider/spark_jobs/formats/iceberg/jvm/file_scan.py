@@ -31,7 +31,7 @@ def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> A
     jvm = jvm_of(spark)
     metadata = java_table.operations().current()
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
-    return _pinned(spark, java_table, builder.setCurrentSchema(schema_id))
+    return _pinned(spark, java_table, _without_spec(jvm, builder.setCurrentSchema(schema_id)))
 
 
 def table_at_snapshot(spark: SparkSession, java_table: Any, snapshot_id: int) -> Any:
@@ -83,7 +83,17 @@ def _with_columns(spark: SparkSession, java_table: Any, schema: Any, columns: Ma
         fields.add(jvm.org.apache.iceberg.types.Types.NestedField.optional(column.fieldId(), name, column.type()))
     joined = jvm.org.apache.iceberg.types.TypeUtil.join(schema, jvm.org.apache.iceberg.Schema(fields))
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
-    return _pinned(spark, java_table, builder.setCurrentSchema(joined, metadata.lastColumnId()))
+    return _pinned(spark, java_table, _without_spec(jvm, builder.setCurrentSchema(joined, metadata.lastColumnId())))
+
+
+def _without_spec(jvm: Any, builder: Any) -> Any:
+    """Let metadata have neither partitions nor an order: an earlier schema may lack the columns of those of now.
+
+    Each file is read by the spec that its task brings along.
+    """
+    iceberg = jvm.org.apache.iceberg
+    unsorted = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+    return unsorted.setDefaultSortOrder(iceberg.SortOrder.unsorted())
 
 
 def _pinned(spark: SparkSession, java_table: Any, builder: Any) -> Any:
