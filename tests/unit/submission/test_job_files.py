@@ -15,6 +15,7 @@ import pytest
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission import job_files
 from airflow_lake_provider.submission.job_files import JobFiles, sweep
+from airflow_lake_provider.submission.private_folder import write_private
 
 
 def mode(path: Path) -> int:
@@ -96,10 +97,8 @@ def test_a_sweep_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None:
 def test_a_sweep_takes_archives_that_a_killed_task_left_unfinished_a_day_ago(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = job_files.write_private
-
     def killed(path: Path, content: bytes) -> None:
-        written(path, content[:100])
+        write_private(path, content[:100])
         # Nothing of the process is left to remove it.
         monkeypatch.setattr(Path, "unlink", lambda *_args, **_options: None)
         raise KeyboardInterrupt
