@@ -148,6 +148,10 @@ BROKEN = [
     ("2026-01-03", "NULL", "true", "1 rows .* or when the next version of their key has already begun"),
     ("2026-01-05", "'2026-01-05'", "false", "1 rows .* end in valid_to before they begin"),
     ("2026-01-05", "'2026-01-02'", "false", "1 rows .* end in valid_to before they begin"),
+    ("2025-12-01", "NULL", "false", "1 rows .* or never where there is one"),
+    # Two that begin together: with other ends, and with other values.
+    ("2026-01-01", "'2026-01-03'", "false", "1 rows .* or when the next version of their key has already begun"),
+    ("2026-01-01", "'2026-01-05'", "false", "1 rows .* or when the next version of their key has already begun"),
 ]
 
 
@@ -157,8 +161,8 @@ def test_versions_that_others_wrote_and_that_are_no_history_are_refused(new_flow
     flow.apply("run 0")
     rows = []
     for key, (begin, end, current, _) in enumerate(BROKEN):
-        for day, until in (("2026-01-01", "'2026-01-05', false"), (begin, f"{end}, {current}")):
-            rows.append(f"({key}, '{day}', 1, 'Bern', 'a', '{day}', {until})")
+        for note, day, until in (("a", "2026-01-01", "'2026-01-05', false"), ("b", begin, f"{end}, {current}")):
+            rows.append(f"({key}, '{day}', 1, 'Bern', '{note}', '{day}', {until})")
     flow.spark.sql(
         f"INSERT INTO {flow.table} (id, at, seq, city, note, valid_from, valid_to, is_current) SELECT id, CAST(at AS "
         "TIMESTAMP), seq, city, note, CAST(since AS TIMESTAMP), CAST(until AS TIMESTAMP), is_current FROM VALUES "
@@ -171,8 +175,14 @@ def test_versions_that_others_wrote_and_that_are_no_history_are_refused(new_flow
             flow.apply(f"run {key}")
     assert table(flow) == before
     # Keys that the batch does not have are nobody's concern.
+    # Nor does it matter that a row was written twice.
+    flow.spark.sql(f"INSERT INTO {flow.table} SELECT * FROM {flow.table} WHERE id = 9")
     put(flow, "1.jsonl", [Event(9, 24 * 2, 1, "Oslo", "b")])
     assert flow.apply("run 9").rows_inserted == 1
+    assert [(row["city"], row["is_current"]) for row in flow.records() if row["id"] == 9] == [
+        ("Bern", False),
+        ("Oslo", True),
+    ]
 
 
 def test_keys_without_any_other_column_have_a_history(new_flow: NewFlow) -> None:

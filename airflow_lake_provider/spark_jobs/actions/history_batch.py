@@ -18,13 +18,14 @@ from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.batch.key_versions import KeyVersions, with_history_columns
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _MOST_BROADCAST = 2_000_000
 _ROWS_OF_FILE = 100_000
-_NEXT_START = "_lake_next_start"
+_CONTENT, _NEXT_START, _NEXT_CONTENT = "_lake_content", "_lake_next_start", "_lake_next_content"
 # In place of NULL, where others keep a history.
 _NEVER = 9999
 
@@ -88,7 +89,7 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
         if base is not None:
             rows = _rows_of_keys(new, batch, schema)
             cached.append(rows.persist())
-            count = _checked(spec, engine, rows)
+            count = _checked(spec, engine, rows, schema)
         stored = target.as_stored(batch.changes, spec.keys)
         changes = versions.changes(stored, rows if count else None, batch.keys + 2 * count)
         cached.append(changes.persist())
@@ -140,13 +141,18 @@ def _rows_of_keys(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, s
     return rows.join(keys, on=[each.name for each, _ in fields], how="left_semi")
 
 
-def _checked(spec: UpsertSpec, engine: History, rows: DataFrame) -> int:
+def _checked(spec: UpsertSpec, engine: History, rows: DataFrame, schema: StructType) -> int:
     """Return how many rows there are, in the job that fills their cache.
 
+    :param schema: of the table.
     :raises BadInputError: some have no time, one later than the batch, or times of which no history has both.
     """
     start, end = quoted(engine.valid_from), quoted(engine.valid_to)
-    versions = Window.partitionBy(*map(quoted, spec.keys)).orderBy(start)
+    # Of versions that begin together, the one that ends last is compared with the next one.
+    versions = Window.partitionBy(*map(quoted, spec.keys)).orderBy(start, end)
+    has_begun = (sf.col(_NEXT_START) > start) & (end.isNull() | (sf.col(_NEXT_START) < end))
+    # A row that others wrote twice is one.
+    is_another = (sf.col(_NEXT_START) == start) & (sf.col(_NEXT_CONTENT) != sf.col(_CONTENT))
     is_current = quoted(engine.current) if engine.current else sf.lit(False)
     faults = {
         f"have NULL in {engine.valid_from}, so nobody can say since when they are valid; fill it with "
@@ -154,10 +160,9 @@ def _checked(spec: UpsertSpec, engine: History, rows: DataFrame) -> int:
         f"have an end in {engine.valid_to} and are current, or end in the year 9999 or later. A version that is valid "
         f"now has NULL there; set it with LakeUpdateRowsOperator": end.isNotNull()
         & (is_current | (sf.year(end) >= _NEVER)),
-        f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, so "
-        "nobody can say which of them is valid; repair them with LakeUpdateRowsOperator or LakeDeleteRowsOperator": (
-            (end <= start) | ((sf.col(_NEXT_START) > start) & (sf.col(_NEXT_START) < end))
-        ),
+        f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, or "
+        "never where there is one, so nobody can say which of them is valid; repair them with LakeUpdateRowsOperator "
+        "or LakeDeleteRowsOperator": (end <= start) | has_begun | is_another,
     }
     if engine.at is not None:
         at = sf.lit(engine.at).cast("timestamp")
@@ -166,7 +171,8 @@ def _checked(spec: UpsertSpec, engine: History, rows: DataFrame) -> int:
             "max_active_runs=1 does that"
         ] = (start > at) | (end > at)
     total, *counts = (
-        rows.withColumn(_NEXT_START, sf.lead(start).over(versions))
+        rows.withColumn(_CONTENT, content_digest([(quoted_name(each.name), each.dataType) for each in schema]))
+        .withColumns({_NEXT_START: sf.lead(start).over(versions), _NEXT_CONTENT: sf.lead(_CONTENT).over(versions)})
         .agg(sf.count(sf.lit(1)), *map(sf.count_if, faults.values()))
         .collect()[0]
     )
