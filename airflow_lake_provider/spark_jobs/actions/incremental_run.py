@@ -33,6 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTa
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import (
     CHANGE_TYPE,
+    AppliedCommit,
     ChangeFilter,
     KeyedCommit,
     seen_after_commit,
@@ -172,7 +173,7 @@ def _attempt(
         before=before,
         after=after,
         committed=(applied.snapshot,),
-        warnings=(*((reading.warning,) if reading.warning else ()), *unseen),
+        warnings=(*_of_range(spec, reading, applied), *applied.warnings, *unseen),
         seconds=dict(progress.seconds),
         source=spec.source,
         from_snapshot=reading.start,
@@ -182,6 +183,18 @@ def _attempt(
         attempts=attempt,
         **applied.row_counts(),
     )
+
+
+def _of_range(spec: IncrementalSpec, reading: Range, applied: AppliedCommit) -> tuple[str, ...]:
+    """Return what people should know of a range that everything was read for."""
+    warning = reading.warning
+    if reading.is_first and applied.rows_deleted:
+        warning = (
+            f"{spec.table} had rows before consumer {spec.consumer} read {spec.source} for the first time, and "
+            f"{applied.rows_deleted} of them, whose keys the result does not have, were deleted. Where another load "
+            "wrote them, roll the table back, and give each of the two a table of its own"
+        )
+    return (warning,) if warning else ()
 
 
 def _commit(
@@ -278,11 +291,13 @@ class Range:
     :param start: exclusive, as text; None to read everything and rebuild the target.
     :param why: a sentence.
     :param warning: what its reader should know beside it; None for nothing.
+    :param is_first: whether the consumer has brought nothing of what the target holds.
     """
 
     start: str | None
     why: str
     warning: str | None = None
+    is_first: bool = False
 
 
 def read_range(
@@ -326,7 +341,7 @@ def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable
     others = {name: of for name in names if (of := table_of_position(name, spec.consumer)) not in (None, uuid)}
     read = ", ".join(of for name, of in others.items() if of and target.applied_state(name).position.snapshot)
     if not read:
-        return Range(start=None, why="the target has consumed nothing yet")
+        return Range(start=None, why="the target has consumed nothing yet", is_first=True)
     return Range(
         start=None,
         why=f"everything was read, because {spec.source} is another table than the target has consumed: it was dropped "

@@ -163,6 +163,16 @@ def test_a_source_that_was_dropped_and_created_again_is_named_with_what_becomes_
     assert "were deleted" in warning
 
 
+def test_a_first_run_tells_how_many_rows_of_others_it_has_deleted(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (98, 'stray', 0), (99, 'stray', 0)")
+    report = consumer.run("2", consumer="second")
+    assert consumer.target.rows() == consumer.expected()
+    (warning,) = report.warnings
+    assert "had rows before consumer second read" in warning
+    assert "2 of them, whose keys the result does not have, were deleted" in warning
+
+
 def test_positions_that_strangers_wrote_do_not_stop_the_first_run_of_a_consumer(consumer: Consumer) -> None:
     consumer.run("1")
     strange = "'lake.position.büro' = '1', 'lake.position.inbox' = '[', 'lake.position.a b' = '{}'"
