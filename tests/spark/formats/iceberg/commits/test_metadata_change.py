@@ -9,6 +9,7 @@ import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
@@ -51,3 +52,12 @@ def test_a_change_that_was_made_is_not_made_again_and_is_no_conflict(flow: Flow,
     if kind is RollbackSpec:
         with pytest.raises(CommitConflictError):
             change_metadata(flow.spark, sent, Progress())
+
+
+def test_a_tag_that_stays_gets_another_age_by_a_driver(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    carry_out(flow, CreateTagSpec, tag="daily", max_age=timedelta(days=1))
+    longer: dict[str, Any] = {"tag": "daily", "max_age": timedelta(days=9), "replace": True}
+    assert [carry_out(flow, CreateTagSpec, **longer).outcome for _ in range(2)] == [Outcome.DONE, Outcome.NOTHING_DUE]
+    assert flow.on_worker().facts.references["daily"].max_ref_age == 9 * 86_400_000
