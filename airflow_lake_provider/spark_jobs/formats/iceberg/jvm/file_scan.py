@@ -83,7 +83,9 @@ def _with_columns(spark: SparkSession, java_table: Any, schema: Any, columns: Ma
         fields.add(jvm.org.apache.iceberg.types.Types.NestedField.optional(column.fieldId(), name, column.type()))
     joined = jvm.org.apache.iceberg.types.TypeUtil.join(schema, jvm.org.apache.iceberg.Schema(fields))
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
-    return _pinned(spark, java_table, _without_spec(jvm, builder.setCurrentSchema(joined, metadata.lastColumnId())))
+    builder = builder.setCurrentSchema(joined, metadata.lastColumnId())
+    is_earlier = schema.schemaId() != metadata.currentSchemaId()
+    return _pinned(spark, java_table, _without_spec(jvm, builder) if is_earlier else builder)
 
 
 def _without_spec(jvm: Any, builder: Any) -> Any:
