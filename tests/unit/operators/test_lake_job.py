@@ -14,7 +14,6 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.contracts.errors import (
-    InvalidConnectionError,
     InvalidSpecError,
     JobFailedError,
     UnsupportedError,
@@ -322,52 +321,6 @@ def test_secrets_are_gone_before_a_cluster_is_asked_to_end_an_application(
         job.on_kill()
     assert spark_submit.returncode is not None
     assert "No such file" in (tmp_path / "left").read_text()
-
-
-@pytest.mark.parametrize(
-    ("fields", "deploy_mode", "expected"),
-    [
-        ({"host": "local[2]"}, None, LOCAL),
-        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, None, CLUSTER),
-        (
-            {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
-            "client",
-            SparkTarget(master="yarn", cluster_mode=False),
-        ),
-        ({"host": "k8s://https://h:443"}, "cluster", SparkTarget(master="k8s://https://h:443", cluster_mode=True)),
-        ({"host": "h", "port": 7077}, None, SparkTarget(master="spark://h", cluster_mode=False)),
-    ],
-)
-def test_a_spark_connection_says_where_the_driver_runs(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], deploy_mode: str | None, expected: SparkTarget
-) -> None:
-    set_spark(monkeypatch, **fields)
-    assert SparkTarget.read("spark_default", deploy_mode) == expected
-
-
-@pytest.mark.parametrize("extra", ["{'deploy-mode': 'cluster'}", '["deploy-mode"]'])
-def test_an_extra_that_is_no_object_is_refused_and_no_job_of_another_mode(
-    monkeypatch: pytest.MonkeyPatch, extra: str
-) -> None:
-    set_spark(monkeypatch, host="yarn", extra=extra)
-    with pytest.raises(
-        InvalidConnectionError, match=r"connection 'spark_default': its extra is (not JSON|a JSON list)"
-    ):
-        SparkTarget.read("spark_default", None)
-
-
-@pytest.mark.parametrize("fields", [{"host": "spark://h:7077"}, {"host": "h", "port": 7077}])
-def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
-) -> None:
-    set_spark(monkeypatch, **fields, extra={"deploy-mode": "cluster"})
-    with pytest.raises(InvalidSpecError, match=r"'spark_default'.*client mode"):
-        SparkTarget.read("spark_default", None)
-
-
-def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidConnectionError, match="'spark_elsewhere' does not exist"):
-        SparkTarget.read("spark_elsewhere", None)
 
 
 def test_secrets_and_the_connection_are_not_templated() -> None:
