@@ -109,6 +109,16 @@ def _guard(
     return ()
 
 
+def _pin(spark: SparkSession, spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> None:
+    """Keep an expiry from the range that is read.
+
+    :raises InvalidSpecError: another target is filled under the consumer's name.
+    """
+    if (taken := _taken(spark, spec, target, source)) is not None:
+        raise InvalidSpecError(taken)
+    source.pin(spec.consumer, spec.to_snapshot)
+
+
 def _taken(spark: SparkSession, spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> str | None:
     """Return that another target has consumed the source under the consumer's name, as the worker sees it, too.
 
@@ -149,9 +159,7 @@ def _attempt(
     if done is not None:
         return _unchanged(spec, target, run_key, applied_state, done)
     if spec.protect_source:
-        if (taken := _taken(spark, spec, target, source)) is not None:
-            raise InvalidSpecError(taken)
-        source.pin(spec.consumer, spec.to_snapshot)
+        _pin(spark, spec, target, source)
     reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
     cached = [changes.persist()]
