@@ -311,7 +311,7 @@ def _has(table: Table, column: NestedField) -> bool:
 
 
 def _strict(table: Table) -> Table:
-    """Return a table whose commit is sent once."""
-    properties = {**table.metadata.properties, RETRIES: "0"}
+    """Return a table whose commit is sent once, with files of Parquet: PyIceberg writes no others."""
+    properties = {**table.metadata.properties, RETRIES: "0", "write.format.default": "parquet"}
     metadata = table.metadata.model_copy(update={"properties": properties})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)

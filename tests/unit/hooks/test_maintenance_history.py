@@ -57,6 +57,17 @@ def rows(catalog: SqlCatalog) -> list[dict[str, Any]]:
     return catalog.load_table(NAME).scan().to_arrow().to_pylist()
 
 
+def test_a_table_that_was_told_to_write_orc_gets_its_rows_in_parquet(
+    history: MaintenanceHistory, lake_catalog: SqlCatalog
+) -> None:
+    assert history.record([entry()])
+    table = lake_catalog.load_table(NAME)
+    table.transaction().set_properties({"write.format.default": "orc"}).commit_transaction()
+    assert history.record([entry("bb")])
+    assert sorted(row["run_key"] for row in rows(lake_catalog)) == ["aa", "bb"]
+    assert lake_catalog.load_table(NAME).metadata.properties["write.format.default"] == "orc"
+
+
 def test_a_run_is_one_append_to_a_table_that_is_made_when_it_is_missing(
     history: MaintenanceHistory, lake_catalog: SqlCatalog
 ) -> None:
