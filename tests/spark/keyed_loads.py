@@ -55,7 +55,8 @@ class Wholes(LoadLife[Whole]):
 
     def foreign_row(self) -> tuple[Any, ...]:
         fresh = [key for key in self.kind.values if key not in self.model]
-        row = (self.any_of(*fresh), 7, 9.5) if fresh else ()
+        # The batch lacks one more key of the table by it, which may be too many.
+        row = (self.any_of(*fresh), 7, 9.5) if fresh and self.share == 1 else ()
         return (*row, False) if row and self.is_soft else row
 
     def with_foreign(self, row: tuple[Any, ...]) -> Whole:
@@ -79,13 +80,13 @@ class Wholes(LoadLife[Whole]):
         is_bad = self.random.random() < 0.1
         self.put(f"{run}/1.parquet", [*lines[:half], *([(None, 1, 1.0)] if is_bad else [])], at)
         self.put(f"{run}/2.parquet", lines[half:], at)
-        share = self.any_of(1.0, 1.0, 0.2)
-        arguments = {**self.arguments, "max_deleted_share": share}
+        self.share = self.any_of(1.0, 1.0, 0.2)
+        arguments = {**self.arguments, "max_deleted_share": self.share}
         if at < self.newest:
             return Batch(run, arguments, dict)
         whole = {key: values for key, *values in lines}
         live = {key for key in self.model if not self._is_flagged(self.model[key])}
-        is_refused = is_bad or len(live - whole.keys()) > share * len(live)
+        is_refused = is_bad or len(live - whole.keys()) > self.share * len(live)
         if not is_refused:
             self.newest = at
         return Batch(run, arguments, partial(self._whole, whole), BadInputError if is_refused else None)

@@ -139,8 +139,9 @@ class LoadLife(ABC, Generic[M]):
         ways = [self._plainly, self._killed, self._twice_at_once, self._by_two_runs_at_once]
         ways += 2 * [self._beside_another_writer] if self.takes_foreign_rows else []
         way = self.random.choice(ways)
-        self.steps.append(f"{way.__name__} {batch.run}")
+        self.steps.append(f"{way.__name__} {batch.run} {batch.arguments}")
         report = way(batch)
+        self.steps.append(f"{report}")
         self.model = batch.after(self.model)
         self.check()
         if way == self._plainly and report.outcome is Outcome.APPLIED:

@@ -194,8 +194,9 @@ class TypedHistory:
         if not keys:
             return
         table = self.flow.loaded()
-        # PyIceberg writes Parquet whatever the table asks for, no format version 3, and no partition by a hash.
-        is_plain = table.metadata.format_version == 2 and table.spec().is_unpartitioned()
+        # PyIceberg writes Parquet alone, no format version 3, and no partition by a hash.
+        is_parquet = table.properties.get("write.format.default", "parquet") == "parquet"
+        is_plain = is_parquet and table.metadata.format_version == 2 and table.spec().is_unpartitioned()
         by_python = is_plain and "UUID" not in {kind.name for kind in self.kinds}
         self.told.append(f"append {keys} by {'PyIceberg' if by_python else 'Spark'}")
         rows = self.arrow(keys, ("v", pa.int32(), [7] * len(keys)))
@@ -207,7 +208,9 @@ class TypedHistory:
         else:
             file = self.flow.inbox / f"theirs-{next(self.numbers)}.pq"
             pq.write_table(rows, file)
-            self.flow.spark.read.parquet(str(file)).writeTo(self.flow.table).append()
+            theirs = self.random.choice(["parquet", "orc", "avro"])
+            self.flow.spark.read.parquet(str(file)).writeTo(self.flow.table).option("write-format", theirs).append()
+            self.formats.add(theirs)
         self.model.update(dict.fromkeys(keys, 7))
 
     def delete_by_spark(self) -> None:
@@ -266,9 +269,12 @@ class TypedHistory:
         head = table.current_snapshot()
         summary = head.summary.additional_properties if head is not None and head.summary is not None else {}
         outside = self.formats == {"parquet"} and int(summary.get("total-equality-deletes", 0)) == 0
+        # A session keeps a table for a while, and does not see what another process commits.
+        self.flow.spark.catalog.refreshTable(self.flow.table)
         rows = table.scan().to_arrow() if outside else to_arrow(self.flow.spark.table(self.flow.table))
         found = [self.key(row) for row in rows.to_pylist()]
-        assert sorted(map(str, found)) == sorted(f"({key}, {v})" for key, v in self.model.items()), "\n".join(self.told)
+        expected = sorted(f"({key}, {v})" for key, v in self.model.items())
+        assert sorted(map(str, found)) == expected, "\n".join([*self.told, f"expected {expected}, got {found}"])
 
     def key(self, row: dict[str, Any]) -> tuple[Key, int]:
         keys = (plain(row[f"k{i}"]) for i in range(len(self.kinds)))
