@@ -88,6 +88,15 @@ def test_rows_are_matched_by_the_names_that_columns_have_now(spark: SparkSession
     assert [row["id"] for row in table.outside().scan().to_arrow().to_pylist()] == [0, 1, 2]
 
 
+def test_a_column_is_named_in_any_case_and_who_holds_the_rows_is_told(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 5)
+    report = delete(table, where="ID = 3")
+    assert (report.rows_deleted, report.warnings) == (1, ())
+    assert report.retained_by is not None
+    assert set(report.retained_by) == {"branch main", "history"}
+
+
 def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)

@@ -73,7 +73,9 @@ def _candidates(table: IcebergTable, expression: Any) -> tuple[dict[str, Any], d
     candidates: dict[str, Any] = {}
     snapshots: dict[str, set[str]] = defaultdict(set)
     for path, manifest in manifests.items():
-        with closing(table.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
+        # As Spark compares names.
+        reader = table.iceberg.ManifestFiles.read(manifest, io, specs).caseSensitive(False)
+        with closing(reader.filterRows(expression)) as files:
             for file in files:
                 candidates[str(file.location())] = file
                 snapshots[str(file.location())] |= reached_by[path]
