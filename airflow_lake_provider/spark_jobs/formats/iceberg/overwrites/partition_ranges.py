@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, DateType, StringType, TimestampNTZType, 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 
-# Least and greatest value of a column, by its name; None where it is NULL.
+# Least and greatest value of a column, by its name in lower case; None where it is NULL.
 Ranges = Mapping[str, tuple[Any, Any] | None]
 
 _EPOCH = date(1970, 1, 1)
@@ -44,7 +44,7 @@ def is_true_within(expression: Any) -> Callable[[Ranges], bool]:
         return lambda ranges: joined(part(ranges) for part in parts)
     if operation in ("TRUE", "FALSE"):
         return lambda _: operation == "TRUE"
-    column, is_reference = str(expression.ref().name()), str(expression.term()).startswith("ref(")
+    column, is_reference = str(expression.ref().name()).lower(), str(expression.term()).startswith("ref(")
     if operation == "IS_NULL":
         return lambda ranges: ranges.get(column, ()) is None
     if operation == "NOT_NULL":
@@ -68,10 +68,10 @@ def ranges_of(table: IcebergTable, spec: Any, partition: Any) -> Ranges:
 
     :param spec: ``org.apache.iceberg.PartitionSpec`` of the partition, an ``org.apache.iceberg.StructLike``.
     """
-    kinds, classes = {field.name: field.dataType for field in table.schema()}, spec.javaClasses()
+    kinds, classes = {field.name.lower(): field.dataType for field in table.schema()}, spec.javaClasses()
     ranges: dict[str, tuple[Any, Any] | None] = {}
     for place, field in enumerate(JavaItems(table.spark, spec.fields())):
-        name, transform = str(table.java.schema().findColumnName(field.sourceId())), str(field.transform())
+        name, transform = str(table.java.schema().findColumnName(field.sourceId())).lower(), str(field.transform())
         value, kind = partition.get(place, classes[place]), kinds.get(name)
         if kind is None or transform == "void":
             continue

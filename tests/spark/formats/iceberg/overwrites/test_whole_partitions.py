@@ -36,6 +36,7 @@ def load(flow: Flow, kind: str, value: Any, where: str) -> Any:
     ("kind", "transform", "values", "where", "replaced"),
     [
         ("DATE", "days(v)", DAYS, "v = '2026-11-01'", DAYS[4:5]),
+        ("DATE", "days(v)", DAYS, "V = '2026-11-01'", DAYS[4:5]),
         ("DATE", "days(v)", DAYS, "v IN (DATE '1969-12-31', DATE '2026-11-02')", [DAYS[2], DAYS[5]]),
         ("DATE", "months(v)", DAYS, "v >= '1969-12-01' AND v <= '1969-12-31'", DAYS[1:3]),
         ("DATE", "years(v)", DAYS, "v >= '1969-01-01' AND v < '1970-01-01'", DAYS[:3]),
