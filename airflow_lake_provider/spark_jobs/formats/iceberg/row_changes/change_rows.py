@@ -46,6 +46,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
     matching_of_files,
     withheld,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import checked_texts, checked_values
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     ROW_ID,
     WINS,
@@ -251,7 +252,8 @@ def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str,
     if ROW_ID in rows.columns:
         # The writer fills it with the commit's own sequence number.
         columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
-    return rows.select(*columns)
+    updated = checked_values(table, rows.select(*columns), (), only=given.keys())
+    return checked_texts(table, updated, (), only=given.keys())
 
 
 def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expression: str) -> Column:

@@ -7,7 +7,7 @@ texts that are no UTF-8, with which PyIceberg and DuckDB do not read the table, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,18 +101,22 @@ def write_defaults(columns: StructType) -> dict[str, str]:
     }
 
 
-def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]) -> DataFrame:
+def checked_values(
+    table: IcebergTable, rows: DataFrame, compared: Sequence[str], only: Collection[str] | None = None
+) -> DataFrame:
     """Return rows that end the task which meets a value that its column does not hold.
 
     ``java.util.UUID`` takes ``1-2-3-4-5`` for a UUID, and Spark tells one in capitals from the same one without.
 
     :param rows: in columns of the table.
     :param compared: columns whose values Spark compares as texts, so that they have to be in lower case.
+    :param only: columns to look at, in lower case; None for all.
     """
     strict = {name.lower() for name in compared}
+    given = {name.lower(): name for name in rows.columns if only is None or name.lower() in only}
     checked = {}
     for place, column in enumerate(_columns(table)):
-        name = next((each for each in rows.columns if each.lower() == str(column.name()).lower()), None)
+        name = given.get(str(column.name()).lower())
         fits = None if name is None else _fits(quoted(name), str(column.type()), name.lower() in strict)
         if name is not None and fits is not None:
             refused = sf.raise_error(sf.lit(f"{_MISFIT}{place}")).cast(rows.schema[name].dataType)
@@ -123,13 +127,17 @@ def checked_values(table: IcebergTable, rows: DataFrame, compared: Sequence[str]
     return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
 
 
-def checked_texts(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+def checked_texts(
+    table: IcebergTable, rows: DataFrame, keys: Sequence[str], only: Collection[str] | None = None
+) -> DataFrame:
     """Return rows that end the task which meets a text that is no UTF-8, or a map that has a key twice.
 
     :param rows: in columns of the table.
     :param keys: columns that a job may read alone, so that it need not read the others.
+    :param only: columns to look at, in lower case; None for all.
     """
-    places = {str(column.name()).lower(): place for place, column in enumerate(_columns(table))}
+    names = [str(column.name()).lower() for column in _columns(table)]
+    places = {name: place for place, name in enumerate(names) if only is None or name in only}
     conditions = {
         f"{places[field.name.lower()]}{fault}": any_of(faults)
         for fault, of in ((_NO_UTF8, _is_no_utf8), (_KEY_TWICE, has_key_twice))
@@ -176,7 +184,7 @@ def refusing_misfits(table: IcebergTable) -> Iterator[None]:
         column = _columns(table)[int(place[1])]
         remedy = _REMEDIES.get(place[2] or str(column.type()), _OTHERWISE)
         raise BadInputError(
-            f"{table.name}: the batch has a value that {column.type()} column {column.name()} does not hold"
+            f"{table.name}: got a value that {column.type()} column {column.name()} does not hold"
             f"{remedy.format(column.name())}"
         ) from error
 

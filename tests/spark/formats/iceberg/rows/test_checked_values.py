@@ -11,13 +11,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, IntegerType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
+from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
 
 FIRST = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
+OTHER = UUID("123e4567-e89b-12d3-a456-426614174000")
 OTHERS = ["nope", "1-2-3-4-5", FIRST.hex, f"{{{FIRST}}}", f"{FIRST}\n"]
 
 BY_NUMBER: dict[str, Any] = {"keys": ("n",), "order_by": (), "delete_when": None, "exclude_columns": ()}
@@ -63,6 +68,24 @@ def test_bytes_of_another_length_are_refused(flow: Flow) -> None:
     with pytest.raises(BadInputError, match=r"a value that fixed\[2\] column f does not hold; give as many bytes"):
         append(flow, "run 2")
     assert [row["f"] for row in flow.loaded().scan().to_arrow().to_pylist()] == [b"ab", None]
+
+
+def test_what_no_load_takes_is_no_new_value_of_an_update(flow: Flow) -> None:
+    flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN t STRING")
+    # Another engine wrote what is no text. It is none of an update of other columns.
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, '{FIRST}', X'6162', CAST(X'FF' AS STRING))")
+
+    def update(**assignments: str) -> None:
+        arguments: dict[str, Any] = {"catalog": "lake_default", "table": flow.table, "where": "n = 1"}
+        run = RunIdentity.of("dag", str(assignments), "task", "-1")
+        update_rows(flow.spark, UpdateRowsSpec(run=run, assignments=assignments, **arguments), Progress())
+
+    for name, value in (("u", "'1-2-3-4-5'"), ("f", "X'01'"), ("t", "CAST(X'FE' AS STRING)")):
+        with pytest.raises(BadInputError, match=f"column {name} does not hold"):
+            update(**{name: value})
+    update(U=f"'{str(OTHER).upper()}'", f="X'6364'")
+    (row,) = flow.spark.sql(f"SELECT u, f, CAST(t AS BINARY) AS t FROM {flow.table}").collect()
+    assert (row["u"], bytes(row["f"]), bytes(row["t"])) == (str(OTHER), b"cd", b"\xff")
 
 
 def test_a_uuid_is_the_same_one_in_capitals_or_the_batch_is_refused(flow: Flow) -> None:
