@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     BrokenMetadataError,
@@ -26,7 +27,9 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead, decide
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.watermark import Since
-from tests.spark.upsert_flow import Flow, row
+from tests.spark.append_flow import append
+from tests.spark.overwrite_flow import overwrite
+from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 from tests.table_facts import facts
 
 COLUMNS = "(id BIGINT, name STRING, n INT)"
@@ -159,6 +162,48 @@ def test_every_strategy_fills_a_table_that_was_replaced_while_it_was_expired_too
     flow.loaded().maintenance.expire_snapshots().by_ids([s.snapshot_id for s in flow.loaded().snapshots()]).commit()
     flow.apply("run 2", strategy=strategy)
     assert flow.rows() == BATCH
+
+
+def columns_swapped(flow: Flow) -> None:
+    """Drop a table without rows and create it with its fields in another order, which changes their ids."""
+    flow.spark.sql(f"DROP TABLE {flow.table}")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (n INT, name STRING, id BIGINT) USING iceberg")
+
+
+def columns_of_other_types(flow: Flow) -> None:
+    create_or_replace(flow, "(id STRING, name STRING, n INT)")
+
+
+@pytest.mark.parametrize("replace_it", [dropped_and_made_again, columns_swapped])
+@pytest.mark.parametrize("strategy", [s for s in UpsertStrategy if s is not UpsertStrategy.AUTO])
+def test_an_upsert_fills_the_columns_of_an_empty_table_that_is_replaced_before_its_commit(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy, replace_it: Any
+) -> None:
+    flow = flow_of(spark, tmp_path, 2)
+    report = flow.apply("run 1", InterruptedProgress(at="commit", then=lambda: replace_it(flow)), strategy=strategy)
+    assert {row["id"]: (row["name"], row["n"]) for row in flow.records()} == BATCH
+    assert report.attempts == (1 if strategy is UpsertStrategy.MERGE else 2)
+
+
+@pytest.mark.parametrize("where", [None, "true"])
+def test_rows_fill_the_columns_of_an_empty_table_that_is_replaced_before_their_commit(
+    spark: SparkSession, tmp_path: Path, where: str | None
+) -> None:
+    flow = flow_of(spark, tmp_path)
+    flow.changes = {
+        "source": Files(path=f"{flow.inbox}/*.jsonl", format="json", schema="id BIGINT, name STRING, n INT")
+    }
+    then = InterruptedProgress(at="commit", then=lambda: columns_swapped(flow))
+    report: Any = append(flow, "run 1", then) if where is None else overwrite(flow, "run 1", "", then, where=where)
+    assert {row["id"]: (row["name"], row["n"]) for row in flow.records()} == BATCH
+    assert report.attempts == 2
+
+
+def test_rows_of_a_type_that_an_empty_table_has_no_more_are_not_committed(spark: SparkSession, tmp_path: Path) -> None:
+    flow = flow_of(spark, tmp_path)
+    with pytest.raises(BadInputError, match="id"):
+        flow.apply("run 1", InterruptedProgress(at="commit", then=lambda: columns_of_other_types(flow)))
+    assert flow.loaded().metadata.snapshots == []
 
 
 def test_what_cannot_be_told_is_refused_until_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ class DataCommit:
     :param branch: None for main, which also sets positions, run keys and ``properties``.
     :param properties: table properties to set in the same commit.
     :param summary: entries of the snapshot's summary beside those that identify it.
+    :param made_for: the table and the schema that the rows were made to fit, in words of the format; None where it
+        does not ask.
     """
 
     action: str
@@ -39,6 +41,7 @@ class DataCommit:
     branch: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     summary: dict[str, str] = field(default_factory=dict)
+    made_for: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class _PendingAppend(PendingRows[AppendCommit]):
         return _without_recent_rows(self.table, self.commit, stored)
 
     def on_new_head(self, commit: AppendCommit) -> AppendCommit:
-        pending, operations = on_new_head(self.table, commit, self.schema_id)
+        pending, operations = on_new_head(self.table, commit)
         if commit.unless_among is not None and set(operations) - _ADD_NOTHING:
             raise CommitConflictError(f"{self.table.name}: rows were added since the batch was compared with the table")
         return pending

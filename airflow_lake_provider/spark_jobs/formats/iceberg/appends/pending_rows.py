@@ -96,23 +96,19 @@ def _with_lineage(table: IcebergTable, rows: DataFrame) -> DataFrame:
 
 @dataclass
 class PendingRows(Generic[C]):
-    """Files that a commit adds, and how it is made.
-
-    :param schema_id: of the table's schema that the rows are made to fit.
-    """
+    """Files that a commit adds, and how it is made."""
 
     table: IcebergTable
     commit: C
     progress: Progress
-    schema_id: int = -1
     files: list[Any] = field(default_factory=list)
     audit: BatchAudit | None = None
 
     def apply(self) -> AppliedCommit | None:
         """Write the rows and commit once, after the audit where one was asked for; None for nothing to commit."""
-        table, commit = self.table, self.commit
-        refuse_expired_base(table, commit)
-        self.schema_id = table.schema_id
+        table = self.table
+        refuse_expired_base(table, self.commit)
+        self.commit = commit = replace(self.commit, made_for=table.shape_id)
         with reading_base(table, commit), self.progress.phase("write") as facts:
             stored = stored_rows(table, commit)
             self._plan_audit(stored)
@@ -160,7 +156,7 @@ class PendingRows(Generic[C]):
 
         :raises CommitConflictError: the batch has to be decided on, or read, again.
         """
-        return on_new_head(self.table, commit, self.schema_id)[0]
+        return on_new_head(self.table, commit)[0]
 
     def counted(self, applied: AppliedCommit) -> AppliedCommit:
         """Return the result with what is counted after the commit."""

@@ -93,11 +93,26 @@ def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
 
     :raises CommitConflictError: with both snapshots.
     """
+    refuse_other_shape(table, commit)
     head = table.base_of(commit.branch)
     if head != commit.base:
         raise CommitConflictError(
             f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
             "now. No data changed."
+        )
+
+
+def refuse_other_shape(table: IcebergTable, commit: DataCommit) -> None:
+    """Refuse a commit to a table without snapshots that was replaced since: its files have the fields of that before.
+
+    Of a table with snapshots the head tells.
+
+    :raises CommitConflictError: so that the batch is decided on again.
+    """
+    if commit.base is None and commit.made_for not in (None, table.shape_id):
+        raise CommitConflictError(
+            f"{table.name}: the empty table was replaced, or its schema has changed, since the batch was written. No "
+            "data changed."
         )
 
 

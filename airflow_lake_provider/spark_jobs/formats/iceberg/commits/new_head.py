@@ -13,21 +13,22 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProv
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import refuse_other_shape
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 C = TypeVar("C", bound=LoadCommit)
 
 
-def on_new_head(table: IcebergTable, commit: C, schema_id: int) -> tuple[C, list[str]]:
+def on_new_head(table: IcebergTable, commit: C) -> tuple[C, list[str]]:
     """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
 
-    :param schema_id: of the table's schema that the rows were made to fit.
     :return: the same object where the head has not moved.
     :raises CommitConflictError: the batch has to be decided on, or read, again. Another driver has applied it or
         something of the same source, or the table was rolled back. Or the batch depends on what the table held.
     """
     head = table.refresh().base_of(commit.branch)
+    refuse_other_shape(table, commit)
     if head == commit.base:
         return commit, []
     # Main also where the branch is not there: the commit that makes it starts there.
@@ -36,16 +37,16 @@ def on_new_head(table: IcebergTable, commit: C, schema_id: int) -> tuple[C, list
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     committed = _summaries_since(table, commit, branch)
     _refuse_decided_anew(table, commit, branch, committed)
-    _refuse_read_anew(table, commit, schema_id)
+    _refuse_read_anew(table, commit)
     return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
 
 
-def _refuse_read_anew(table: IcebergTable, commit: LoadCommit, schema_id: int) -> None:
+def _refuse_read_anew(table: IcebergTable, commit: LoadCommit) -> None:
     if commit.reads_table:
         raise CommitConflictError(
             f"{table.name}: the batch's rows are, or may be, made of rows that have changed since"
         )
-    if schema_id != table.schema_id:
+    if commit.made_for != table.shape_id:
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
 
 

@@ -196,6 +196,11 @@ class IcebergTable:
         """Id of the current schema."""
         return self.facts.shape.schema_id
 
+    @property
+    def shape_id(self) -> str:
+        """Identity of the table and of its current schema: a table that is created again numbers its fields anew."""
+        return f"{self.facts.uuid} {self.schema_id}"
+
     def has_new_schema(self, snapshot_id: int) -> bool:
         """Tell whether the schema is another one than when a snapshot was committed."""
         snapshot = self.facts.snapshots.get(str(snapshot_id))

@@ -89,7 +89,7 @@ def _commit(table: IcebergTable, commit: PlannedUpsert, delta: RowDelta, progres
     with position_properties(table, commit) as position:
         return rebase_conflicts(
             lambda on_head: attempt(on_head, position),
-            lambda behind: on_new_head(table, behind, behind.schema_id)[0],
+            lambda behind: on_new_head(table, behind)[0],
             commit,
             CommitRetries.of(str(table.name), table.properties(), _TRIES),
             progress,

@@ -69,14 +69,12 @@ class PlannedUpsert(KeyedCommit):
     """A commit whose rows fit the table, and what is known of its keys.
 
     :param batch_keys: of ``rows``.
-    :param schema_id: of the table's schema that ``rows`` were made to fit.
     :param partial_structs: type of each struct that lacks fields of the table's, as the batch has it, by its column in
         lower case.
     :param candidates: of the base that the strategy was chosen on; None where nothing was planned.
     """
 
     batch_keys: BatchKeys
-    schema_id: int
     partial_structs: Mapping[str, StructType]
     candidates: CandidateFiles | None = field(default=None, compare=False)
 
@@ -87,9 +85,8 @@ class PlannedUpsert(KeyedCommit):
         rows = checked_texts(table, checked_values(table, fitted.rows, ()), commit.keys)
         given = {field.name: getattr(commit, field.name) for field in fields(commit)}
         return cls(
-            **{**given, "rows": rows},
+            **{**given, "rows": rows, "made_for": table.shape_id},
             batch_keys=replace(batch_keys, rows=rows),
-            schema_id=table.schema_id,
             partial_structs=fitted.partial_structs,
         )
 

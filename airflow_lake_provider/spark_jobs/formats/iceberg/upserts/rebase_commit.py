@@ -52,7 +52,7 @@ def rebase(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -
 
     :raises CommitConflictError: see :func:`on_new_head`; or the table has row lineage now, and had not.
     """
-    pending, operations = on_new_head(table, commit, commit.schema_id)
+    pending, operations = on_new_head(table, commit)
     _refuse_upgraded(table, resolved)
     if pending is commit:
         return RebasedCommit(commit=commit, resolved=resolved)
@@ -83,7 +83,7 @@ def rebase_over_appends(table: IcebergTable, commit: PlannedUpsert) -> PlannedUp
 
     :raises CommitConflictError: anything else was committed, or what :func:`rebase` refuses.
     """
-    pending, operations = on_new_head(table, commit, commit.schema_id)
+    pending, operations = on_new_head(table, commit)
     if pending is commit:
         return commit
     if set(operations) != {"append"}:
