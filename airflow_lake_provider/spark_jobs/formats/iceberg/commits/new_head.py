@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import refuse_other_shape
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import refuse_other_names
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
@@ -46,8 +47,7 @@ def _refuse_read_anew(table: IcebergTable, commit: LoadCommit) -> None:
         raise CommitConflictError(
             f"{table.name}: the batch's rows are, or may be, made of rows that have changed since"
         )
-    if commit.made_for != table.shape_id:
-        raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
+    refuse_other_names(table, commit)
 
 
 def refuse_expired_base(table: IcebergTable, commit: LoadCommit) -> None:

@@ -196,6 +196,7 @@ def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, p
 
     def update(transaction: Any) -> Any:
         if isinstance(delta, PartitionOverwrite):
+            refuse_other_names(table, commit)
             overwrite = _from_base(delta.update(transaction), commit)
             return overwrite.validateNoConflictingData().validateNoConflictingDeletes()
         if delta.only_adds:
@@ -203,6 +204,15 @@ def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, p
         return _add(_from_base(transaction.newRowDelta(), commit), table, delta)
 
     return commit_snapshot(table, commit, position, update)
+
+
+def refuse_other_names(table: IcebergTable, commit: DataCommit) -> None:
+    """Refuse a commit whose predicate may mean other columns by now.
+
+    :raises CommitConflictError: so that the batch is decided on again.
+    """
+    if commit.made_for not in (None, table.shape_id):
+        raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
 
 
 def _append(append: Any, delta: RowDelta) -> Any:

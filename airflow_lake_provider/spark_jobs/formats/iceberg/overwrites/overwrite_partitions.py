@@ -33,7 +33,11 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.appends.pending_rows import PendingRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import PartitionOverwrite, RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
+    PartitionOverwrite,
+    RowDelta,
+    refuse_other_names,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
@@ -107,6 +111,7 @@ class _PendingOverwrite(PendingRows[OverwriteCommit]):
 
     def on_new_head(self, commit: OverwriteCommit) -> OverwriteCommit:
         pending = super().on_new_head(commit)
+        refuse_other_names(self.table, commit)
         if int(self.table.java.spec().specId()) != self.spec_id:
             raise CommitConflictError(f"{self.table.name}: the partition spec has changed since the batch was written")
         if commit.keys and pending.base is not None and pending.base != commit.base:
@@ -154,6 +159,8 @@ class _PendingOverwrite(PendingRows[OverwriteCommit]):
         matched = rows_in_other_files(
             table, MatchedCommit(action=commit.action, run_key=commit.run_key, base=commit.base, match=match), files
         )
+        # They were looked for by the names of now.
+        refuse_other_names(table, commit)
         lost = matched.deleted + sum(map(int, whole.texts(java_functions(table.spark).rows_of_task)))
         delta = replace(write_deletes(table, commit.base, matched.positions, self.files), removed=whole)
         with discarded_on_failure(table, delta.deletes, route.discard):

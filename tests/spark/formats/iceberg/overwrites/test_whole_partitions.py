@@ -10,7 +10,7 @@ import pytest
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from tests.spark.overwrite_flow import overwrite
-from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 DAYS = ["1969-11-30", "1969-12-01", "1969-12-31", "1970-01-01", "2026-11-01", "2026-11-02"]
 TIMES = ["1969-12-30T23:59:59.999999", "1969-12-31T00:00:00", "1969-12-31T23:59:59.999999", "1970-01-01T00:00:00"]
@@ -110,3 +110,33 @@ def test_the_least_number_is_in_a_partition_out_of_order_which_no_range_is_told_
         with pytest.raises(InvalidSpecError, match="v_trunc=2147483646, out of order"):
             load(flow, "INT", -5, where)
     assert load(flow, "INT", -5, "true").rows_replaced == 3
+
+
+@pytest.mark.parametrize("allow_rows", [False, True])
+def test_a_predicate_means_the_columns_that_have_its_names_when_rows_go(flow: Flow, allow_rows: bool) -> None:
+    flow.catalog()
+    columns = "id BIGINT, v DATE, w DATE"
+    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg PARTITIONED BY (days(v))")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, DATE '2026-11-01', NULL)")
+    if allow_rows:
+        flow.spark.sql(f"INSERT INTO {flow.table} VALUES (2, DATE '2026-10-01', DATE '2026-11-01')")
+
+    def swap() -> None:
+        for name, other in (("v", "x"), ("w", "v"), ("x", "w")):
+            flow.spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN {name} TO {other}")
+
+    flow.arrive("rows.jsonl", {"id": 3, "v": "2026-11-01", "w": None})
+    source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=columns)
+    arguments: dict[str, Any] = {"source": source, "where": "v = '2026-11-01'", "allow_rows": allow_rows}
+    progress = InterruptedProgress(at="commit", then=swap)
+    if allow_rows:
+        assert overwrite(flow, "run", "", progress, **arguments).attempts == 2
+    else:
+        with pytest.raises((InvalidSpecError, BadInputError), match="does not select all rows"):
+            overwrite(flow, "run", "", progress, **arguments)
+    # As if the columns had changed their names before the run.
+    rows = flow.loaded().scan().to_arrow().to_pylist()
+    assert sorted((row["id"], str(row["v"]), str(row["w"])) for row in rows) == [
+        (1, "None", "2026-11-01"),
+        *([(3, "2026-11-01", "None")] if allow_rows else []),
+    ]
