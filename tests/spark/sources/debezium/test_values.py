@@ -146,6 +146,43 @@ def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSes
     assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
 
 
+@pytest.mark.parametrize("told_by", ["row", "key", "key beside its schema"])
+def test_a_delete_finds_its_row_by_a_number_that_no_double_has(
+    spark: SparkSession, tmp_path: Path, told_by: str
+) -> None:
+    sent = "123456789012345678.25"
+    row = f'{{"id":{sent},"n":1,"note":"a"}}'
+    created = json.dumps(envelope("c", None, ["1", "2"])).replace('"after": null', f'"after":{row}')
+    changed = json.dumps(envelope("u", None, ["1", "4"])).replace('"after": null', f'"after":{row}')
+    # The key is the same one.
+    changed = changed.replace('"before": null', f'"before":{row}')
+    gone = json.dumps({**envelope("d", None, ["1", "6"]), "before": None})
+    if told_by == "row":
+        gone = gone.replace('"before": null', f'"before":{row}')
+    key = f'{{"id":{sent}}}' if told_by != "key beside its schema" else f'{{"schema":{{}},"payload":{{"id":{sent}}}}}'
+    lines = [f'{{"topic":"t","key":{key},"value":{event}}}' for event in (created, changed, gone)]
+    batch = read_items(spark, write_files(tmp_path / "in", lines), ddl="id DECIMAL(30,2), n INT, note STRING")
+    assert [(row["id"], row[DELETED]) for row in batch.changes.collect()] == [(Decimal(sent), True)]
+
+
+def test_a_key_change_is_told_by_a_number_that_no_double_has(spark: SparkSession, tmp_path: Path) -> None:
+    old, new = "123456789012345678.25", "123456789012345678.75"
+    row, moved = (f'{{"id":{key},"n":1,"note":"{note}"}}' for key, note in ((old, "long"), (new, PLACEHOLDER)))
+    lines = []
+    for op, sequence, side, image, header in (
+        ("c", ["1", "2"], "after", row, {}),
+        ("d", ["1", "4"], "before", row, {"__debezium.newkey": f'{{"id":{new}}}'}),
+        ("c", ["1", "4"], "after", moved, {"__debezium.oldkey": f'{{"id":{old}}}'}),
+    ):
+        event = {**envelope(op, None, sequence), "before": None}
+        text = json.dumps(event).replace(f'"{side}": null', f'"{side}":{image}')
+        key = old if side == "before" or not header else new
+        lines.append(f'{{"topic":"t","key":{{"id":{key}}},"headers":{json.dumps(header)},"value":{text}}}')
+    batch = read_items(spark, write_files(tmp_path / "in", lines), ddl="id DECIMAL(30,2), n INT, note STRING")
+    seen = {str(row["id"]): (row["note"], row[DELETED]) for row in batch.changes.collect()}
+    assert seen == {old: (None, True), new: ("long", False)}
+
+
 def test_a_double_is_that_of_its_digits_and_a_float_is_rounded_once(spark: SparkSession, tmp_path: Path) -> None:
     # A bit above half way between two floats; the digits of its double are a bit below.
     near_half = "1.00000017881393432617187501"

@@ -31,7 +31,11 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
     envelope_fields,
     row_fields,
 )
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import ambiguous_columns, with_all_digits
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers import (
+    ambiguous_columns,
+    keys_with_all_digits,
+    with_all_digits,
+)
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches
@@ -57,8 +61,10 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
         ``ts_ms`` is of the source's clock. ``types`` is a text per distinct connect schema.
     """
     kept = _events_of_table(texts, source.table, _IMAGE, names)
-    kept = kept.withColumn("after", with_all_digits(sf.col("after"), sf.col("value"), _doubles(source.schema)))
-    rows = _row_columns(source, keys)
+    line, doubles = sf.col("value"), _doubles(source.schema)
+    before = keys_with_all_digits(sf.col("before"), line, doubles, keys, "before")
+    kept = kept.withColumns({"after": with_all_digits(sf.col("after"), line, doubles), "before": before})
+    rows = _row_columns(source, keys, doubles)
     return kept.select(
         ARRIVAL, "bad", "op", "table", *_places(names), _record_key(source.key_field_name), "after", *rows
     )
@@ -166,9 +172,11 @@ def _is_corrupt() -> Column:
     return ~(is_parsed & is_utf8("value")) | sf.expr(f"{fault_of_line('value')} IS NOT NULL")
 
 
-def _row_columns(source: DebeziumStream, keys: Sequence[str]) -> list[Column]:
+def _row_columns(source: DebeziumStream, keys: Sequence[str], doubles: Sequence[str]) -> list[Column]:
     # Without an old image, the record's key still tells whose row is gone.
     key = sf.map_filter(_key_fields("key_text"), lambda name, _: name != source.key_field_name)
+    # A line has the record's key before it was parsed. Beside a row it is not looked at.
+    key = keys_with_all_digits(key, sf.concat("value", "key_text"), doubles, keys)
     image = sf.when(is_delete(), sf.coalesce("before", key)).otherwise(sf.col("after"))
     line = sf.when(is_delete() & sf.col("before").isNull(), sf.col("key_text")).otherwise(sf.col("value"))
     holes = sf.map_keys(sf.map_filter("after", lambda _, text: is_placeholder(text, source.unavailable_value)))
@@ -178,8 +186,8 @@ def _row_columns(source: DebeziumStream, keys: Sequence[str]) -> list[Column]:
         ambiguous_columns(source, image, line).alias("ambiguous"),
         _texts(image, keys).alias("key"),
         sf.when(sf.col("before").isNotNull(), _texts(sf.col("before"), keys)).alias("key_before"),
-        key_texts("old_key", keys).alias("old_key"),
-        key_texts("new_key", keys).alias("new_key"),
+        key_texts("old_key", keys, doubles).alias("old_key"),
+        key_texts("new_key", keys, doubles).alias("new_key"),
         _types_text().alias("types"),
     ]
 
@@ -223,16 +231,19 @@ def _record_key(added: str) -> Column:
     return sf.when(sf.col("of_record"), columns).alias("record_key")
 
 
-def key_texts(name: str, keys: Sequence[str]) -> Column:
-    """Return the texts of the key columns in a record's key, or in a header with one; NULL where one is missing."""
-    texts = _texts(_key_fields(name), keys)
+def key_texts(name: str, keys: Sequence[str], doubles: Sequence[str] = ()) -> Column:
+    """Return the texts of the key columns in a record's key, or in a header with one; NULL where one is missing.
+
+    :param doubles: names of columns that become a double, in lower case.
+    """
+    texts = _texts(keys_with_all_digits(_key_fields(name), sf.col(name), doubles, keys), keys)
     return sf.when(~sf.exists(texts, lambda text: text.isNull()), texts)
 
 
 def _key_fields(text: str) -> Column:
     """Return the fields of a key, which may stand beside its schema."""
-    plain = sf.from_json(text, "MAP<STRING, STRING>")
-    return sf.coalesce(sf.from_json(sf.element_at(plain, "payload"), "MAP<STRING, STRING>"), plain)
+    plain = sf.from_json(text, _IMAGE)
+    return sf.coalesce(sf.from_json(sf.element_at(plain, "payload"), _IMAGE), plain)
 
 
 def _types_text() -> Column:

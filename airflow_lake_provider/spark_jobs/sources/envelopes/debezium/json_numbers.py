@@ -54,24 +54,50 @@ def with_all_digits(row: Column, line: Column, doubles: Sequence[str]) -> Column
     :param doubles: names of columns that become a double, in lower case: theirs stay rounded, too.
     """
     # A row from before the change stands first, and may have another number that is the same double.
-    start = sf.position(sf.lit('"after"'), line)
-    tail = line.substr(start, sf.length(line))
+    tail = _from(line, "after")
+    any_rounded = sf.size(sf.map_filter(row, lambda name, text: _may_be_rounded(name, text, doubles))) > 0
+    return sf.when(line.rlike(_LONG_FRACTION) & any_rounded, _of_line(row, tail, doubles)).otherwise(row)
+
+
+def keys_with_all_digits(
+    row: Column, line: Column, doubles: Sequence[str], keys: Sequence[str], side: str | None = None
+) -> Column:
+    """Return a map of texts in which the numbers of key columns have the digits of the line.
+
+    :param row: map of texts, of a row whose other columns nobody reads.
+    :param side: name that the row has in the line; None where the line is the row.
+    """
+    # Few keys are fractions, so the line is looked at last.
+    texts = (sf.element_at(row, key) for key in keys if key.lower() not in doubles)
+    any_rounded = reduce(
+        or_, (sf.coalesce(text.rlike(f"^{_FRACTION}$"), sf.lit(False)) for text in texts), sf.lit(False)
+    )
+    tail = line if side is None else _from(line, side)
+    return sf.when(any_rounded & line.rlike(_LONG_FRACTION), _of_line(row, tail, doubles)).otherwise(row)
+
+
+def _from(line: Column, side: str) -> Column:
+    return line.substr(sf.position(sf.lit(f'"{side}"'), line), sf.length(line))
+
+
+def _may_be_rounded(name: Column, text: Column, doubles: Sequence[str]) -> Column:
+    return ~sf.lower(name).isin(*doubles) & text.rlike(f"^{_FRACTION}$")
+
+
+def _of_line(row: Column, tail: Column, doubles: Sequence[str]) -> Column:
+    """Return the row with the digits that its numbers have in a part of the line, which begins with it."""
     # Bound once for a line: in the function of a map they would be looked for at each column.
     members = sf.struct(
         *(sf.regexp_extract_all(tail, sf.lit(_MEMBER), sf.lit(part)).alias(f"g{part}") for part in (1, 2))
     )
 
-    def may_be_rounded(name: Column, text: Column) -> Column:
-        return ~sf.lower(name).isin(*doubles) & text.rlike(f"^{_FRACTION}$")
-
     def exact(pair: Column) -> Column:
-        return sf.transform_values(
-            row, lambda name, text: sf.when(may_be_rounded(name, text), _exact(pair, tail, name, text)).otherwise(text)
-        )
+        def digits(name: Column, text: Column) -> Column:
+            return sf.when(_may_be_rounded(name, text, doubles), _exact(pair, tail, name, text)).otherwise(text)
 
-    any_rounded = sf.size(sf.map_filter(row, may_be_rounded)) > 0
-    numbers = sf.get(sf.transform(sf.array(members), exact), sf.lit(0))
-    return sf.when(line.rlike(_LONG_FRACTION) & any_rounded, numbers).otherwise(row)
+        return sf.transform_values(row, digits)
+
+    return sf.get(sf.transform(sf.array(members), exact), sf.lit(0))
 
 
 def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
