@@ -186,6 +186,12 @@ NUMBERS = [
     Case("string", "-1e39", "FLOAT", REFUSED),
     Case("array string", ["1e400"], "ARRAY<DOUBLE>", REFUSED),
     Case("string", "+Infinity", "FLOAT", float("inf")),
+    # Java's numbers: a seat, a grade, a number of base 16.
+    Case("string", "12D", "DOUBLE", REFUSED),
+    Case("string", "7f", "FLOAT", REFUSED),
+    Case("string", "0x1p3", "DOUBLE", REFUSED),
+    Case("string", " 1.5e-3 ", "DOUBLE", 0.0015),
+    Case("string", ".5", "DOUBLE", 0.5),
     Case("double", 1.0e10, "DECIMAL(13,2)", Decimal(10**10)),
     Case("double", 1.5, "BIGINT", REFUSED),
     Case("int64", 2**53 + 1, "DOUBLE", REFUSED),
