@@ -27,6 +27,8 @@ _SCHEMA = (
     "STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: ARRAY<STRUCT<field: STRING, "
     f"{_CONNECT_TYPE}, items: STRUCT<{_CONNECT_TYPE}>>>>>>"
 )
+# Fields of a record that a sink may write; it has those that its author has named.
+_OF_RECORD = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 
 
@@ -101,7 +103,7 @@ class LinesOfFiles(EventTexts):
             sf.element_at("line.headers", _OLD_KEY).alias("old_key"),
             sf.element_at("line.headers", _NEW_KEY).alias("new_key"),
             sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
-            (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
+            (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull() | _is_bare_record()).alias("is_record"),
             sf.col("line.value").isNull().alias("no_value"),
             sf.array_contains(sf.json_object_keys("value"), "key").alias("tells_key"),
         ]
@@ -141,6 +143,11 @@ class RecordsOfTopic(EventTexts):
             sf.lit(False).alias("no_value"),
             sf.lit(True).alias("tells_key"),
         ]
+
+
+def _is_bare_record() -> Column:
+    others = sf.array_except(sf.json_object_keys("value"), sf.array(*map(sf.lit, _OF_RECORD)))
+    return sf.coalesce(sf.size(others) == 0, sf.lit(False))
 
 
 def _header(name: str) -> Column:
