@@ -36,10 +36,13 @@ _LAKE_CONNECTION = _argument(
 _SPARK_CONNECTION = _argument(
     "--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default"
 )
+# A section in brackets would be a style to Airflow's help, and missing from it.
 _POLICY_FILE = _argument(
-    "--policy-file", help="YAML file, relative to the folder of DAGs (default: [lake] policy_file)"
+    "--policy-file", help="YAML file, relative to the folder of DAGs (default: policy_file of the section lake)"
 )
-_HISTORY_TABLE = _argument("--history", help="Table of the history, or off (default: [lake] maintenance_history)")
+_HISTORY_TABLE = _argument(
+    "--history", help="Table of the history, or off (default: maintenance_history of the section lake)"
+)
 _COMMANDS = (
     ActionCommand(
         name="check",
