@@ -61,6 +61,6 @@ def _why(plan: TablePlan) -> str:
     sentences += [
         f"{each.why} {each.instead}"
         for each in plan.not_planned
-        if each.is_waiting or (not plan.actions and each.action in _OFTEN)
+        if each.is_waiting or each.is_unsupported or (not plan.actions and each.action in _OFTEN)
     ]
     return " ".join(dict.fromkeys(sentences))

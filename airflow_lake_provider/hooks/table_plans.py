@@ -14,6 +14,7 @@ from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_snapshots
+from airflow_lake_provider.maintenance.fleet_run import without_shared
 from airflow_lake_provider.maintenance.health import broken_table, health_of
 from airflow_lake_provider.maintenance.leases import without_leased
 from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
@@ -52,7 +53,8 @@ def table_plans(
     """Return what maintenance of tables would do, and why, the most urgent first, without Spark.
 
     A table that cannot be read, or whose policy cannot, has a plan with its error, and no action. What would wait is
-    left out: actions that keep failing, and tables that a run has leased.
+    left out: actions that keep failing, and tables that a run has leased. So is what removes files by their
+    place, where the locations of two of the tables overlap.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
@@ -69,7 +71,7 @@ def table_plans(
     hook = LakeCatalogHook(lake_conn_id)
     reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
     planned = plan_tables(tables, reader, now or datetime.now(UTC), history=MaintenanceHistory(hook, history))
-    return without_leased(planned.plans, MaintenanceLeases(hook).current())
+    return without_leased(without_shared(planned.plans, planned.overlaps), MaintenanceLeases(hook).current())
 
 
 def plan_tables(

@@ -84,8 +84,7 @@ def fleet_run(
     :param core_seconds: of one job.
     :param most_tables: of one job.
     """
-    shared = {name: overlap for overlap in overlaps for name in (overlap.table, overlap.other)}
-    allowed = [_apart(plan, shared.get(plan.table)) for plan in plans]
+    allowed = without_shared(plans, overlaps)
     deferred = [_of_other_pool(plan, pool) for plan in allowed if _is_of_other_pool(plan, pool)]
     selection = within_budget((plan for plan in allowed if not _is_of_other_pool(plan, pool)), budget or Budget())
     return FleetRun(
@@ -96,10 +95,16 @@ def fleet_run(
     )
 
 
-def _apart(plan: TablePlan, overlap: Overlap | None) -> TablePlan:
-    """Return a plan without what removes files by their place, where another table's files may be there."""
-    if overlap is None:
-        return plan
+def without_shared(plans: Iterable[TablePlan], overlaps: Iterable[Overlap]) -> list[TablePlan]:
+    """Return plans without what removes files by their place, where another table's files may be there.
+
+    :param overlaps: of the locations of the tables.
+    """
+    shared = {name: overlap.seen_by(name) for overlap in overlaps for name in (overlap.table, overlap.other)}
+    return [_apart(plan, shared[plan.table]) if plan.table in shared else plan for plan in plans]
+
+
+def _apart(plan: TablePlan, overlap: Overlap) -> TablePlan:
     why, instead = f"Another table's files may be there: {overlap}.", "Give each table a location of its own."
     return plan.without(_OF_WHOLE_LOCATIONS, why, instead, is_unsupported=True)
 

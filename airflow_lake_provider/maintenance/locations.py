@@ -52,6 +52,15 @@ class Overlap:
         broken = "" if self.other_error is None else ", which cannot be read"
         return f"{self.folder} overlaps {self.other_folder} of {self.other}{broken}"
 
+    def seen_by(self, table: str) -> Overlap:
+        """Return it as one of the two tables sees it, whose other one is then the neighbour.
+
+        :param table: its name.
+        """
+        if table == self.table:
+            return self
+        return Overlap(table=self.other, folder=self.other_folder, other=self.table, other_folder=self.folder)
+
 
 def overlapping_locations(table: TableLocations, others: Iterable[TableLocations]) -> list[Overlap]:
     """Return the folders of a table that overlap those of other tables.

@@ -61,6 +61,20 @@ def test_it_shows_what_waits_for_another_run_or_after_failures(capsys: pytest.Ca
     assert "Run r7 of DAG weekly maintains it since" in leased
 
 
+def test_it_shows_no_removal_of_files_that_a_run_would_refuse(
+    many_small: Table, lake_catalog: SqlCatalog, append: Append, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = f"{many_small.location()}/inside"
+    append(lake_catalog.create_table("shop.inside", many_small.schema(), location=inside), 1)
+    file = tmp_path / "policies.yaml"
+    file.write_text("tables:\n  '*': {orphans: {mode: delete}}\n")
+    run_lake("plan", "shop.*", "--policy-file", str(file), "--output", "plain")
+    of_orders, of_inside = capsys.readouterr().out.splitlines()[-2:]
+    assert "remove-orphans" not in of_orders + of_inside
+    assert f"may be there: {many_small.location()} overlaps {inside} of shop.inside. Give each table" in of_orders
+    assert f"may be there: {inside} overlaps {many_small.location()} of shop.orders. Give each table" in of_inside
+
+
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_a_whole_plan_comes_as_json_and_as_yaml(
     output: str, read: Callable[[str], list[dict[str, object]]], many_small: Table, capsys: pytest.CaptureFixture[str]

@@ -92,6 +92,15 @@ def test_files_are_not_removed_by_their_place_where_another_tables_may_lie() -> 
     ]
 
 
+def test_a_table_whose_location_is_shared_is_told_which_other_table_is_there() -> None:
+    overlap = Overlap(table="a.inner", folder="s3://b/x/y", other="a.outer", other_folder="s3://b/x")
+    made = run(*(plan(name, action("remove-orphans")) for name in ("a.inner", "a.outer")), overlaps=[overlap])
+    assert [(each["table"], each["reason"].partition(". ")[0]) for each in made.not_run] == [
+        ("a.inner", "Another table's files may be there: s3://b/x/y overlaps s3://b/x of a.outer"),
+        ("a.outer", "Another table's files may be there: s3://b/x overlaps s3://b/x/y of a.inner"),
+    ]
+
+
 def test_a_run_that_is_made_again_is_the_same() -> None:
     plans = [plan(f"a.t{number}", action(seconds=number)) for number in range(1, 30)]
     assert run(*plans).as_kwargs == run(*plans).as_kwargs
