@@ -16,6 +16,8 @@ OLD = timedelta(hours=36)
 # Verdicts whose outcomes are read: for all tables, and for the history of one.
 _NIGHTS, _NIGHTS_OF_A_TABLE = 8, 20
 _RED = ("failed",)
+# Outcomes after which an action is not due any more.
+_ENDED = ("done", "nothing-due")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +84,21 @@ class TableState:
 
     @property
     def is_maintained_since(self) -> bool:
-        """True where all that the newest run did to it went well, after the look: the look is of before."""
-        done = {each.outcome for each in self.outcomes} <= {"done", "nothing-due"}
-        return self.night is not None and self.night[1].at > self.seen_at and done
+        """True where the newest run came after the look, and ended all that was due: the look is of before."""
+        has_ended = any(each.outcome in _ENDED for each in self.outcomes)
+        return self._is_of_before and has_ended and not self.has_failed and not self.due
+
+    @property
+    def _is_of_before(self) -> bool:
+        """True where a run came after the look."""
+        return self.night is not None and self.night[1].at > self.seen_at
 
     @property
     def due(self) -> tuple[Due, ...]:
-        """Actions that were due when it was looked at, and have not been done since."""
-        done = {each.action for each in self.outcomes if each.outcome == "done"} if self.is_maintained_since else set()
-        return tuple(each for each in self.row.due if each.action not in done)
+        """Actions that were due when it was looked at, and that no run has ended since."""
+        left = {each.action for each in self.outcomes if each.outcome not in _ENDED}
+        ended = {each.action for each in self.outcomes} - left if self._is_of_before else set()
+        return tuple(each for each in self.row.due if each.action not in ended)
 
     @property
     def states(self) -> tuple[str, ...]:

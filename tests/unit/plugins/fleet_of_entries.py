@@ -65,15 +65,25 @@ def look_of(
 
 
 def night_of(
-    outcomes: Mapping[str, str], at: datetime, conn_id: str = "lake", reason: str = "", authority: str = "lake"
+    outcomes: Mapping[str, str],
+    at: datetime,
+    conn_id: str = "lake",
+    reason: str = "",
+    authority: str = "lake",
+    actions: Sequence[str] = ("compaction",),
 ) -> dict[str, Any]:
-    """Return what a verdict pushes: a compaction of each table, with its outcome."""
+    """Return what a verdict pushes: actions of each table, with its outcome.
+
+    :param outcomes: by table; of several actions their outcomes are parted by blanks.
+    :param actions: of each table.
+    """
     states = {"before": {"data_files": 9, "data_bytes": 900}, "after": {"data_files": 2, "data_bytes": 800}}
     reports = [
-        {"table": table, "action": "compaction", "outcome": outcome, "reason": reason, **states}
-        for table, outcome in outcomes.items()
+        {"table": table, "action": action, "outcome": outcome, "reason": reason, **states}
+        for table, words in outcomes.items()
+        for action, outcome in zip(actions, words.split(), strict=True)
     ]
     run = HistoryRun(key="k", dag_id="nightly", run_id="r", task_id="verdict", try_number=1, at=at)
-    tasks = [{"action": "compaction", "table": table} for table in outcomes]
+    tasks = [{"action": each["action"], "table": each["table"]} for each in reports]
     jobs = [{"tasks": tasks, "expected": [{"core_seconds": 3.0}] * len(tasks)}]
     return {OUTCOMES: outcome_entry(run, outcomes_of_run(jobs, reports, []), conn_id, authority)}

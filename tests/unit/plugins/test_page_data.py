@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -246,7 +247,15 @@ def test_a_score_and_a_count_of_zero_are_numbers(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "minutes", "is_due"), [("done", 9, False), ("failed", 9, True), ("done", -9, True)]
+    ("outcome", "minutes", "is_due"),
+    [
+        ("done", 9, False),
+        ("nothing-due", 9, False),
+        ("failed", 9, True),
+        ("conflict", 9, True),
+        ("unsupported", 9, True),
+        ("done", -9, True),
+    ],
 )
 def test_what_was_done_since_the_look_is_not_due_any_more(
     session: Session, outcome: str, minutes: int, is_due: bool
@@ -261,6 +270,28 @@ def test_what_was_done_since_the_look_is_not_due_any_more(
     assert ("due" in tables["a.b"].states) == is_due
     # A score of before the run says less than one that holds.
     assert (next(iter(tables)) == "a.idle") == (not is_due)
+
+
+@pytest.mark.parametrize(
+    ("actions", "outcomes", "due"),
+    [
+        (("compaction", "expire-rows"), "done unsupported", ["expire-rows"]),
+        # What the table rules out was never due.
+        (("compaction", "remove-orphans"), "done unsupported", []),
+        (("compaction", "expire-rows"), "nothing-due failed", ["expire-rows"]),
+        (("create-tag", "create-tag"), "done failed", ["create-tag", "create-tag"]),
+    ],
+)
+def test_what_became_of_one_action_makes_no_other_due(
+    session: Session, actions: Sequence[str], outcomes: str, due: list[str]
+) -> None:
+    planned = tuple(PlannedAction(action=each) for each in actions if each != "remove-orphans")
+    leave(session, look_of({"a.b": 10, "a.idle": 90}, NIGHT, actions={"a.b": planned}))
+    at = NIGHT + timedelta(minutes=9)
+    leave(session, night_of({"a.b": outcomes}, at, actions=actions), at, task="verdict")
+    tables = {each.row.table: each for each in fleet(session).tables}
+    assert [each.action for each in tables["a.b"].due] == due
+    assert (next(iter(tables)) == "a.idle") == (not due)
 
 
 def test_a_plan_or_a_verdict_that_failed_last_is_named(session: Session) -> None:

@@ -135,6 +135,17 @@ def test_a_database_without_entries_says_how_a_table_gets_there(session: Session
     assert "No table yet" in render_fleet(read_fleet(session, set(), NOW), Asked())
 
 
+def test_the_page_of_a_table_that_cannot_be_read_says_that_nobody_knows_what_is_due(session: Session) -> None:
+    store_xcom(session, "nightly", "run 1", "plan", look_of({"a.gone": None, "a.well": 100}, NIGHT).items(), NIGHT)
+    broken, well = (read_table(session, {"nightly"}, NOW, "lake", name) for name in ("a.gone", "a.well"))
+    assert broken is not None
+    assert well is not None
+    says = ("Nothing is due.", "All settings have their defaults.", "Nobody knows", "Its policy was not read.")
+    for page, expected in ((broken, [False, False, True, True]), (well, [True, True, False, False])):
+        html = render_table(page, "")
+        assert [each in html for each in says] == expected
+
+
 def test_the_chart_of_runs_has_their_moments(stored: Session) -> None:
     page = read_table(stored, {"nightly"}, NOW, "lake", "shop.orders")
     assert page is not None
