@@ -44,13 +44,12 @@ def plan_orphan_files(
     if left_out is not None:
         why, instead = left_out
         return NotPlanned(action=action, why=why, instead=instead)
-    ago = "never" if counted is None else f"{age_text(now - counted)} ago"
+    when = "have never been counted" if counted is None else f"were counted {age_text(now - counted)} ago"
     reason = Reason(
         name="orphans",
         value=asked.every.total_seconds() if counted is None else (now - counted).total_seconds(),
         threshold=asked.every.total_seconds(),
-        sentence=f"Orphan files were counted {ago}; the policy asks every {age_text(asked.every)}, in mode "
-        f"{asked.mode.value}.",
+        sentence=f"Orphan files {when}; the policy asks every {age_text(asked.every)}, in mode {asked.mode.value}.",
     )
     files = 0 if health.files is None else health.files.data_files or 0
     task = {

@@ -70,10 +70,11 @@ def plan_of(
 
 def _left_out_altogether(health: TableHealth, policy: MaintenancePolicy) -> Iterator[NotPlanned]:
     if health.error is not None:
-        why = f"The table cannot be read: {health.error}"
+        why = f"The table cannot be read: {health.error.removesuffix('.')}."
         instead = "Mend the table, or leave it out of the tables with '!'."
     elif policy.paused:
-        why, instead = "The policy pauses the table.", "Set paused to false in the policy."
+        # A property of the table goes before the file.
+        why, instead = "The policy pauses the table.", "`airflow lake policy` says where; set paused to false there."
     elif health.snapshot is None:
         why, instead = "The table has no snapshot.", "Nothing is needed until rows are written."
     else:

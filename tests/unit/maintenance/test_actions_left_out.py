@@ -27,13 +27,26 @@ from tests.unit.maintenance.plans_of_numbers import (
 
 UNKNOWN_FILES = {"files": None}
 NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
-    ("paused", EVERYTHING, {"paused": True}, "compaction", "The policy pauses the table. Set paused to false"),
+    (
+        "paused",
+        EVERYTHING,
+        {"paused": True},
+        "compaction",
+        "The policy pauses the table. `airflow lake policy` says where",
+    ),
     (
         "broken",
         {"error": "BrokenMetadataError: it is gone"},
         {},
         "compaction",
-        "cannot be read: BrokenMetadataError: it is gone Mend",
+        "cannot be read: BrokenMetadataError: it is gone. Mend",
+    ),
+    (
+        "broken, with a full stop",
+        {"error": "BrokenMetadataError: it is gone."},
+        {},
+        "compaction",
+        "cannot be read: BrokenMetadataError: it is gone. Mend",
     ),
     (
         "a view",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
-from airflow_lake_provider.maintenance.health import FileSizes, PartitionDeletes
+from airflow_lake_provider.maintenance.health import FileSizes, PartitionDeletes, TableHealth
 from airflow_lake_provider.maintenance.history import SnapshotAges
 from airflow_lake_provider.maintenance.planner import plan_of
 from tests.unit.maintenance.plans_of_numbers import (
@@ -223,3 +223,12 @@ def test_hours_over_midnight_and_within_a_day_say_when_major_work_may_begin() ->
 def test_each_planned_action_is_a_task_that_the_application_takes(case: tuple[str, Any, Any, Any]) -> None:
     for action in plan(replace(WELL, **case[1]), **case[2]).actions:
         assert written_task(action.task, "task").action == action.action
+
+
+@pytest.mark.parametrize(
+    ("health", "begin"),
+    [(WELL, "Orphan files have never been counted;"), (replace(WELL, orphans=counted(days=7)), "Orphan files were")],
+)
+def test_a_look_for_orphans_says_when_the_last_one_was(health: TableHealth, begin: str) -> None:
+    (action,) = plan(health, **COUNTS).actions
+    assert action.reasons[0].sentence.startswith(begin)
