@@ -47,7 +47,7 @@ OF_ONE_FORMAT = (
     *("copy on write", "merge on read", "merge into", "row lineage", "sequence number"),
 )
 OF_A_COMMIT = {
-    *("action", "run_key", "base", "positions", "branch", "properties", "summary"),
+    *("action", "run_key", "base", "positions", "branch", "properties", "summary", "made_for"),
     *("rows", "keys", "key_ranges", "upserts", "missing_columns", "order_by", "merge_engine", "reads_table", "audits"),
     "located",
 }

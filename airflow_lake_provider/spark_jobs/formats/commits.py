@@ -30,8 +30,8 @@ class DataCommit:
     :param branch: None for main, which also sets positions, run keys and ``properties``.
     :param properties: table properties to set in the same commit.
     :param summary: entries of the snapshot's summary beside those that identify it.
-    :param made_for: the table and the schema that the rows were made to fit, in words of the format; None where it
-        does not ask.
+    :param made_for: the table and the schema that the rows were made to fit. A format sets it for itself, and no job
+        reads it; None where nobody asks.
     """
 
     action: str
