@@ -7,14 +7,14 @@ texts that are no UTF-8, with which PyIceberg and DuckDB do not read the table, 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -22,8 +22,9 @@ from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import (
+    Condition,
     conditions_inside,
     fitted_value,
     has_key_twice,
@@ -39,7 +40,7 @@ _MISFIT = "lake_misfit:"
 _FIXED = re.compile(r"fixed\[(\d+)\]")
 # Stands in the error of a task; a name may have any letters, so that its place among the columns goes.
 _IN_ERROR = re.compile(rf"{_MISFIT}(\d+)(\w*)")
-_NO_UTF8, _KEY_TWICE = "utf8", "key"
+_NO_UTF8, _KEY_TWICE, _INSIDE = "utf8", "key", "inside"
 _REMEDIES = {
     "uuid": "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
     "123e4567-e89b-12d3-a456-426614174000",
@@ -47,6 +48,7 @@ _REMEDIES = {
     "is_valid_utf8({0}), and say what they are in a Query, such as decode(CAST({0} AS BINARY), 'iso-8859-1')",
     _KEY_TWICE: ": a map that has a key twice, of which readers take one or the other. Make one of both in a Query, "
     "such as map_from_entries of an array without the first",
+    _INSIDE: "; inside of it write UUIDs with hyphens, and as many bytes as its type says",
 }
 _OTHERWISE = "; give as many bytes, or leave these rows out in a Query"
 
@@ -132,18 +134,26 @@ def checked_texts(
 ) -> DataFrame:
     """Return rows that end the task which meets a text that is no UTF-8, or a map that has a key twice.
 
+    Values inside of others are looked at as :func:`checked_values` looks at columns.
+
     :param rows: in columns of the table.
     :param keys: columns that a job may read alone, so that it need not read the others.
     :param only: columns to look at, in lower case; None for all.
     """
     names = [str(column.name()).lower() for column in _columns(table)]
     places = {name: place for place, name in enumerate(names) if only is None or name in only}
+    kinds = {field["name"].lower(): field["type"] for field in table.facts.shape.schema()["fields"]}
+    checks: list[tuple[str, Condition, Callable[[StructField], DataType]]] = [
+        (_NO_UTF8, _is_no_utf8, lambda field: field.dataType),
+        (_KEY_TWICE, has_key_twice, lambda field: field.dataType),
+        (_INSIDE, _is_no_value, lambda field: _strict_inside(field.dataType, kinds[field.name.lower()])),
+    ]
     conditions = {
         f"{places[field.name.lower()]}{fault}": any_of(faults)
-        for fault, of in ((_NO_UTF8, _is_no_utf8), (_KEY_TWICE, has_key_twice))
+        for fault, of, kind in checks
         for field in rows.schema
         if field.name.lower() in places
-        and (faults := list(conditions_inside(quoted_name(field.name), field.dataType, of)))
+        and (faults := list(conditions_inside(quoted_name(field.name), kind(field), of)))
     }
     if not conditions:
         return rows
@@ -207,3 +217,40 @@ def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
 
 def _is_no_utf8(value: str, kind: DataType) -> str | None:
     return f"NOT {valid_utf8(value)}" if isinstance(kind, StringType) else None
+
+
+class _Strict(DataType):
+    """A type of Iceberg's of which Spark's holds more values: ``uuid`` or ``fixed[2]``."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def _strict_inside(kind: DataType, iceberg: Any) -> DataType:
+    """Return a nested type of Spark's with the strict ones of Iceberg's; the others stay.
+
+    :param iceberg: the same type, in the JSON of Iceberg's spec.
+    """
+    match kind:
+        case StructType():
+            kinds = {field["name"].lower(): field["type"] for field in iceberg["fields"]}
+            return StructType([StructField(f.name, _with_strict(f.dataType, kinds.get(f.name.lower()))) for f in kind])
+        case ArrayType():
+            return ArrayType(_with_strict(kind.elementType, iceberg["element"]))
+        case MapType():
+            return MapType(_with_strict(kind.keyType, iceberg["key"]), _with_strict(kind.valueType, iceberg["value"]))
+    return kind
+
+
+def _with_strict(kind: DataType, iceberg: Any) -> DataType:
+    if isinstance(iceberg, str) and (iceberg == "uuid" or _FIXED.fullmatch(iceberg)):
+        return _Strict(iceberg)
+    return kind if iceberg is None else _strict_inside(kind, iceberg)
+
+
+def _is_no_value(value: str, kind: DataType) -> str | None:
+    if not isinstance(kind, _Strict):
+        return None
+    if kind.kind == "uuid":
+        return f"NOT (lower({value}) RLIKE {text_literal(CANONICAL_UUID)})"
+    return f"octet_length({value}) <> {kind.kind.removeprefix('fixed[').removesuffix(']')}"

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import FixedType, IntegerType, NestedField, UUIDType
+from pyiceberg.types import (
+    FixedType,
+    IntegerType,
+    ListType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
@@ -68,6 +78,29 @@ def test_bytes_of_another_length_are_refused(flow: Flow) -> None:
     with pytest.raises(BadInputError, match=r"a value that fixed\[2\] column f does not hold; give as many bytes"):
         append(flow, "run 2")
     assert [row["f"] for row in flow.loaded().scan().to_arrow().to_pylist()] == [b"ab", None]
+
+
+def test_values_inside_of_others_are_as_strict(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
+    name = f"{flow.table}_inside"
+    uuids = ListType(11, UUIDType(), element_required=False)
+    by_name = MapType(12, StringType(), 13, StructType(NestedField(14, "F", FixedType(2))), value_required=False)
+    inner = StructType(NestedField(4, "u", UUIDType()), NestedField(5, "us", uuids), NestedField(6, "m", by_name))
+    flow.catalog().create_table(name, Schema(NestedField(1, "n", IntegerType()), NestedField(2, "s", inner)))
+    declared = "n INT, s STRUCT<m: MAP<STRING, STRUCT<f: BINARY>>, u: STRING, us: ARRAY<STRING>>"
+    inside = replace(flow, table=name, changes={"source": Files(f"{tmp_path}/*.jsonl", format="json", schema=declared)})
+    good: dict[str, Any] = {"u": str(FIRST).upper(), "us": [None, str(OTHER)], "m": {"a": {"f": "YWI="}, "b": None}}
+    inside.arrive("1.jsonl", {"n": 1, "s": good}, {"n": 2}, {"n": 3, "s": {"u": None}})
+    append(inside, "run 1")
+    faults: list[dict[str, Any]] = [{"u": "1-2-3-4-5"}, {"us": [str(FIRST), "x"]}, {"m": {"a": {"f": "YWJj"}}}]
+    for number, bad in enumerate(faults, 2):
+        inside.arrive(f"{number}.jsonl", {"n": 4, "s": {**good, **bad}})
+        with pytest.raises(BadInputError, match="column s does not hold; inside of it write UUIDs with hyphens"):
+            append(inside, f"run {number}")
+        with pytest.raises(BadInputError, match="column s does not hold; inside of it"):
+            inside.apply(f"run {number}", **BY_NUMBER)
+        (tmp_path / f"{number}.jsonl").unlink()
+    (row,) = spark.sql(f"SELECT s.u, s.us, s.m FROM {name} WHERE n = 1").collect()
+    assert (row["u"], row["us"], bytes(row["m"]["a"]["F"])) == (str(FIRST), [None, str(OTHER)], b"ab")
 
 
 def test_what_no_load_takes_is_no_new_value_of_an_update(flow: Flow) -> None:
