@@ -22,12 +22,14 @@ class SourceTable:
 
     :param kafka: write ``{"topic", "key", "value", "headers"}`` with tombstones, else bare envelopes.
     :param headers: name the other key on key changes.
+    :param lists_headers: write headers as ``[{"key", "value"}]``, as Aiven's sinks do, on each record.
     :param position: in the log, of the newest event.
     :param began: epoch milliseconds of position 0.
     """
 
     kafka: bool = True
     headers: bool = True
+    lists_headers: bool = False
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     position: int = 100
@@ -73,7 +75,9 @@ class SourceTable:
             return
         key = {"id": image["id"]}
         record = {"topic": "shop.public.items", "key": key, "value": event}
-        more = {"headers": headers} if headers and self.headers else {}
+        more: dict[str, Any] = {"headers": headers} if headers and self.headers else {}
+        if self.lists_headers:
+            more = {"headers": [{"key": name, "value": value} for name, value in (headers or {}).items()]}
         self.lines.append(json.dumps({**record, **more}))
         if op == "d":
             self.lines.append(json.dumps({**record, "value": None, **more}))

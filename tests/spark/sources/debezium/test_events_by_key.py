@@ -259,9 +259,14 @@ _MOVES: dict[int, list[tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("headers", [True, False])
-def test_key_changes_that_come_again_change_nothing(spark: SparkSession, inbox: Path, headers: bool) -> None:
-    source, table = SourceTable(kafka=headers, headers=headers), Deliveries(spark, inbox)
+@pytest.mark.parametrize(
+    ("headers", "lists"), [(True, False), (True, True), (False, False)], ids=["mapping", "list", "none"]
+)
+def test_key_changes_that_come_again_change_nothing(
+    spark: SparkSession, inbox: Path, headers: bool, lists: bool
+) -> None:
+    source = SourceTable(kafka=headers, headers=headers, lists_headers=lists)
+    table = Deliveries(spark, inbox)
     for first in _MOVES:
         source.insert(first, first, f"long {first}")
         source.insert(first + 1, first + 1, f"long {first + 1}")

@@ -88,7 +88,7 @@ class LinesOfFiles(EventTexts):
         """Read the files."""
         lines = self.spark.read.options(**self.source.options).text(literal_paths(self.files))
         lines = lines.filter("octet_length(trim(value)) > 0")
-        record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: MAP<STRING, STRING>"
+        record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: STRING"
         line = _parsed(f"{fields}, {record}, `value`: STRUCT<{fields}>").alias("line")
         # Parsed where arrival is told: elsewhere Spark would move filters below, and parse a line once per field they
         # use.
@@ -100,8 +100,8 @@ class LinesOfFiles(EventTexts):
         return [
             *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
             sf.col("line.key").alias("key_text"),
-            sf.element_at("line.headers", _OLD_KEY).alias("old_key"),
-            sf.element_at("line.headers", _NEW_KEY).alias("new_key"),
+            _header_of_line(_OLD_KEY).alias("old_key"),
+            _header_of_line(_NEW_KEY).alias("new_key"),
             sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
             (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull() | _is_bare_record()).alias("is_record"),
             sf.col("line.value").isNull().alias("no_value"),
@@ -152,5 +152,14 @@ def _is_bare_record() -> Column:
 
 def _header(name: str) -> Column:
     # A name may be there twice, which a map refuses.
-    named = sf.filter("record_headers", lambda header: header["key"] == name)
-    return sf.get(named, sf.lit(0))["value"].cast("string")
+    return _listed("record_headers", name).cast("string")
+
+
+def _header_of_line(name: str) -> Column:
+    """Return a header of a mapping, or of a list of keys and values, as Aiven's sinks write them."""
+    mapped = sf.from_json("line.headers", f"STRUCT<`{name}`: STRING>")[name]
+    return sf.coalesce(mapped, _listed(sf.from_json("line.headers", "ARRAY<STRUCT<key: STRING, value: STRING>>"), name))
+
+
+def _listed(headers: str | Column, name: str) -> Column:
+    return sf.get(sf.filter(headers, lambda header: header["key"] == name), sf.lit(0))["value"]
