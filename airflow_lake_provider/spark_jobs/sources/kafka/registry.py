@@ -9,6 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
+from typing import Any
 from urllib.parse import quote
 
 from airflow_lake_provider.contracts.errors import (
@@ -23,6 +24,7 @@ from airflow_lake_provider.contracts.source_access import RegistryAccess
 
 _SECONDS = 30
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NAMED = ("record", "error", "enum", "fixed")
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,24 @@ class SchemaRegistry:
         return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject {subject}")
 
     def _schema(self, path: str, what: str) -> str:
+        definitions: dict[str, Any] = {}
+        schema = self._text(path, what, definitions)
+        return json.dumps(with_definitions(json.loads(schema), definitions)) if definitions else schema
+
+    def _text(self, path: str, what: str, definitions: dict[str, Any]) -> str:
+        """Return a schema as it was registered, and add those that it refers to, by their names."""
         answered = self._get(path, what)
         if answered.get("schemaType", "AVRO") != "AVRO":
             raise UnsupportedError(f"{what} of {self.access.url} is {answered['schemaType']}, and Avro is read")
-        if answered.get("references"):
-            raise UnsupportedError(f"{what} of {self.access.url} refers to other schemas, which is not supported yet")
+        for each in answered.get("references") or ():
+            name, subject, version = each["name"], each["subject"], each["version"]
+            if name not in definitions:
+                definitions[name] = None
+                place = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+                definitions[name] = json.loads(self._text(place, f"version {version} of {subject}", definitions))
         return str(answered["schema"])
 
-    def _get(self, path: str, what: str) -> dict[str, object]:
+    def _get(self, path: str, what: str) -> dict[str, Any]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         address = f"{self.access.url}{path}"
         # Of http or https, as the connection was checked.
@@ -84,3 +96,38 @@ class SchemaRegistry:
         if code == HTTPStatus.NOT_FOUND:
             return BadInputError(f"{url} has no {what}; is it the registry that the producers of the topic use?")
         return JobFailedError(f"the registry {url} answers {code} for {what}")
+
+
+def with_definitions(schema: Any, definitions: dict[str, Any], namespace: str = "") -> Any:
+    """Return a schema of Avro with the definition of each name where the name is used first, as Avro's parser wants it.
+
+    :param definitions: by full name; what is used is taken out.
+    :param namespace: of names without one.
+    """
+    if isinstance(schema, list):
+        return [with_definitions(each, definitions, namespace) for each in schema]
+    if isinstance(schema, str):
+        return _defined(schema, definitions, namespace)
+    if schema["type"] in _NAMED:
+        owner = schema["name"].rpartition(".")[0] or schema.get("namespace", namespace)
+        fields = [
+            {**field, "type": with_definitions(field["type"], definitions, owner)} for field in schema.get("fields", ())
+        ]
+        return {**schema, "fields": fields} if fields else schema
+    if schema["type"] in ("array", "map"):
+        part = "items" if schema["type"] == "array" else "values"
+        return {**schema, part: with_definitions(schema[part], definitions, namespace)}
+    kind = with_definitions(schema["type"], definitions, namespace)
+    return schema if kind == schema["type"] else kind
+
+
+def _defined(name: str, definitions: dict[str, Any], namespace: str) -> Any:
+    full = f"{namespace}.{name}" if namespace and "." not in name else name
+    used = full if full in definitions else name
+    if used not in definitions:
+        return name
+    definition = definitions.pop(used)
+    if isinstance(definition, dict) and "." not in definition.get("name", "."):
+        # Where it is used it would get the namespace around it.
+        definition = {"namespace": "", **definition}
+    return with_definitions(definition, definitions)

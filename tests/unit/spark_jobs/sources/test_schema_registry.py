@@ -64,3 +64,40 @@ def test_what_speaks_no_http_or_is_cut_off_is_a_registry_that_does_not_answer(an
         registry = SchemaRegistry(RegistryAccess(url))
         with pytest.raises(JobFailedError, match="does not answer"):
             registry.latest("orders-value")
+
+
+def test_a_schema_gets_what_it_refers_to_where_a_name_is_used_first() -> None:
+    def named(name: str, *kinds: Any, **more: str) -> dict[str, Any]:
+        return {
+            "type": "record",
+            "name": name,
+            **more,
+            "fields": [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)],
+        }
+
+    of_nobody = named("Money", "long")
+    order = named("Order", "Money", {"type": "array", "items": "shop.Line"}, namespace="shop")
+    line = named("shop.Line", ["null", "Size"])
+    size = {"type": "enum", "name": "Size", "namespace": "shop", "symbols": ["S", "L"]}
+    event = named("Event", "shop.Order", {"type": "map", "values": "Money"}, {"type": "shop.Size"}, namespace="log")
+    registered = {
+        "order": (order, ["Money", "shop.Line"]),
+        "line": (line, ["shop.Size"]),
+        "event": (event, ["shop.Order"]),
+    }
+    registered |= {"money": (of_nobody, []), "size": (size, [])}
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked = handler.path.split("/")[2]
+        kind, names = registered["event" if asked == "ids" else asked]
+        references = [{"name": name, "subject": name.rpartition(".")[2].lower(), "version": 3} for name in names]
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(json.dumps({"schema": json.dumps(kind), "references": references}).encode())
+
+    with answering(answer) as (url, asked):
+        whole = json.loads(SchemaRegistry(RegistryAccess(url)).writer(1))
+    of_line = named("shop.Line", ["null", size])
+    of_order = named("Order", {"namespace": "", **of_nobody}, {"type": "array", "items": of_line}, namespace="shop")
+    assert whole == named("Event", of_order, {"type": "map", "values": "Money"}, {"type": "shop.Size"}, namespace="log")
+    assert len(asked) == 5
