@@ -44,9 +44,22 @@ def text(value: object, name: str) -> str:
     return value
 
 
+def not_none(value: object, name: str) -> object:
+    """Return a value that is not the text ``None``, which a template writes for a param without a value."""
+    if value == "None":
+        raise InvalidSpecError(
+            f"{name} must not be 'None', which a template makes of a param without a value; write "
+            "{{ params.x or '' }} where it may have none"
+        )
+    return value
+
+
 def optional(read: Callable[[Any, str], T]) -> Callable[[Any, str], T | None]:
-    """Return a reader that takes None too, and an empty text, which a template renders to, for None."""
-    return lambda value, name: None if value is None or value == "" else read(value, name)
+    """Return a reader that takes None too, and an empty text, which a template renders to, for None.
+
+    The text ``None`` is refused: nobody who leaves an argument out means a branch of that name.
+    """
+    return lambda value, name: None if value is None or value == "" else read(not_none(value, name), name)
 
 
 def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:

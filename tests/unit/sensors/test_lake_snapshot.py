@@ -246,5 +246,17 @@ def test_a_template_that_renders_to_nothing_names_no_branch_and_no_consumer(
         run(task)
 
 
+@pytest.mark.parametrize("name", ["branch", "consumer"])
+def test_a_param_that_a_form_left_empty_is_no_branch_and_no_consumer_of_the_name_none(
+    orders: Table, append: Append, name: str
+) -> None:
+    append(orders, 1)
+    with DAG("d", schedule=None):
+        task = sensor(**{"since": None, "consumer": "etl", name: "{{ params.x }}"})
+    task.render_template_fields({"params": {"x": None}})
+    with pytest.raises(InvalidSpecError, match=f"{name} must not be 'None'"):
+        run(task)
+
+
 def test_a_text_may_say_whether_a_sensor_defers() -> None:
     assert [sensor(deferrable=text).deferrable for text in ("False", "true")] == [False, True]

@@ -1,0 +1,81 @@
+"""A param of a form that was left empty is None, which a template writes as the text ``None``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+UPSERT = {"table": "shop.orders", "source": "in/*.parquet", "keys": ["id"]}
+OVERWRITE = {"table": "shop.orders", "source": "in/*.parquet"}
+
+pytestmark = pytest.mark.usefixtures("lake_connection", "spark_connection")
+
+
+def spec_of(
+    operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], context: Context, *, native: bool = False
+) -> JobSpec:
+    """Return the spec of a task whose DAG has a param ``x`` that nobody has filled in."""
+    with DAG("orders", schedule=None, render_template_as_native_obj=native):
+        job = operator(task_id="t", **arguments)
+    rendered: Any = {**context, "params": {"x": None}}
+    job.render_template_fields(rendered)
+    spec: JobSpec = job.build_spec(rendered)
+    return spec
+
+
+OPTIONAL = [
+    pytest.param(LakeUpsertOperator, UPSERT, "branch", id="branch"),
+    pytest.param(LakeUpsertOperator, UPSERT, "batch_id", id="batch_id"),
+    pytest.param(LakeOverwritePartitionsOperator, OVERWRITE, "where", id="where"),
+    pytest.param(LakeCompactionOperator, {"table": "shop.orders"}, "where", id="where-of-a-compaction"),
+]
+
+
+@pytest.mark.parametrize(("operator", "arguments", "name"), OPTIONAL)
+def test_an_empty_param_is_no_branch_batch_or_predicate_of_the_name_none(
+    context: Context, operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} must not be 'None'.*params\.x or ''"):
+        spec_of(operator, {**arguments, name: "{{ params.x }}"}, context)
+
+
+@pytest.mark.parametrize(("operator", "arguments", "name"), OPTIONAL)
+@pytest.mark.parametrize(
+    ("template", "native"), [("{{ params.x or '' }}", False), ("{{ params.x or '' }}", True), ("{{ params.x }}", True)]
+)
+def test_an_empty_param_leaves_an_argument_out_where_its_template_says_so_or_is_native(
+    context: Context,
+    operator: type[LakeJobOperator[Any]],
+    arguments: dict[str, Any],
+    name: str,
+    template: str,
+    native: bool,
+) -> None:
+    left_out = spec_of(operator, arguments, context)
+    assert spec_of(operator, {**arguments, name: template}, context, native=native) == left_out
+
+
+def test_an_empty_param_is_no_name_of_a_source(context: Context) -> None:
+    source = Files("in/*.parquet", name="{{ params.x }}")
+    with pytest.raises(InvalidSpecError, match=r"Files\.name must not be 'None'"):
+        spec_of(LakeUpsertOperator, {**UPSERT, "source": source}, context)
+
+
+def test_a_name_that_only_begins_so_is_a_name(context: Context) -> None:
+    spec = spec_of(LakeUpsertOperator, {**UPSERT, "branch": "None{{ params.x }}"}, context)
+    assert isinstance(spec, UpsertSpec)
+    assert spec.branch == "NoneNone"
