@@ -174,6 +174,12 @@ def positive(value: object, name: str) -> int:
     return count
 
 
+def snapshot(value: object, name: str) -> str:
+    """Return the id of a snapshot as text; a native template renders digits to a number."""
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return str(value) if is_number else text(value, name).strip()
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` with the candidate that is nearest to what was written, or an empty text."""
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)

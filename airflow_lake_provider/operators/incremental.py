@@ -88,7 +88,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         target's rows. Its module is shipped when the worker can import it. Or ``query``.
     :param query: SQL over the views ``changes`` and ``source``, or the path of a ``.sql`` file with it (templated).
     :param source_keys: keys of the source; default its identifier fields.
-    :param from_snapshot: start after this snapshot instead of the position (templated).
+    :param from_snapshot: start after this snapshot, text or number, instead of the position (templated).
     :param full_refresh: rebuild the target from the whole source (templated). Each run, and each clearing of its task,
         rebuilds it; Airflow's own retries are recognised.
     :param on_gap: ``"fail"`` or ``"full"`` when the start of the range was expired.
@@ -119,7 +119,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         transform: str | None = None,
         query: str | None = None,
         source_keys: Sequence[str] = (),
-        from_snapshot: str | None = None,
+        from_snapshot: int | str | None = None,
         full_refresh: bool | str = False,
         on_gap: str = "fail",
         on_transform_change: str = "fail",

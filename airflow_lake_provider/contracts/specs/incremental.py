@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, sql, text
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, snapshot, sql, text
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -48,7 +48,7 @@ class IncrementalSpec(JobSpec):
     transform_code: str | None = derived(None)
     query: str | None = argument(optional(sql), "SELECT * FROM changes", default=None, is_sql=True, is_code=True)
     source_keys: tuple[str, ...] = argument(names, default=(), templated=False)
-    from_snapshot: str | None = argument(optional(text), default=None, is_snapshot=True)
+    from_snapshot: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
     full_refresh: bool = argument(flag, default=False)
     on_gap: str = argument(text, default="fail", templated=False)
     on_transform_change: str = argument(text, default="fail", templated=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional, snapshot, text
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 _RESERVED = "lake"
-
-
-def _snapshot_id(value: object, name: str) -> str:
-    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return str(value) if is_number else text(value, name).strip()
 
 
 def _moment(value: object, name: str) -> datetime:
@@ -43,10 +38,10 @@ class RollbackSpec(JobSpec):
 
     action: ClassVar[str] = "rollback"
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "rollback")
-    snapshot_id: str | None = argument(optional(_snapshot_id), "1", default=None, is_snapshot=True)
+    snapshot_id: str | None = argument(optional(snapshot), "1", default=None, is_snapshot=True)
     timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
     tag: str | None = argument(optional(text), "tag", default=None)
-    expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None, is_snapshot=True)
+    expected_snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -91,7 +86,7 @@ class CreateTagSpec(_TagSpec):
     """Put a tag on a snapshot: the arguments of :class:`.LakeCreateTagOperator`."""
 
     action: ClassVar[str] = "create-tag"
-    snapshot_id: str | None = argument(optional(_snapshot_id), default=None, is_snapshot=True)
+    snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
     max_age: timedelta | None = argument(optional(duration), default=None)
     replace: bool = argument(flag, default=False, templated=False)
 

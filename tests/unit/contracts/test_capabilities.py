@@ -305,6 +305,9 @@ def test_an_id_of_a_snapshot_is_what_the_format_says_it_is(
     keeping: FormatCapabilities, monkeypatch: pytest.MonkeyPatch, make: Callable[[str], JobSpec]
 ) -> None:
     assert "4611686018427387905" in make("4611686018427387905").checked_for(ICEBERG.name).snapshots.values()
+    # As a native template renders digits.
+    number: Any = 4611686018427387905
+    assert "4611686018427387905" in make(number).checked_for(ICEBERG.name).snapshots.values()
     for given in ("v 1@é", "007x", str(2**63)):
         spec = make(given)
         assert given in spec.checked_for(keeping.name).snapshots.values()
