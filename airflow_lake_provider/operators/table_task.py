@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # which masks the logs
 
 from airflow_lake_provider.catalogs.secret_properties import hide_secrets
-from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec, SpecFrame
@@ -88,6 +88,13 @@ class TableTask:
 
         A driver's libraries name addresses, and some of these have a password in them.
         """
+        if isinstance(result, JobReport) and result.table != self.table:
+            # The task was rendered anew when it resumed, or by the retry that reconnected.
+            result = InvalidSpecError(
+                f"{self.table}: the application of this task was submitted for {result.table}, where its outcome is "
+                f"{result.outcome.value!r}: {result.reason}. The DAG, or what its templates read, has changed since. "
+                f"Nothing was done to {self.table}; clear the task to run it"
+            )
         if isinstance(result, JobReport):
             warnings = tuple(map(_without_secrets, result.warnings))
             result = replace(result, reason=_without_secrets(result.reason), warnings=warnings)

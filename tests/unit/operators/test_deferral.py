@@ -139,6 +139,17 @@ def test_a_resumed_task_returns_the_report_of_its_driver(
     assert asked == [APPLICATION]
 
 
+def test_a_task_whose_table_changed_while_it_waited_does_not_end_well_by_what_was_done_to_another(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    (tmp_path / "r.json").write_text(as_driver(REPORT), encoding="utf-8")
+    job = operator(deferrable=True)
+    job.table = "shop.renamed"
+    with pytest.raises(InvalidSpecError, match=r"shop\.renamed: .* submitted for shop\.orders.*'done'.*clear the task"):
+        resumed(job, context, tmp_path)
+
+
 def test_a_resumed_task_fails_as_its_application_did(
     monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
 ) -> None:
