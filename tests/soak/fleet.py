@@ -112,9 +112,12 @@ class FleetSoak:
             with writers[0], writers[1]:
                 self._wait_for_first(writers)
                 started = time.monotonic()
-                while time.monotonic() - started < seconds and not any(each.errors for each in writers):
+                # The first runs of a slow machine may find nothing due of a table.
+                while time.monotonic() - started < (seconds if all(self._compacted().values()) else 4 * seconds):
+                    if any(each.errors for each in writers):
+                        break
                     self._maintain()
-                beside = {name: self.outcomes[name, "compaction", DONE] for name in ("orders", "stream")}
+                beside = self._compacted()
             for writer in writers:
                 self.failed += [f"a batch failed: {error}" for error in writer.errors]
         self.failed += [
@@ -137,6 +140,9 @@ class FleetSoak:
             "arrow_share": self.arrow_share,
             "failed": self.failed,
         }
+
+    def _compacted(self) -> dict[str, int]:
+        return {name: self.outcomes[name, "compaction", DONE] for name in ("orders", "stream")}
 
     @property
     def arrow_share(self) -> float:
