@@ -119,11 +119,11 @@ def checked_values(
     checked = {}
     for place, column in enumerate(_columns(table)):
         name = given.get(str(column.name()).lower())
-        fits = None if name is None else _fits(quoted(name), str(column.type()), name.lower() in strict)
+        fits = None if name is None else _fits(quoted_name(name), str(column.type()), name.lower() in strict)
         if name is not None and fits is not None:
             refused = sf.raise_error(sf.lit(f"{_MISFIT}{place}")).cast(rows.schema[name].dataType)
             stored = _as_stored(quoted(name), str(column.type()), name.lower() in strict)
-            checked[name] = sf.when(quoted(name).isNull() | fits, stored).otherwise(refused)
+            checked[name] = sf.when(quoted(name).isNull() | sf.expr(fits), stored).otherwise(refused)
     if not checked:
         return rows
     return rows.select(*(checked[name].alias(name) if name in checked else quoted(name) for name in rows.columns))
@@ -146,7 +146,7 @@ def checked_texts(
     checks: list[tuple[str, Condition, Callable[[StructField], DataType]]] = [
         (_NO_UTF8, _is_no_utf8, lambda field: field.dataType),
         (_KEY_TWICE, has_key_twice, lambda field: field.dataType),
-        (_INSIDE, _is_no_value, lambda field: _strict_inside(field.dataType, kinds[field.name.lower()])),
+        (_INSIDE, _is_no_value, lambda field: _nested(field.dataType, kinds[field.name.lower()])),
     ]
     conditions = {
         f"{places[field.name.lower()]}{fault}": any_of(faults)
@@ -203,12 +203,13 @@ def _columns(table: IcebergTable) -> list[Any]:
     return list(table.java.schema().columns())
 
 
-def _fits(value: Column, kind: str, is_compared: bool) -> Column | None:
+def _fits(value: str, kind: str, is_compared: bool) -> str | None:
+    """Return the condition that a value, which is given as SQL, is one of a type; None where Spark's type says so."""
     if kind == "uuid":
-        text = value.cast("string")
-        return (text if is_compared else sf.lower(text)).rlike(CANONICAL_UUID)
+        text = f"CAST({value} AS STRING)"
+        return f"{text if is_compared else f'lower({text})'} RLIKE {text_literal(CANONICAL_UUID)}"
     fixed = _FIXED.fullmatch(kind)
-    return None if fixed is None else sf.octet_length(value) == int(fixed[1])
+    return None if fixed is None else f"octet_length({value}) = {fixed[1]}"
 
 
 def _as_stored(value: Column, kind: str, is_compared: bool) -> Column:
@@ -219,38 +220,35 @@ def _is_no_utf8(value: str, kind: DataType) -> str | None:
     return f"NOT {valid_utf8(value)}" if isinstance(kind, StringType) else None
 
 
-class _Strict(DataType):
-    """A type of Iceberg's of which Spark's holds more values: ``uuid`` or ``fixed[2]``."""
+class _OfIceberg(DataType):
+    """A type of Iceberg's that has no others inside, of which Spark's may hold more values."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
 
-def _strict_inside(kind: DataType, iceberg: Any) -> DataType:
-    """Return a nested type of Spark's with the strict ones of Iceberg's; the others stay.
+def _nested(kind: DataType, iceberg: Any) -> DataType:
+    """Return a nested type of Spark's with the types of Iceberg's inside.
 
     :param iceberg: the same type, in the JSON of Iceberg's spec.
     """
     match kind:
         case StructType():
             kinds = {field["name"].lower(): field["type"] for field in iceberg["fields"]}
-            return StructType([StructField(f.name, _with_strict(f.dataType, kinds.get(f.name.lower()))) for f in kind])
+            return StructType([StructField(f.name, _inside(f.dataType, kinds.get(f.name.lower()))) for f in kind])
         case ArrayType():
-            return ArrayType(_with_strict(kind.elementType, iceberg["element"]))
+            return ArrayType(_inside(kind.elementType, iceberg["element"]))
         case MapType():
-            return MapType(_with_strict(kind.keyType, iceberg["key"]), _with_strict(kind.valueType, iceberg["value"]))
+            return MapType(_inside(kind.keyType, iceberg["key"]), _inside(kind.valueType, iceberg["value"]))
     return kind
 
 
-def _with_strict(kind: DataType, iceberg: Any) -> DataType:
-    if isinstance(iceberg, str) and (iceberg == "uuid" or _FIXED.fullmatch(iceberg)):
-        return _Strict(iceberg)
-    return kind if iceberg is None else _strict_inside(kind, iceberg)
+def _inside(kind: DataType, iceberg: Any) -> DataType:
+    if isinstance(iceberg, str):
+        return _OfIceberg(iceberg)
+    return kind if iceberg is None else _nested(kind, iceberg)
 
 
 def _is_no_value(value: str, kind: DataType) -> str | None:
-    if not isinstance(kind, _Strict):
-        return None
-    if kind.kind == "uuid":
-        return f"NOT (lower({value}) RLIKE {text_literal(CANONICAL_UUID)})"
-    return f"octet_length({value}) <> {kind.kind.removeprefix('fixed[').removesuffix(']')}"
+    fits = _fits(value, kind.kind, is_compared=False) if isinstance(kind, _OfIceberg) else None
+    return None if fits is None else f"NOT ({fits})"
