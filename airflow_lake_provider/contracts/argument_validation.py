@@ -138,6 +138,7 @@ def sql(value: object, name: str) -> str:
     """Return a text of SQL, which its spec looks into."""
     if not isinstance(value, str):
         raise InvalidSpecError(f"{name} must be a text of SQL, got {value!r}")
+    not_none(value, name)
     return value
 
 
@@ -174,10 +175,15 @@ def positive(value: object, name: str) -> int:
     return count
 
 
-def snapshot(value: object, name: str) -> str:
-    """Return the id of a snapshot as text; a native template renders digits to a number."""
+def label(value: object, name: str) -> str:
+    """Return the name of a branch, a tag or a batch. A native template renders digits to a number."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return str(value) if is_number else text(value, name).strip()
+    return text(str(value) if is_number else not_none(value, name), name)
+
+
+def snapshot(value: object, name: str) -> str:
+    """Return the id of a snapshot as text."""
+    return label(value, name).strip()
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar, cast
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, optional, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, label, names, optional
 from airflow_lake_provider.contracts.author.audits import Audits, audits
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempt
 
 
 def _branch(value: object, name: str) -> str:
-    branch = text(value, name)
+    branch = label(value, name)
     if branch == "main" or branch.startswith("lake_"):
         raise InvalidSpecError(f"{name} {branch!r} is reserved; leave it out to write to main")
     return branch
@@ -51,7 +51,7 @@ class LoadSpec(JobSpec):
     create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
     schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
     branch: str | None = argument(optional(_branch), default=None, needs=("branches",))
-    batch_id: str | None = argument(optional(text), "batch", default=None)
+    batch_id: str | None = argument(optional(label), "batch", default=None)
     on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.SKIP)
     audits: Audits | None = argument(audits, default=None, is_object=True)
     allow_sql: bool = argument(flag, default=False, templated=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional, snapshot, text
+from airflow_lake_provider.contracts.argument_validation import flag, label, number, optional, snapshot
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
@@ -40,7 +40,7 @@ class RollbackSpec(JobSpec):
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "rollback")
     snapshot_id: str | None = argument(optional(snapshot), "1", default=None, is_snapshot=True)
     timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
-    tag: str | None = argument(optional(text), "tag", default=None)
+    tag: str | None = argument(optional(label), "tag", default=None)
     expected_snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
 
     def complete(self) -> None:
@@ -57,7 +57,7 @@ class PublishBranchSpec(JobSpec):
     action: ClassVar[str] = "publish-branch"
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "branches")
     # The attribute ``branch`` of an operator is the one that it writes to.
-    branch: str = argument(text, "branch", attribute="published_branch")
+    branch: str = argument(label, "branch", attribute="published_branch")
     drop_branch: bool = argument(flag, default=False, templated=False)
 
     def complete(self) -> None:
@@ -70,7 +70,7 @@ class PublishBranchSpec(JobSpec):
 @dataclass(frozen=True, kw_only=True)
 class _TagSpec(JobSpec):
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "tags")
-    tag: str = argument(text, "tag")
+    tag: str = argument(label, "tag")
 
     def complete(self) -> None:
         """Refuse a name of ours."""

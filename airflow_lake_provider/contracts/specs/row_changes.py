@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, sql, texts
+from airflow_lake_provider.contracts.argument_validation import flag, names, not_none, optional, sql, texts
 from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
@@ -17,6 +17,7 @@ def _withheld(value: object, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         # Without the value: it may name whom to forget.
         raise InvalidSpecError(f"{name} must be a text of SQL, got a {type(value).__name__}")
+    not_none(value, name)
     return value
 
 

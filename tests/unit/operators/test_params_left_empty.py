@@ -12,8 +12,12 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
+from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
+from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
+from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
 if TYPE_CHECKING:
@@ -44,6 +48,16 @@ OPTIONAL = [
     pytest.param(LakeCompactionOperator, {"table": "shop.orders"}, "where", id="where-of-a-compaction"),
 ]
 
+ORDERS = {"table": "shop.orders"}
+REQUIRED = [
+    pytest.param(LakeCreateTagOperator, ORDERS, "tag", id="tag"),
+    pytest.param(LakeDropTagOperator, ORDERS, "tag", id="dropped-tag"),
+    pytest.param(LakePublishBranchOperator, ORDERS, "branch", id="published-branch"),
+    pytest.param(LakeDeleteRowsOperator, ORDERS, "where", id="where-of-a-deletion"),
+    pytest.param(LakeUpdateRowsOperator, {**ORDERS, "assignments": {"a": "1"}}, "where", id="where-of-an-update"),
+]
+NAMES = [*REQUIRED[:3], *OPTIONAL[:2]]
+
 
 @pytest.mark.parametrize(("operator", "arguments", "name"), OPTIONAL)
 def test_an_empty_param_is_no_branch_batch_or_predicate_of_the_name_none(
@@ -67,6 +81,29 @@ def test_an_empty_param_leaves_an_argument_out_where_its_template_says_so_or_is_
 ) -> None:
     left_out = spec_of(operator, arguments, context)
     assert spec_of(operator, {**arguments, name: template}, context, native=native) == left_out
+
+
+@pytest.mark.parametrize(("operator", "arguments", "name"), REQUIRED)
+def test_an_empty_param_names_no_tag_branch_or_rows(
+    context: Context, operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} must not be 'None'.*params\.x"):
+        spec_of(operator, {**arguments, name: "{{ params.x }}"}, context)
+
+
+@pytest.mark.parametrize(("operator", "arguments", "name"), NAMES)
+@pytest.mark.parametrize("native", [False, True])
+def test_a_template_that_renders_digits_is_a_name(
+    context: Context, operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str, native: bool
+) -> None:
+    spec = spec_of(operator, {**arguments, name: "{{ 20261129 }}"}, context, native=native)
+    assert getattr(spec, name) == "20261129"
+
+
+@pytest.mark.parametrize("given", [True, 1.5, [1]])
+def test_what_is_no_whole_number_is_no_name(context: Context, given: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="batch_id must be a text"):
+        spec_of(LakeUpsertOperator, {**UPSERT, "batch_id": given}, context)
 
 
 def test_an_empty_param_is_no_name_of_a_source(context: Context) -> None:
