@@ -49,8 +49,15 @@ class SchemaRegistry:
 
     def _schema(self, path: str, what: str) -> str:
         definitions: dict[str, Any] = {}
-        schema = self._text(path, what, definitions)
-        return json.dumps(with_definitions(json.loads(schema), definitions)) if definitions else schema
+        try:
+            schema = self._text(path, what, definitions)
+            return json.dumps(with_definitions(json.loads(schema), definitions)) if definitions else schema
+        except LakeProviderError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise InvalidConnectionError(
+                f"{what} of {self.access.url} refers to other schemas, and cannot be read with them: {error!r}"
+            ) from error
 
     def _text(self, path: str, what: str, definitions: dict[str, Any]) -> str:
         """Return a schema as it was registered, and add those that it refers to, by their names."""

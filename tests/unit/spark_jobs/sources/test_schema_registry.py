@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, JobFailedError
 from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 
@@ -64,6 +64,43 @@ def test_what_speaks_no_http_or_is_cut_off_is_a_registry_that_does_not_answer(an
         registry = SchemaRegistry(RegistryAccess(url))
         with pytest.raises(JobFailedError, match="does not answer"):
             registry.latest("orders-value")
+
+
+MONEY = {"name": "Money", "subject": "money", "version": 1}
+WITHOUT_NAME = '{"type": "record"}'
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        {"schema": '"Money"', "references": [{"name": "Money"}]},
+        {"schema": '"Money"', "references": ["Money"]},
+        {"schema": '"Money"', "references": 1},
+        {"schema": "Money", "references": [MONEY]},
+        {"schema": WITHOUT_NAME, "references": [MONEY]},
+        {"schema": '{"items": "Money"}', "references": [MONEY]},
+        {"schema": "7", "references": [MONEY]},
+    ],
+)
+def test_references_that_cannot_be_read_are_those_of_a_broken_registry(answered: dict[str, Any]) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        of_money = {"schema": '"long"'}
+        handler.wfile.write(json.dumps(answered if "/ids/" in handler.path else of_money).encode())
+
+    with answering(answer) as (url, _), pytest.raises(InvalidConnectionError, match=r"schema 1 .* cannot be read"):
+        SchemaRegistry(RegistryAccess(url)).writer(1)
+
+
+def test_an_answer_without_a_schema_is_said_as_it_is() -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(b'{"status": "UP"}')
+
+    with answering(answer) as (url, _), pytest.raises(InvalidConnectionError, match="answers no schema"):
+        SchemaRegistry(RegistryAccess(url)).writer(1)
 
 
 def test_a_schema_gets_what_it_refers_to_where_a_name_is_used_first() -> None:
