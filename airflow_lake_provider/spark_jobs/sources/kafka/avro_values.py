@@ -149,7 +149,9 @@ def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
 
     :raises UnsupportedError: such a field has a type with a name, which may be there twice, or is inside another field.
     """
-    fields = {field["name"]: field for field in reader["fields"]}
+    aliases = {alias: field for field in reader["fields"] for alias in field.get("aliases", ())}
+    fields = {**aliases, **{field["name"]: field for field in reader["fields"]}}
+    lost = []
     for number, writer in sorted(writers.items(), reverse=True):
         for field in writer["fields"]:
             if field["name"] in fields:
@@ -164,4 +166,5 @@ def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
             branches = kind if isinstance(kind, list) else [kind]
             optional = ["null", *(branch for branch in branches if branch != "null")]
             fields[field["name"]] = {"name": field["name"], "type": optional, "default": None}
-    return {**reader, "fields": list(fields.values())}
+            lost.append(fields[field["name"]])
+    return {**reader, "fields": [*reader["fields"], *lost]}

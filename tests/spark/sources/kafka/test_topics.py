@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
@@ -30,7 +29,6 @@ from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.end_to_end.kafka_broker import PASSWORD
 from tests.spark.append_flow import append
-from tests.spark.sources.kafka.schema_registry import encoded, framed, record, schema_registry
 from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
 from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow, kill
@@ -309,54 +307,6 @@ def test_a_table_may_begin_at_a_moment_and_a_query_reads_a_topic(cluster: Cluste
     sql = "SELECT id * 10 AS id, name FROM source"
     append(flow, "run 1", source=Query(sql, over=topic("timed", starting=moment)))
     assert rows(flow) == [(20, "after")]
-
-
-V1 = record("Order", id="long", name="string")
-V2 = record("Order", id="long", name="string", amount=["null", "long"])
-OLDER = record("Order", id="long", name="string", note="string")
-
-
-def test_avro_is_decoded_with_the_schema_of_each_writer(cluster: Cluster, new_flow: NewFlow) -> None:
-    flow = new_flow()
-    cluster.make("avro")
-    values = [
-        framed(1, encoded(V1, {"id": 1, "name": "é"})),
-        framed(300, encoded(V2, {"id": -(2**63), "name": "", "amount": 5})),
-        framed(7, encoded(OLDER, {"id": 3, "name": "c", "note": "of a field that is gone"})),
-    ]
-    # More than a sample of the last ones has.
-    cluster.send("avro", *((0, None, value) for value in [*values, *[values[1]] * 60]))
-    with (
-        schema_registry({1: V1, 300: V2, 7: OLDER}, {"avro-value": 300}) as access,
-        given(cluster.spark, access.to_settings("registry")),
-    ):
-        source = KafkaTopic("kafka", "avro", value_format="avro", registry="registry")
-        append(flow, "run 1", source=source)
-        added = sorted((tuple(row.values()) for row in flow.records()), key=lambda row: row[0])
-        assert added == [
-            *[(-(2**63), "", 5, None)] * 61,
-            (1, "é", None, None),
-            (3, "c", None, "of a field that is gone"),
-        ]
-        bad = [encoded(V1, {"id": 1, "name": "not framed"}), framed(2**31, b""), framed(1, b"\x02\x40cut"), b""]
-        cluster.send("avro", *((0, None, value) for value in bad))
-        without: dict[str, Any] = {"schema_contract": SchemaContract(missing_columns="null")}
-        with pytest.raises(BadInputError, match="4 records of topic avro") as caught:
-            append(flow, "run 2", source=source, **without)
-        for place, fault in enumerate(["does not begin with the id", "does not begin with the id", "does not fit"], 63):
-            assert f"partition 0, offset {place}: a value that" in str(caught.value)
-            assert fault in str(caught.value)
-        cluster.send("avro", (0, None, framed(9, b"\x02")))
-        with pytest.raises(BadInputError, match=r"http://127.0.0.1:\d+ has no schema 9"):
-            append(flow, "run 3", source=source, **without)
-    cluster.make("bare")
-    cluster.send("bare", (0, "4", encoded(V2, {"id": 4, "name": "d", "amount": None})))
-    # A column of the key that the value has, too, is that of the key.
-    bare = KafkaTopic("kafka", "bare", value_format="avro", schema=json.dumps(V2), key_schema="ID BIGINT")
-    flow = new_flow()
-    flow = replace(flow, table=f"{flow.table}_bare")
-    append(flow, "run 1", source=bare)
-    assert rows(flow) == [(4, "d", None)]
 
 
 def test_a_login_is_in_no_plan_and_no_event_and_what_cannot_be_read_is_refused(

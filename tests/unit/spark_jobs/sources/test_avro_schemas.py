@@ -45,6 +45,15 @@ def test_a_field_that_the_latest_schema_lacks_inside_another_one_is_refused(writ
     assert with_lost_fields(writer, {7: reader}) == writer
 
 
+def test_a_field_that_the_latest_schema_has_under_a_new_name_is_no_second_column() -> None:
+    latest = order(id="long", code="string", a=ADDRESS)
+    latest["fields"][1]["aliases"] = ["zip"]
+    latest["fields"][2]["aliases"] = ["place"]
+    assert with_lost_fields(latest, {1: order(id="long", zip="string", place=ADDRESS)}) == latest
+    with pytest.raises(UnsupportedError, match=r"schema 7 has place\.zip, which the latest one lacks"):
+        with_lost_fields(latest, {7: order(place=OLDER)})
+
+
 def test_a_field_by_another_name_and_a_record_inside_itself_are_no_loss() -> None:
     assert with_lost_fields(order(a=RENAMED), {1: order(a=OLDER)}) == order(a=RENAMED)
     node = order(next={"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]})
