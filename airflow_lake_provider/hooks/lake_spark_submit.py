@@ -70,7 +70,7 @@ class SparkTarget:
         :param deploy_mode: the author's, before the connection's extra ``deploy-mode``.
         :raises InvalidConnectionError: it does not exist, or its extra is no JSON object. The official hook would
             silently submit to YARN, and Airflow take the extra for empty.
-        :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python.
+        :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python; another mode.
         """
         try:
             connection = BaseHook.get_connection(spark_conn_id)
@@ -83,7 +83,12 @@ class SparkTarget:
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"
         extra = read_extra(spark_conn_id, connection.extra)
-        cluster = (deploy_mode or extra.get("deploy-mode")) == "cluster"
+        mode = deploy_mode or extra.get("deploy-mode") or "client"
+        if mode not in ("client", "cluster"):
+            raise InvalidSpecError(
+                f"Spark connection {spark_conn_id!r}: the deploy mode must be 'client' or 'cluster', got {mode!r}"
+            )
+        cluster = mode == "cluster"
         if cluster and master.startswith("spark://"):
             raise InvalidSpecError(
                 f"Spark connection {spark_conn_id!r}: a standalone master runs Python in client mode only; "
@@ -274,6 +279,9 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         arguments: list[str] = super()._build_spark_common_args()
         # With a properties file Spark otherwise ignores the site's spark-defaults.conf.
         arguments.append("--load-spark-defaults")
+        if not self._connection["deploy_mode"]:
+            # As this worker takes it; spark-defaults.conf may say cluster, where nobody would find the report.
+            arguments += ["--deploy-mode", "client"]
         # Not through env_vars: on YARN and Kubernetes those become the environment of the remote driver.
         launch: dict[str, Any] = launch_environment(self._connection["master"], self._connection["spark_binary"])
         self._env = {**self.environment, **launch, **(self._env or {})}

@@ -56,6 +56,15 @@ def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
         SparkTarget.read("spark_default", None)
 
 
+@pytest.mark.parametrize(("extra", "given"), [("Cluster", None), ("client", "yarn-cluster"), (True, None)])
+def test_a_deploy_mode_that_spark_does_not_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, extra: object, given: str | None
+) -> None:
+    set_spark(monkeypatch, host="yarn", extra={"deploy-mode": extra})
+    with pytest.raises(InvalidSpecError, match=f"must be 'client' or 'cluster', got {given or extra!r}"):
+        SparkTarget.read("spark_default", given)
+
+
 def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConnectionError, match="'spark_elsewhere' does not exist"):
         SparkTarget.read("spark_elsewhere", None)
