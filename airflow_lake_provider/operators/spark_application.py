@@ -35,6 +35,7 @@ from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments, unknown_conf
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
+from airflow_lake_provider.operators.spark_arguments import SparkArguments
 from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks
@@ -53,7 +54,7 @@ TaskResult = JobReport | JobFailure | JobFailedError
 
 
 class SparkApplicationOperator(
-    RenderedArguments, LinkedApplication, DeferrableApplication, RetryDelays, SparkSubmitOperator
+    RenderedArguments, LinkedApplication, DeferrableApplication, RetryDelays, SparkArguments, SparkSubmitOperator
 ):
     """Carry out a job's tasks, in one Spark application where metadata is not enough.
 
@@ -188,7 +189,7 @@ class SparkApplicationOperator(
     def _carry_out(self, run: Callable[[list[TableTask]], None], context: Context) -> Any:
         self.forget_catalog()
         try:
-            self._conn_id = text(self.spark_conn_id, "spark_conn_id")
+            self.read_spark_arguments()
             tasks = self._tasks = self.table_tasks(context)
             run(tasks)
             return self.result(tasks, context)
@@ -255,8 +256,7 @@ class SparkApplicationOperator(
         may_defer = self.may_defer(target)
         for task in tasks:
             task.look_before_submission(spark_release(self))
-        sent = open_tasks(tasks)
-        if not sent:
+        if not (sent := open_tasks(tasks)):
             return
         self._spark_log = open_spark_log(context)
         self._attempt = SparkSubmission.open(

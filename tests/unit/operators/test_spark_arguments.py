@@ -1,0 +1,140 @@
+"""Arguments of the official operator: refused by their names, when a DAG is parsed or before Spark is started."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
+from tests.unit.operators.submitted import refusal
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+pytestmark = pytest.mark.usefixtures("lake_connection", "spark_connection", "job_directory")
+
+LISTS = ["files", "py_files", "archives", "jars", "packages", "exclude_packages", "repositories"]
+TEXTS = [
+    *("executor_memory", "driver_memory", "driver_class_path", "properties_file", "keytab", "principal"),
+    *("proxy_user", "name", "yarn_queue", "deploy_mode", "spark_binary"),
+]
+TEMPLATE = "{{ params.x }}"
+
+
+def compaction(**arguments: Any) -> LakeCompactionOperator:
+    return LakeCompactionOperator(task_id="c", **{"table": "shop.orders", "level": "full", **arguments})
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_where_spark_takes_one_text_is_refused_with_that_text(name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} must be one text with commas, such as 'a,b', got \['a'"):
+        compaction(**{name: ["a", "b"]})
+
+
+@pytest.mark.parametrize("name", [*LISTS, *TEXTS])
+def test_a_number_or_blanks_where_spark_takes_a_text_are_refused(name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} must be a text, got 1024"):
+        compaction(**{name: 1024})
+    with pytest.raises(InvalidSpecError, match=rf"{name} must not be empty, got ' '"):
+        compaction(**{name: " "})
+
+
+@pytest.mark.parametrize("name", ["conf", "env_vars"])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("spark.x=1", "must map the name of an option to its value, got 'spark.x=1'"),
+        (["spark.x=1"], "must map the name of an option to its value, got .'spark.x=1'."),
+        ({"x": None}, r"\['x'\] must be a text, a number or a boolean, got None"),
+        ({"x": ["a"]}, r"\['x'\] must be a text, a number or a boolean, got .'a'."),
+        ({"": "a"}, "must map the name of an option to its value, got the name ''"),
+    ],
+)
+def test_settings_that_are_no_mapping_of_values_are_refused(name: str, value: Any, words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"^{name}{words}" if words.startswith(r"\[") else f"^{name} {words}"):
+        compaction(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("spark.master", "the host of the Spark connection"),
+        ("spark.submit.deployMode", "deploy_mode, or the extra 'deploy-mode' of the Spark connection"),
+    ],
+)
+def test_settings_that_the_connection_says_are_refused_in_conf(setting: str, where: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{setting}' is {where}. Set it there"):
+        compaction(conf={setting: "cluster"})
+
+
+@pytest.mark.parametrize(
+    ("name", "rendered"),
+    [("conf", "{'spark.x': '1'}"), ("env_vars", "A=b"), ("jars", ["a.jar"]), ("jars", "None"), ("name", 5)],
+)
+def test_what_a_template_has_rendered_is_looked_at_before_spark_starts(
+    context: Context, name: str, rendered: Any
+) -> None:
+    job = compaction(**{name: TEMPLATE})
+    setattr(job, name, rendered)
+    refused = refusal(job, context)
+    assert isinstance(refused, InvalidSpecError)
+    assert str(refused).startswith(f"{name} must")
+
+
+def test_default_args_are_looked_at_too() -> None:
+    with pytest.raises(InvalidSpecError, match="jars must be one text with commas"):
+        compaction(default_args={"jars": ["a.jar"]})
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """File in which a stand-in for ``spark-submit`` leaves its words and its variable ``LAKE_X``."""
+    folder, file = tmp_path / "bin", tmp_path / "words.json"
+    folder.mkdir()
+    program = folder / "spark-submit"
+    left = "{'words': sys.argv[1:], 'x': os.environ.get('LAKE_X')}"
+    program.write_text(
+        f"#!/usr/bin/env python3\nimport json, os, sys\njson.dump({left}, open({str(file)!r}, 'w'))\nsys.exit(1)\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
+    return file
+
+
+def words_given(words: Path, context: Context, **arguments: Any) -> list[str]:
+    """Return what ``spark-submit`` is called with for a deletion by keys."""
+    refusal(
+        LakeDeleteRowsOperator(task_id="d", table="shop.orders", keys_from="k.csv", keys=["id"], **arguments), context
+    )
+    given: list[str] = json.loads(words.read_text())["words"]
+    return given
+
+
+def values_of(option: str, given: list[str]) -> list[str]:
+    return [given[at + 1] for at, word in enumerate(given) if word == option]
+
+
+@pytest.mark.usefixtures("orders")
+def test_numbers_become_texts_and_an_empty_text_is_an_argument_left_out(context: Context, words: Path) -> None:
+    conf = {"spark.sql.shuffle.partitions": 4, "spark.x": True}
+    empty = {"properties_file": "", "files": "", "keytab": "", "name": ""}
+    given = words_given(words, context, conf=conf, env_vars={"LAKE_X": 4}, **empty)
+    assert json.loads(words.read_text())["x"] == "4"
+    assert values_of("--conf", given) == ["spark.sql.shuffle.partitions=4", "spark.x=True"]
+    assert not {"--name", "--files", "--keytab"} & set(given)
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_connection_without_a_deploy_mode_means_client_whatever_sparks_defaults_say(
+    context: Context, words: Path
+) -> None:
+    assert values_of("--deploy-mode", words_given(words, context)) == ["client"]
+    assert values_of("--deploy-mode", words_given(words, context, deploy_mode="client")) == ["client"]
