@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,12 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
+from airflow_lake_provider.cli.command_process import as_command, run_driver
 from airflow_lake_provider.cli.print_tables import show
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord
 from airflow_lake_provider.contracts.reports.job import LoadReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
@@ -24,8 +23,8 @@ from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.spec_codec import Job, written_task
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
-from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 _TASK = "check"
 
@@ -37,12 +36,8 @@ def check_batch(args: Namespace) -> None:
     :param args: ``table``, ``conn_id``, ``spark_conn_id``, ``source``, ``keys``, ``arguments`` and ``output``.
     :raises SystemExit: with a message where nothing can be said; with 1 where a run would refuse the batch.
     """
-    # Connections may be in Airflow's own database, as for Airflow's own commands.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
+    with as_command():
         report = _report(args)
-    except LakeProviderError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
     if args.output in ("json", "yaml"):
         show([report], args.output, lambda *_: {})
     else:
@@ -57,7 +52,9 @@ def batch_spec(args: Namespace) -> LoadSpec:
 
     :raises InvalidSpecError: an argument is none of the operator.
     """
-    given = _mapping(args.arguments, "--arguments") if args.arguments else {}
+    given = {} if args.arguments is None else _mapping(args.arguments, "--arguments")
+    if not (args.source or "").strip():
+        raise InvalidSpecError(f"--source must be a path of files, or a source as JSON, got {args.source!r}")
     is_object = args.source.lstrip().startswith("{")
     given |= {"table": args.table, "source": _mapping(args.source, "--source") if is_object else args.source}
     if args.keys:
@@ -98,9 +95,7 @@ def _report(args: Namespace) -> LoadReport:
     submit = SparkSubmitOperator(task_id=_TASK, conn_id=args.spark_conn_id, name=f"lake check {spec.table}", conf={})
     start = attempt.driver_start(submit)
     try:
-        for name, value in spark_submit_arguments(attempt, submit, start).items():
-            setattr(submit, name, value)
-        failure = _submit(submit, attempt, java_options=start.options, environment=start.environment)
+        failure = run_driver(submit, attempt, start)
         report = attempt.read_reports().get(_TASK)
     finally:
         attempt.close()
@@ -110,16 +105,6 @@ def _report(args: Namespace) -> LoadReport:
     if not isinstance(report, LoadReport):
         raise JobFailedError(f"the driver left no report: {failure or 'it ended without one'}")
     return report
-
-
-def _submit(submit: SparkSubmitOperator, attempt: SparkSubmission, **start: Any) -> AirflowException | None:
-    """Run the driver; return the error of one that has failed, which may have left a report all the same."""
-    hook = LakeSparkSubmitHook.adopt(submit._get_hook(), attempt.forget_old_report, lambda _: None, **start)
-    try:
-        hook.submit(submit.application)
-    except AirflowException as error:
-        return error
-    return None
 
 
 def _lines(report: LoadReport) -> Iterator[SchemaChange | PutAsideRecord]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -10,7 +9,8 @@ from typing import Any, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole
 
-from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
+from airflow_lake_provider.cli.command_process import as_command
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.json_codec import to_plain
 
 Looked = TypeVar("Looked")
@@ -36,12 +36,8 @@ def matching(args: Namespace, look: Callable[[], list[Looked]], what: str = "tab
     :param what: is seen, for the message where there is none.
     :raises SystemExit: with a message where the catalog cannot be read, an argument is refused or no table matches.
     """
-    # Connections may be in Airflow's own database, as for Airflow's own commands.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
+    with as_command():
         tables = look()
-    except LakeProviderError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
     if not tables:
         raise SystemExit(f"No {what} of connection {args.conn_id!r} matches {' '.join(args.tables) or '*'}")
     return tables

@@ -11,15 +11,16 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.cli.command_process import as_command, run_driver
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 _CATALOG = "lake_warm_up"
 _RUN = RunIdentity.of("lake", "warm-up")
@@ -40,13 +41,14 @@ def warm_up(args: argparse.Namespace) -> None:
     :param args: ``conn_id`` and ``spark_conn_id``.
     :raises SystemExit: no archive can be made here; it says why.
     """
-    target = SparkTarget.read(args.spark_conn_id, None)
-    if target.cluster_mode:
-        raise SystemExit("Drivers run in the cluster, so no archive on this machine would be used.")
-    connection = LakeCatalogHook(args.conn_id).connection
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        start = _run(args.spark_conn_id, target, connection, Path(folder))
+    with as_command():
+        target = SparkTarget.read(args.spark_conn_id, None)
+        if target.cluster_mode:
+            raise SystemExit("Drivers run in the cluster, so no archive on this machine would be used.")
+        connection = LakeCatalogHook(args.conn_id).connection
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            start = _run(args.spark_conn_id, target, connection, Path(folder))
     if start.archive is None:
         raise SystemExit("No archive can be made. The log above says why, or [lake] class_archive is 'off'.")
     file = start.archive.file
@@ -68,17 +70,11 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
             return start
         catalog = {f"spark.sql.catalog.{_CATALOG}{name}": value for name, value in _SPARK_CATALOG.items()}
         attempt.files.write_settings({"spark.log.level": "WARN", **_SPARK, **catalog})
-        for name, value in spark_submit_arguments(attempt, submit, start).items():
-            setattr(submit, name, value)
-        hook = LakeSparkSubmitHook.adopt(
-            submit._get_hook(),
-            attempt.forget_old_report,
-            lambda _: None,
-            java_options=start.options,
-            environment=start.environment,
-        )
-        hook.submit(submit.application)
-        start.accept(is_whole=all(isinstance(report, JobReport) for report in attempt.read_reports().values()))
+        failure = run_driver(submit, attempt, start)
+        reports = attempt.read_reports().values()
+        if failure is not None and not reports:
+            raise SystemExit(f"The driver has failed: {failure}")
+        start.accept(is_whole=failure is None and all(isinstance(report, JobReport) for report in reports))
         return start
     finally:
         attempt.close()

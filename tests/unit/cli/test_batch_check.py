@@ -43,7 +43,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Play a driver that leaves an answer; note what it was sent."""
     played: dict[str, Any] = {"answer": REPORT, "error": None}
 
-    def play(submit: Any, attempt: Any, **_: Any) -> AirflowException | None:
+    def play(_submit: Any, attempt: Any, _start: Any) -> AirflowException | None:
         job = job_from_plain(json.loads(attempt.files.spec.read_text()))
         (played["spec"],) = job.tasks.values()
         if played["answer"] is not None:
@@ -51,7 +51,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         error: AirflowException | None = played["error"]
         return error
 
-    monkeypatch.setattr(batch_check, "_submit", play)
+    monkeypatch.setattr(batch_check, "run_driver", play)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     return played
 
@@ -115,3 +115,18 @@ def test_the_arguments_are_those_of_the_operator() -> None:
     for given, words in (("[1]", "JSON object"), ("{", "no JSON"), ('{"colour": 1}', "colour")):
         with pytest.raises(InvalidSpecError, match=words):
             batch_check.batch_spec(parsed("--source", "/in/*.json", "--arguments", given))
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--source", ""], "InvalidSpecError: --source must be a path of files, or a source as JSON, got ''"),
+        (["--arguments", "{}"], "InvalidSpecError: --source must be .*, got None"),
+        (["--source", "/in/*.json", "--arguments", ""], "InvalidSpecError: --arguments is no JSON"),
+    ],
+)
+def test_a_variable_of_the_shell_that_is_not_set_passes_no_batch(given: list[str], words: str) -> None:
+    arguments = parsed(*given)
+    with pytest.raises(SystemExit, match=words):
+        arguments.func(arguments)
