@@ -43,6 +43,7 @@ def commit_snapshot(
     transaction = table.refresh().java.newTransaction()
     refuse_concurrent_commit(table, commit)
     try:
+        _make_branch(table, transaction, commit)
         _identified(update(transaction), commit).commit()
         set_properties(transaction, properties_of(table, commit, position))
     except Exception as error:
@@ -73,6 +74,15 @@ def _may_hold(table: IcebergTable, snapshot: int) -> bool:
         return table.refresh().java.snapshot(snapshot) is not None
     except Exception:  # noqa: BLE001
         return True
+
+
+def _make_branch(table: IcebergTable, transaction: Any, commit: DataCommit) -> None:
+    """Make a branch that is not there yet, at the commit's base.
+
+    Iceberg would make it with the snapshot, whose parent is main's head, and count its totals from 0.
+    """
+    if commit.branch is not None and commit.base is not None and table.head(commit.branch) is None:
+        transaction.manageSnapshots().createBranch(commit.branch, int(commit.base)).commit()
 
 
 def _identified(update: Any, commit: DataCommit) -> Any:
