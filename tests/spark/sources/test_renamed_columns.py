@@ -11,9 +11,12 @@ from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTabl
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.upsert_flow import Flow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
+NULLS: dict[str, Any] = {"missing_columns": "null"}
 
 
 def prices(flow: Flow, kind: str, *rows: str) -> str:
@@ -108,14 +111,42 @@ def test_changes_whose_columns_were_renamed_since_the_last_commit_come_by_their_
     with pytest.raises(UnsupportedError, match=r"\['gross', 'net'\] were renamed or dropped since the last commit"):
         flow.apply("run 3", source=replace(source, where="gross > 0"), **PLAIN)
     flow.spark.sql(f"ALTER TABLE {table} DROP COLUMN note")
-    flow.apply("run 3", source=source, **PLAIN)
-    expected = {1: (119, 100), 2: (238, 200), 3: (300, 357)}
+    flow.apply("run 3", source=source, **PLAIN, **NULLS)
+    expected = {1: (119, 100, None), 2: (238, 200, None), 3: (300, 357, None)}
     assert flow.rows() == expected
     flow.spark.sql(f"INSERT INTO {table} (id, gross, net) VALUES (4, 400, 476)")
     flow.spark.sql(f"ALTER TABLE {table} RENAME COLUMN net TO other")
     chosen = replace(source, keys=["ID"], columns=["ID", "GROSS"])
-    flow.apply("run 4", source=chosen, **PLAIN, missing_columns="null")
-    assert flow.rows() == {**expected, 4: (400, None)}
+    flow.apply("run 4", source=chosen, **PLAIN, **NULLS)
+    assert flow.rows() == {**expected, 4: (400, None, None)}
+
+
+def test_changes_have_the_columns_that_were_added_since_the_last_commit_with_their_defaults(flow: Flow) -> None:
+    table = prices(flow, "BIGINT", "(1, 119, 100)")
+    changes = Changes(table, keys=["id"], protect_source=False, on_source_change="continue")
+    flow.apply("run 1", source=replace(changes, name="s"), **PLAIN)
+    for change in (
+        f"INSERT INTO {table} VALUES (2, 238, 200)",
+        f"DELETE FROM {table} WHERE id = 1",
+        f"ALTER TABLE {table} RENAME COLUMN net TO after_tax",
+        f"ALTER TABLE {table} ADD COLUMN note STRING FIRST",
+    ):
+        flow.spark.sql(change)
+    iceberg: Any = flow.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    java = IcebergTable(flow.spark, "lake_default", TableName.parse(table)).refresh().java
+    text, default = iceberg.types.Types.StringType.get(), iceberg.expressions.Literal.of("it's new")
+    java.updateSchema().addColumn("state", text, "", default).commit()
+    flow.spark.catalog.refreshTable(table)
+    columns = ["note", "id", "gross", "after_tax", "state"]
+    asked = f"SELECT {', '.join(columns)}, _change_type FROM source WHERE note IS NULL AND state = 'it\\'s new'"
+    sources = {"plain": changes, "chosen": replace(changes, columns=columns), "query": Query(asked, over=changes)}
+    for name, source in sources.items():
+        stored = flow.copy(f"{flow.table}_{name}")
+        stored.apply("run 2", source=replace(source, name="s", on_source_change="continue"), **PLAIN, **NULLS)
+        rows = [tuple(row[column] for column in columns) for row in stored.records()]
+        assert rows == [tuple(row) for row in flow.spark.table(table).collect()] == [(None, 2, 238, 200, "it's new")]
+    with pytest.raises(UnsupportedError, match=r"\['state'\] were added since the last commit"):
+        flow.apply("run 2", source=replace(changes, name="s", keys=["state"]), **PLAIN)
 
 
 def test_changes_whose_fields_were_renamed_since_the_last_commit_wait_for_the_next_one(flow: Flow) -> None:

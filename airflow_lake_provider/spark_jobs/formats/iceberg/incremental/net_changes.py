@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
@@ -37,6 +38,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
+# Metadata of a column of Spark's: SQL of Iceberg's ``initial-default``.
+_INITIAL_DEFAULT = "EXISTS_DEFAULT"
 UPSERT = "upsert"
 DELETE = "delete"
 _SINCE = "since the last commit, and changes up to there have the names of then. Run this again after the next commit"
@@ -85,7 +88,7 @@ def net_changes(
         columns = _Columns.of(table, rows.columns, wanted, None if wanted.is_head else snapshot_schema(table, after))
         return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
     names = _names_now(table, after) if wanted.is_head else {}
-    if any(then != now for then, now in names.items()):
+    if any(then != now for then, now in names.items()) or (names and [*names] != table.schema().names):
         return _by_names_now(table, before=from_snapshot, after=after, names=names, wanted=wanted)
     return _changes_since(table, from_snapshot, after, wanted)
 
@@ -261,25 +264,31 @@ def _names_now(table: IcebergTable, after: Any) -> dict[str, str | None]:
 def _by_names_now(
     table: IcebergTable, before: int, after: Any, names: Mapping[str, str | None], wanted: ChangeFilter
 ) -> NetChanges:
-    """Return the changes up to a head by the names that its columns have now, without those that were dropped.
+    """Return the changes up to a head in the columns of now: without those that were dropped, with those that are new.
 
     :param names: of :func:`_names_now`.
-    :raises UnsupportedError: a predicate would be asked of the names of then.
+    :raises UnsupportedError: a predicate would be asked of the names of then, or a key is a new column.
     """
-    if wanted.where is not None:
-        others = sorted(then for then, now in names.items() if then != now)
+    others = sorted(then for then, now in names.items() if then != now)
+    if wanted.where is not None and others:
         raise UnsupportedError(f"{table.name}: columns {others} were renamed or dropped {_SINCE}, or leave where out")
     then = {now: name for name, now in names.items() if now is not None}
-    columns = _Columns.of(table, list(then), wanted)
-    changes = _changes_since(
-        table,
-        before,
-        after,
-        replace(wanted, keys=tuple(then[key] for key in columns.keys), columns=tuple(then[c] for c in columns.chosen)),
-    )
-    kept = [quoted(then[name]).alias(name) for name in columns.chosen]
-    changes.dataframe = changes.dataframe.select(*kept, CHANGE_TYPE)
+    columns = _Columns.of(table, table.schema().names, wanted)
+    if new := sorted(set(columns.keys) - then.keys()):
+        raise UnsupportedError(f"{table.name}: key columns {new} were added {_SINCE}")
+    chosen = tuple(then[name] for name in columns.chosen if name in then)
+    keys = tuple(then[key] for key in columns.keys)
+    changes = _changes_since(table, before, after, replace(wanted, keys=keys, columns=chosen))
+    fields = {field.name: field for field in table.schema()}
+    values = [quoted(then[name]) if name in then else _in_old_rows(fields[name]) for name in columns.chosen]
+    named = (value.alias(name) for value, name in zip(values, columns.chosen, strict=True))
+    changes.dataframe = changes.dataframe.select(*named, CHANGE_TYPE)
     return changes
+
+
+def _in_old_rows(field: StructField) -> Column:
+    """Return the value of a column in rows of files without it: NULL, or its default."""
+    return sf.expr(field.metadata.get(_INITIAL_DEFAULT, "NULL")).cast(field.dataType)
 
 
 def _matching_live(table: IcebergTable, rows: DataFrame, snapshot: int, wanted: ChangeFilter) -> DataFrame:
