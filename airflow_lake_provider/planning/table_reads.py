@@ -24,12 +24,13 @@ def refuse_read(spec: LoadSpec | DeleteRowsSpec, read: TableSource, table: Loade
     shape = table.facts.shape
     if read.moment is not None:
         snapshot_as_of(table.facts, read.moment)
-    for what, names in {"columns": read.columns or (), "keys": read.key_columns or ()}.items():
+    keys = read.key_columns(spec)
+    for what, names in {"columns": read.columns or (), "keys": keys or ()}.items():
         if unknown := unknown_names(names, shape.names_ever):
             raise BadInputError(
                 f"{read.table}: {what} names columns that the table lacks: {unknown}; it has {shape.names}"
             )
-    if read.key_columns == () and not shape.identifiers:
+    if keys == () and not shape.identifiers:
         raise InvalidSpecError(
             f"{read.table}: deletes need keys, and the table has no identifier fields; give keys, set them with ALTER "
             "TABLE ... SET IDENTIFIER FIELDS, or take mode='upserts'"

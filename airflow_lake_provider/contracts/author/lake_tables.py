@@ -54,7 +54,8 @@ class Changes(TableSource):
 
     :param table: ``namespace.table``, which tells its changes: of Iceberg's, format version 3.
     :param mode: ``"net"``, or ``"upserts"`` to leave deletes out.
-    :param keys: columns that identify a row of the table, for deletes; default its identifier fields.
+    :param keys: columns that identify a row of the table, for deletes. Default: the keys of the load; below a query or
+        a function, the identifier fields of the table.
     :param where: only changes of the rows that satisfy a predicate; a row that no longer does is a delete.
     :param columns: only these columns and the keys.
     :param protect_source: keep what is not read yet from expiry, by tags on the table.
@@ -69,10 +70,16 @@ class Changes(TableSource):
     keys: Sequence[str] = field(default=(), kw_only=True, metadata=reads(names))
     protect_source: bool = field(default=True, kw_only=True, metadata=reads(flag))
 
-    @property
-    def key_columns(self) -> tuple[str, ...] | None:
-        """The keys, where deletes are read."""
-        return tuple(self.keys) if self.mode is ChangeMode.NET else None
+    def key_columns(self, spec: Any) -> tuple[str, ...] | None:
+        """Return the keys, where deletes are read; by default those of a load that takes the changes as they are.
+
+        By others, a row whose key in the target changes would stay there under its old one. What a query makes of the
+        columns, nobody knows.
+        """
+        if self.mode is not ChangeMode.NET:
+            return None
+        is_taken_as_it_is = getattr(spec, "source", None) is self
+        return tuple(self.keys) or (tuple(getattr(spec, "keys", ())) if is_taken_as_it_is else ())
 
     @property
     def needs(self) -> tuple[str, ...]:

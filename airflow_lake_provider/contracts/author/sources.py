@@ -242,9 +242,8 @@ class TableSource(Source):
         """Moment at which it is read; None for now."""
         return None
 
-    @property
-    def key_columns(self) -> tuple[str, ...] | None:
-        """Columns by which rows that are gone are told; None where nothing is told, empty for the identifier fields."""
+    def key_columns(self, spec: Any) -> tuple[str, ...] | None:  # noqa: ARG002  # others tell deletes
+        """Return the columns that tell which rows are gone: None where none is told, empty for identifier fields."""
         return None
 
     @property

@@ -108,7 +108,7 @@ class ChangesSource(PlainSource):
     def _changes(self, table: FormatTable, since: str | None, upto: str | None) -> DataFrame:
         wanted = ChangeFilter(
             deletes=self.source.mode is ChangeMode.NET,
-            keys=tuple(self.source.keys),
+            keys=self.source.key_columns(self.spec) or tuple(self.source.keys),
             columns=None if self.source.columns is None else tuple(self.source.columns),
             where=self.source.where,
             allow_sql=self.spec.allow_sql,

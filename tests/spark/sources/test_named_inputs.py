@@ -237,6 +237,24 @@ def test_changes_alone_delete_what_was_deleted_and_store_no_type_of_change(flow:
     assert flow.apply("run 4", source=source, **PLAIN).outcome in (Outcome.EMPTY_BATCH, Outcome.APPLIED)
 
 
+def test_changes_alone_delete_by_the_keys_of_the_load_though_the_table_has_others(flow: Flow) -> None:
+    shop = Shop(flow)
+    orders, source = f"{flow.table}_orders", Changes(f"{flow.table}_orders", protect_source=False, name="orders")
+    shop.put_orders({1: (10, 1), 2: (20, 2), 3: (30, 3), 4: (40, 4)})
+    for run, change in enumerate(
+        (
+            "SELECT 1",
+            # A customer that nobody has any more, two that change places, and one that is deleted.
+            f"UPDATE {orders} SET customer = CASE id WHEN 1 THEN 11 WHEN 2 THEN 30 WHEN 3 THEN 20 ELSE customer END",
+            f"DELETE FROM {orders} WHERE id = 4",
+        )
+    ):
+        flow.spark.sql(change)
+        flow.apply(f"run {run}", source=source, keys=("CUSTOMER",), **PLAIN)
+        stored = sorted((each["customer"], each["id"], each["n"]) for each in flow.records())
+        assert stored == sorted((row.customer, row.id, row.n) for row in flow.spark.table(orders).collect())
+
+
 def test_a_query_may_spell_the_type_of_a_change_in_capitals_as_spark_does(flow: Flow) -> None:
     shop = Shop(flow)
     shop.put_orders({1: (1, 1), 2: (1, 2)})

@@ -269,6 +269,14 @@ WITHOUT_KEYS = Schema(*COLUMNS.fields)
 CHANGE_TYPE = Schema(*COLUMNS.fields[:1], NestedField(2, "_change_type", StringType()), identifier_field_ids=[1])
 
 
+def test_the_keys_of_a_load_tell_changes_apart_unless_a_query_is_between(make: Make, context: Context) -> None:
+    make("shop.target")
+    make("shop.source", 3, WITHOUT_KEYS)
+    changes = Changes("shop.source")
+    assert starts_spark(upsert(source=changes), context)
+    assert "no identifier fields" in str(refusal(upsert(source=Query("SELECT 1 AS id", over=changes)), context))
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments", "error", "said"),
     [
