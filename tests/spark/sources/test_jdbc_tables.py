@@ -231,6 +231,26 @@ def test_a_watermark_that_would_lose_rows_is_refused(
         shop.listed("stamped", watermark="w", overlap="PT1H")
 
 
+def test_numbers_of_a_sequence_are_numbers(shop: Shop) -> None:
+    kinds = "s serial, b bigserial, small smallserial, always int GENERATED ALWAYS AS IDENTITY"
+    shop.run("CREATE SEQUENCE own", f"CREATE TABLE t ({kinds}, own int8 DEFAULT nextval('own'), name text)")
+    shop.run("INSERT INTO t (name) SELECT 'n' || i FROM generate_series(1, 300) i", "ANALYZE t")
+    stored = shop.ask("SELECT * FROM t ORDER BY s")
+    read: list[dict[str, Any]] = [
+        {"table": "t"},
+        {"table": "t", "watermark": "b", "overlap": 5},
+        {"table": "t", "partition_column": "always", "partitions": 4},
+        {"sql": "SELECT * FROM t", "watermark": "own"},
+    ]
+    for arguments in read:
+        source, listing = shop.listed(**arguments)
+        rows = source.raw(listing, None).rows
+        assert sorted(map(tuple, rows.collect())) == stored, arguments
+        types = [field.dataType.simpleString() for field in rows.schema]
+        assert types == ["int", "bigint", "int", "int", "bigint", "string"]
+        source.close()
+
+
 def test_a_type_of_another_schema_parts_a_table(shop: Shop) -> None:
     mood = 'ours."My mood"'
     shop.run("DROP SCHEMA IF EXISTS ours CASCADE", "CREATE SCHEMA ours", f"CREATE TYPE {mood} AS ENUM ('sad', 'glad')")

@@ -28,6 +28,8 @@ _GREATEST = {
     "timestamp": ("to_char(m, 'YYYY-MM-DD\"T\"HH24:MI:SS.US')", "now() AT TIME ZONE 'UTC'"),
     "timestamptz": ("to_char(m AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')", "now()"),
 }
+# What the driver calls columns that a sequence numbers, identity columns too.
+_OF_SEQUENCES = {"smallserial": "int2", "serial": "int4", "bigserial": "int8"}
 # The table itself and what inherits from it, partitions among them. Other kinds of storage have other row addresses,
 # and who may read some columns alone may not read addresses.
 _STORED = """
@@ -103,7 +105,7 @@ class PostgreSql(Dialect):
 
     def kind(self, type_name: str) -> str:
         """Return the name of the type, which the driver quotes where it is of a schema that no search finds."""
-        return type_name.strip('"')
+        return _OF_SEQUENCES.get(type_name, type_name.strip('"'))
 
     def quoted(self, name: str) -> str:
         """Return the name in double quotes."""
