@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,7 +44,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 from airflow_lake_provider.spark_jobs.batch.key_versions import unversioned
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
-from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
@@ -57,6 +58,9 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 
+# What a row that does not delete has in the column: of changes, and of topics.
+_OF_ROWS = ("upsert", "insert")
+_OTHER_TYPE = "lake_other_change_type"
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.
 _ONE_TASK = 8 * 1024 * 1024
@@ -174,7 +178,8 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()
         cached.append(latest)
-        counts = count_changes(latest, keys)
+        with _refusing_other_change_types(spec):
+            counts = count_changes(latest, keys)
         batch.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
         refuse_unordered(counts, keys, order_by)
@@ -219,10 +224,30 @@ def _refuse_discarded(spec: UpsertSpec, rows: DataFrame, needed: Sequence[str]) 
 
 def condition_of_delete(spec: UpsertSpec, batch: RawBatch) -> str | None:
     """Return the condition that a row deletes; where such a row has its key alone, none may become a row of NULL."""
-    of_source = f"{CHANGE_TYPE} = 'delete'" if batch.has_change_type else None
+    is_delete = f"{CHANGE_TYPE} = 'delete'"
     if spec.delete_when and batch.has_bare_deletes:
-        return f"{of_source} OR ({spec.delete_when})"
-    return spec.delete_when or of_source
+        return f"{is_delete} OR ({spec.delete_when})"
+    if spec.delete_when or not batch.has_change_type:
+        return spec.delete_when
+    # A delete by another word would become a row. Without a word, as a left join leaves it, a row stays one.
+    is_row = f"coalesce({CHANGE_TYPE} IN {_OF_ROWS}, true)"
+    refused = f"raise_error(concat('{_OTHER_TYPE}<', {CHANGE_TYPE}, '>'))"
+    return f"CASE WHEN {is_delete} THEN true WHEN {is_row} THEN false ELSE {refused} END"
+
+
+@contextmanager
+def _refusing_other_change_types(spec: UpsertSpec) -> Iterator[None]:
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        texts = (str(error), *(message for _, message in java_causes(error)))
+        other = next(filter(None, map(re.compile(f"{_OTHER_TYPE}<(.*?)>", re.DOTALL).search, texts)), None)
+        if other is None:
+            raise
+        raise BadInputError(
+            f"{spec.table}: {CHANGE_TYPE} is {other[1][:_LONGEST]!r} in a row of source {spec.source_name}; it must be "
+            "'upsert' or 'delete'. Write one of the two, or say by delete_when which rows delete"
+        ) from error
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:

@@ -266,6 +266,23 @@ def test_a_query_may_spell_the_type_of_a_change_in_capitals_as_spark_does(flow: 
     assert (flow.rows(), report.rows_deleted) == ({2: (1, 20)}, 1)
 
 
+@pytest.mark.parametrize("kind", ["upper(_change_type)", "'DELETE'", "'d'", "''"])
+def test_another_word_for_the_type_of_a_change_is_refused_and_makes_no_row_of_a_delete(flow: Flow, kind: str) -> None:
+    shop = Shop(flow)
+    shop.put_orders({1: (1, 1), 2: (1, 2)})
+    changes = Changes(f"{flow.table}_orders", protect_source=False)
+    asked = "SELECT id, customer, n, {} AS _change_type FROM source"
+    source = Query(asked.format("nullif(_change_type, 'upsert')"), over=changes, name="o", on_source_change="continue")
+    flow.apply("run 1", source=source, **PLAIN)
+    shop.put_orders({1: None})
+    other = replace(source, sql=asked.format(kind))
+    with pytest.raises(BadInputError, match=r"_change_type .*'upsert' or 'delete'"):
+        flow.apply("run 2", source=other, **PLAIN)
+    # Who says what deletes has words of their own.
+    flow.apply("run 2", source=other, **{**PLAIN, "delete_when": "id = 1"})
+    assert flow.rows() == {2: (1, 2)}
+
+
 def test_what_is_cached_of_inputs_is_given_back(flow: Flow) -> None:
     code = "def joined(spark, inputs, params):\n    return inputs['a'].join(inputs['b'].select('id'), 'id', 'left')"
     files = {name: Files(f"{flow.inbox}/{name}/*.jsonl", format="json", schema=SCHEMA) for name in "ab"}
