@@ -73,8 +73,10 @@ class FileOwners:
     def owner_of(self, location: str) -> str:
         """Return the name of the table that a file belongs to; :data:`OUTSIDE` for none that was looked at."""
         # No FileIO decodes a path. One that leaves the table when something on the way does is not trusted.
-        spellings = {self._normalised(location), self._normalised(unquote(location))}
-        owners = {self._owner(spelled, location) for spelled in spellings}
+        owners = {self._owner(self._normalised(location), location, self._own_roots)}
+        if (decoded := unquote(location)) != location:
+            # A folder may have an escape in its name, and the files in it have it, too.
+            owners.add(self._owner(self._normalised(decoded), location, (*self._own_roots, *self._decoded_roots)))
         foreign = sorted(owner for owner in owners if owner not in (OUTSIDE, self.table.name))
         if foreign:
             return foreign[0]
@@ -91,8 +93,8 @@ class FileOwners:
             elif other.metadata_file and other.metadata_file == self.table.metadata_file:
                 yield other.name, "metadata file"
 
-    def _owner(self, spelled: str, location: str) -> str:
-        mine = self._deepest(spelled, self._own_roots)
+    def _owner(self, spelled: str, location: str, own_roots: Iterable[str]) -> str:
+        mine = self._deepest(spelled, own_roots)
         owner, theirs = OUTSIDE, 0
         for name, root, context in self._foreign_roots:
             # The tables of one object storage path are told apart by the folder of each.
@@ -117,6 +119,14 @@ class FileOwners:
         declared = [self._folder(path) for each in (self.table, *self.earlier) for path in each.declared]
         kept = [root for root in roots if not self._is_too_wide(root)]
         return (*kept, *(root for root in declared if not self._is_too_wide(root) and not self._reaches(root, main)))
+
+    @cached_property
+    def _decoded_roots(self) -> tuple[str, ...]:
+        """Return the own roots with their escapes decoded, but for those that then lead elsewhere."""
+        main = self._folder(self.table.location)
+        decoded = (unquote(root) for root in self._own_roots if unquote(root) != root)
+        roots = (self._folder(root) for root in decoded if not re.search(AROUND, f"{root}/"))
+        return tuple(root for root in roots if not self._is_too_wide(root) and not self._reaches(root, main))
 
     def _is_too_wide(self, root: str) -> bool:
         return is_root(root) or (self.warehouse is not None and is_below(self._folder(self.warehouse), root))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -72,6 +74,29 @@ def test_a_path_that_names_a_file_itself_makes_it_nobodys_own(victim: str) -> No
         TableLocation(name="n.t", location=victim),
     ):
         assert FileOwners(table=table).owner_of("s3://b/elsewhere/x.parquet") == OUTSIDE
+
+
+@pytest.mark.parametrize("location", ["s3://b/wh/a%20b", "s3a://b//wh/a%2Fb/", "s3://b/wh/50%25", "s3://b/wh/100%"])
+def test_a_table_whose_folder_has_an_escape_in_its_name_owns_the_files_in_it(location: str) -> None:
+    root = location.rstrip("/")
+    decoded = TableLocation(name="n.u", location=unquote(root), uuid="2")
+    for declares in (False, True):
+        lies = {"location": "s3://b/wh/t", "declared": (location,)} if declares else {"location": location}
+        table = TableLocation(name="n.t", uuid="1", **lies)
+        owners = FileOwners(table=table, warehouse="s3://b/wh")
+        assert owners.owner_of(f"{root}/data/p=a%2Fb/x") == "n.t"
+        assert owners.owner_of(f"{unquote(root)}/data/x") == ("n.t" if unquote(root) == root else OUTSIDE)
+        assert owners.owner_of(f"{root}/%2e%2e/%2e%2e/elsewhere/x") == OUTSIDE
+        if unquote(root) != root:
+            assert replace(owners, others=(decoded,)).owner_of(f"{root}/data/x") == "n.u"
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://b/wh/n/t/%2e%2e/u", "s3://b/wh/%2e%2e", "s3://b/wh%2f", "s3://b/%77h", "s3://b/wh/%6e"]
+)
+def test_an_escape_that_leads_around_a_table_makes_no_file_its_own(location: str) -> None:
+    table = TableLocation(name="n.t", location="s3://b/wh/n/t", declared=(location,))
+    assert FileOwners(table=table, warehouse="s3://b/wh").owner_of(f"{location}/x") == OUTSIDE
 
 
 def test_a_bucket_may_be_one_tables() -> None:
