@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, CREDENTIALS, FailureKind, cause_in
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
@@ -30,6 +31,11 @@ _MOST_DETAILS = 3
 _NO_CATALOG = re.compile(
     r"file is not a database|database disk image is malformed|no such (?:table|column)"
     r"|(?:relation|column) \S+ does not exist|(?i:unknown column|table \S+ doesn't exist)"
+)
+# What PyIceberg 0.12 says of types, transforms and versions of the table spec that it does not know.
+_AHEAD = re.compile(
+    r"Unsupported field type: |Type not recognized: |Could not parse (?:geometry|geography)\b"
+    r"|Multi argument transforms are not yet supported|Input tag '[4-9]' found using 'format_version'"
 )
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
@@ -160,9 +166,39 @@ def is_unreadable(error: Exception) -> bool:
     return isinstance(error, (*_OF_SHAPE, NoSuchPropertyException, InvalidMetadataError)) or _is_staying(error)
 
 
+def is_ahead(error: Exception) -> bool:
+    """Tell whether metadata has what other writers may make and PyIceberg does not read: it is not broken by that."""
+    from pydantic import ValidationError
+
+    validation = next((each for each in (error, *error.args) if isinstance(each, ValidationError)), None)
+    if validation is None:
+        return _AHEAD.search(str(error)) is not None
+    details = validation.errors(include_url=False, include_context=False, include_input=False)
+    # Engines have blobs of their own in statistics files.
+    is_blob = any(detail["type"] == "literal_error" and "blob-metadata" in detail["loc"] for detail in details)
+    return is_blob or any(_AHEAD.search(detail["msg"]) for detail in details)
+
+
 def is_gone(error: Exception) -> bool:
     """Tell whether there is no such file."""
     return isinstance(error, FileNotFoundError) or any(word in str(error) for word in _GONE)
+
+
+def unreadable(table: str, error: Exception, why: str) -> LakeProviderError:
+    """Return the error of a table whose metadata is not read.
+
+    :param table: it, and the connection.
+    :param why: what the error says, without secrets.
+    """
+    if is_ahead(error):
+        return UnsupportedError(
+            f"{table}: PyIceberg, by which workers look at tables, does not read its metadata: {why}. It need not be "
+            "broken, so leave it as it is. Without these operators, Spark may read and write the table"
+        )
+    broken = "file is gone" if is_gone(error) else "cannot be read"
+    return BrokenMetadataError(
+        f"{table}: its metadata {broken}: {why}. Restore the metadata file, or register an earlier one"
+    )
 
 
 def _is_staying(error: Exception) -> bool:

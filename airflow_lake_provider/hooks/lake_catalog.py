@@ -32,7 +32,6 @@ from airflow_lake_provider.hooks.call_limits import answer_in_time, call_seconds
 from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
     is_forbidden,
-    is_gone,
     is_no_catalog,
     is_nonsense,
     is_refused,
@@ -40,6 +39,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     is_unanswered,
     is_unreadable,
     text_of,
+    unreadable,
 )
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 
@@ -375,11 +375,7 @@ class LakeCatalogHook(BaseHook):
                 f"at what serves it: {why}"
             )
         if what != _CATALOG and is_unreadable(error):
-            place = f"{what} in {self.lake_conn_id}"
-            broken = "file is gone" if is_gone(error) else "cannot be read"
-            return BrokenMetadataError(
-                f"{place}: its metadata {broken}: {why}. Restore the metadata file, or register an earlier one"
-            )
+            return unreadable(f"{what} in {self.lake_conn_id}", error, why)
         return None
 
     def _without_secrets(self, error: BaseException) -> str:

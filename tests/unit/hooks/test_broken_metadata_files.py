@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import AccessDeniedError, BrokenMetadataError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    BrokenMetadataError,
+    LakeProviderError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -127,6 +132,60 @@ def test_metadata_that_cannot_be_read_is_an_error_of_the_table_that_no_retry_men
     with pytest.raises(SystemExit, match=r"^(BrokenMetadata|AccessDenied)Error: .*shop\.orders"):
         check(Namespace(**asked, output="json", verbose=False))
     assert time.monotonic() - begin < 16
+
+
+def of_version_3(metadata: dict[str, Any]) -> None:
+    metadata.update({"format-version": 3, "next-row-id": 1})
+    for snapshot in metadata["snapshots"]:
+        snapshot.update({"first-row-id": 0, "added-rows": 1})
+
+
+def with_column(kind: object) -> Callable[[dict[str, Any]], None]:
+    column = {"id": 50, "name": "payload", "type": kind, "required": False}
+    return lambda metadata: metadata["schemas"][0]["fields"].append(column)
+
+
+def with_blob(metadata: dict[str, Any]) -> None:
+    blob = {"type": "hive-column-statistics", "snapshot-id": 1, "sequence-number": 1, "fields": [1]}
+    sizes = {"file-size-in-bytes": 9, "file-footer-size-in-bytes": 1}
+    of_head = {"snapshot-id": metadata["current-snapshot-id"], "statistics-path": "s3://b/s.puffin"}
+    metadata["statistics"] = [{**of_head, **sizes, "blob-metadata": [blob]}]
+
+
+def with_order_of_several(metadata: dict[str, Any]) -> None:
+    term = {"source-ids": [1, 2], "transform": "zorder", "direction": "asc", "null-order": "nulls-first"}
+    metadata["sort-orders"].append({"order-id": 7, "fields": [term]})
+
+
+# Metadata that Iceberg's Java library takes, and PyIceberg 0.12 does not.
+AHEAD: dict[str, Callable[[dict[str, Any]], object]] = {
+    "'variant'": with_column("variant"),
+    "variant'": with_column({"type": "list", "element-id": 51, "element": "variant", "element-required": False}),
+    "geometry(srid:3857)": with_column("geometry(srid:3857)"),
+    "geography(srid:4326, spherical)": with_column("geography(srid:4326, spherical)"),
+    "Multi argument transforms": with_order_of_several,
+    "hive-column-statistics": with_blob,
+    "tag '4'": lambda metadata: metadata.update({"format-version": 4}),
+}
+
+
+@pytest.mark.parametrize("named", AHEAD)
+def test_metadata_that_pyiceberg_does_not_know_is_not_called_broken(
+    named: str, orders: Table, append: Callable[..., int], tmp_path: Path, lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+    append(orders, 1)
+    metadata = json.loads(Path(orders.metadata_location.removeprefix("file://")).read_bytes())
+    of_version_3(metadata)
+    AHEAD[named](metadata)
+    location = written(tmp_path, "a.metadata.json", json.dumps(metadata).encode())
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+    with pytest.raises(UnsupportedError, match=r"shop\.orders.* PyIceberg") as refused:
+        LakeCatalogHook(lake_connection).loaded("shop.orders")
+    assert named in str(refused.value)
+    assert "Restore" not in str(refused.value)
 
 
 def test_packed_metadata_of_a_sound_size_is_read(
