@@ -35,7 +35,8 @@ _NO_CATALOG = re.compile(
 # What PyIceberg 0.12 says of types, transforms and versions of the table spec that it does not know.
 _AHEAD = re.compile(
     r"Unsupported field type: |Type not recognized: |Could not parse (?:geometry|geography)\b"
-    r"|Multi argument transforms are not yet supported|Input tag '[4-9]' found using 'format_version'"
+    r"|Could not match (?:bucket|truncate)|Multi argument transforms are not yet supported"
+    r"|Input tag '[4-9]' found using 'format_version'"
 )
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")

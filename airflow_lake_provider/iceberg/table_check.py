@@ -28,10 +28,11 @@ from airflow_lake_provider.iceberg.table_obstacles import (
     refuses_delete_files,
     strategy_obstacles,
     with_change_type,
+    without_data_files,
     without_expiry,
     without_row_changes,
     without_row_lineage,
-    without_spark,
+    without_rows,
 )
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
@@ -60,14 +61,10 @@ def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "")
     return Verdict(operator=operator, use=use, possible=obstacle is None, reason=obstacle or otherwise)
 
 
-def _spark_obstacle(table: IcebergFacts) -> str | None:
-    return without_spark(table.shape.columns)
-
-
 def _upserts(table: IcebergFacts, keys: Sequence[str]) -> Iterator[Verdict]:
     operator, table_obstacle = (
         "LakeUpsertOperator",
-        _spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys),
+        without_data_files(table.shape) or broken_position(table) or _unfit_keys(table, keys),
     )
     yield _automatic(table, keys, table_obstacle)
     for strategy in UpsertStrategy:
@@ -101,15 +98,16 @@ def _unfit_keys(table: IcebergFacts, keys: Sequence[str]) -> str | None:
 
 
 def _row_changes(table: IcebergFacts) -> Iterator[Verdict]:
-    obstacle = _spark_obstacle(table) or without_row_changes(table.format_version, table.properties)
+    unfit = without_row_changes(table.format_version, table.properties)
+    obstacle = without_rows(table.shape) or unfit
     yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
     identifiers = table.shape.identifiers
     kept = f"the identifier columns {identifiers} cannot be assigned to" if identifiers else ""
-    yield _verdict("LakeUpdateRowsOperator", "where, assignments", obstacle, kept)
+    yield _verdict("LakeUpdateRowsOperator", "where, assignments", without_data_files(table.shape) or unfit, kept)
 
 
 def _source_of_changes(table: IcebergFacts, keys: Sequence[str]) -> Verdict:
-    why = _spark_obstacle(table) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
+    why = without_rows(table.shape) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
     head = table.newest()
     # Of a table that was upgraded, and written by nobody since.
     is_upgraded = head is not None and head.first_row_id is None
@@ -131,7 +129,7 @@ def _maintenance(table: IcebergFacts) -> Iterator[Verdict]:
     yield _verdict(
         operator,
         "strategy='binpack'",
-        _spark_obstacle(table),
+        without_data_files(table.shape),
         f"applies {' and '.join(debt)}" if debt else "",
     )
     order = table.shape.sort_columns
@@ -139,7 +137,7 @@ def _maintenance(table: IcebergFacts) -> Iterator[Verdict]:
     yield _verdict(
         operator,
         "strategy='sort'",
-        _spark_obstacle(table),
+        without_data_files(table.shape),
         sorts or "by sort_by; the table has no sort order of its own",
     )
     yield _expiry(table)

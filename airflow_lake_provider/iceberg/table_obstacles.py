@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
@@ -17,10 +18,13 @@ GC_ENABLED = "gc.enabled"
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
 _OF_CHANGES = frozenset({"delete-rows", "update-rows", "row-expiry"})
+_OF_FILES = frozenset({"upsert", "append", "overwrite-partitions", "update-rows", "compaction"})
 _OF_ROWS = _OF_CHANGES | {
     *("upsert", "append", "overwrite-partitions", "lake-table-source", "read-changes"),
     *("compaction", "file-lists", "statistics"),
 }
+# ``Transforms`` of Iceberg 1.12; a later writer may have others.
+_TRANSFORM = re.compile(r"identity|void|year|month|day|hour|(?:bucket|truncate)\[\d+\]", re.IGNORECASE)
 # By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.
 _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each is not UpsertStrategy.AUTO}
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
@@ -82,6 +86,27 @@ def without_spark(columns: Mapping[str, str]) -> str | None:
     return None
 
 
+def without_rows(shape: TableShape) -> str | None:
+    """Return why Spark reads no rows of a table; None where it does."""
+    return without_spark(shape.columns) or _without_partitions(shape)
+
+
+def _without_partitions(shape: TableShape) -> str | None:
+    """Return why the partitions of all specs, which Iceberg has beside rows and files, cannot be told."""
+    fields = shape.partition_fields(of_all_specs=True)
+    unknown = [f"{each.name} ({each.transform})" for each in fields if _TRANSFORM.fullmatch(each.transform) is None]
+    return f"it is, or was, partitioned by {', '.join(unknown)}, which Iceberg does not know here" if unknown else None
+
+
+def without_data_files(shape: TableShape) -> str | None:
+    """Return why Spark writes no data files of a table; None where it does."""
+    if (why := without_rows(shape)) is not None:
+        return why
+    transforms = [str(each.get("transform", "identity")) for each in shape.sort_order]
+    unknown = [each for each in transforms if _TRANSFORM.fullmatch(each) is None]
+    return f"its sort order has {', '.join(unknown)}, which Iceberg does not know here" if unknown else None
+
+
 def without_row_changes(format_version: int, properties: Mapping[str, str]) -> str | None:
     """Return why rows cannot be deleted or updated by position; None where they can.
 
@@ -132,13 +157,17 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     :param capability: one of ``contracts.capabilities``.
     :param keys: of an upsert, however they are spelled.
     """
-    if capability in _OF_ROWS and (why := without_spark(shape.columns)) is not None:
+    if capability in _OF_FILES and (why := without_data_files(shape)) is not None:
+        return why
+    if capability in _OF_ROWS and (why := without_rows(shape)) is not None:
         return why
     if capability in _OF_CHANGES:
         return without_row_changes(shape.format_version, shape.properties)
     if capability == "read-changes":
         return without_row_lineage(shape.format_version) or with_change_type(shape.names)
-    if capability in ("snapshot-expiry", "remove-orphans"):
+    if capability == "remove-orphans":
+        return without_expiry(shape.properties) or _without_partitions(shape)
+    if capability == "snapshot-expiry":
         return without_expiry(shape.properties)
     if (strategy := _STRATEGIES.get(capability)) is not None:
         return next(strategy_obstacles(shape, strategy, keys), None)

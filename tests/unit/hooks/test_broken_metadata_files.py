@@ -157,6 +157,11 @@ def with_order_of_several(metadata: dict[str, Any]) -> None:
     metadata["sort-orders"].append({"order-id": 7, "fields": [term]})
 
 
+def with_transform(metadata: dict[str, Any]) -> None:
+    field = {"source-id": 1, "field-id": 1000, "name": "place", "transform": "bucketV2[3]"}
+    metadata["partition-specs"].append({"spec-id": 1, "fields": [field]})
+
+
 # Metadata that Iceberg's Java library takes, and PyIceberg 0.12 does not.
 AHEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "'variant'": with_column("variant"),
@@ -164,6 +169,7 @@ AHEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "geometry(srid:3857)": with_column("geometry(srid:3857)"),
     "geography(srid:4326, spherical)": with_column("geography(srid:4326, spherical)"),
     "Multi argument transforms": with_order_of_several,
+    "bucketV2[3]": with_transform,
     "hive-column-statistics": with_blob,
     "tag '4'": lambda metadata: metadata.update({"format-version": 4}),
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
@@ -31,3 +34,41 @@ def test_a_strategy_that_another_format_declares_never_becomes_icebergs(
     assert {each.reason: each.possible for each in ICEBERG.verdicts(2) if each.use == capability} == {lacking: False}
     with pytest.raises(UnsupportedError, match=f"'iceberg' lacks '{capability}', {lacking}; it has strategy-"):
         ICEBERG.refuse_lacking("shop.orders", (capability,))
+
+
+_WRITING = ("upsert", "append", "overwrite-partitions", "update-rows", "compaction")
+_READING = ("delete-rows", "row-expiry", "lake-table-source", "read-changes", "file-lists", "statistics")
+_OTHERS = ("snapshot-expiry", "metadata-changes", "health")
+
+
+def _term(transform: str) -> Mapping[str, object]:
+    return {"source-id": 1, "field-id": 1000, "name": "place", "transform": transform}
+
+
+# The last is what PyIceberg makes of one that it does not know.
+@pytest.mark.parametrize("transform", ["zorder[3]", "bucketV2[3]", "geohash", "hours", "unknown"])
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_table_that_iceberg_makes_no_partitions_of_is_refused_by_all_that_reads_them(
+    transform: str, is_current: bool
+) -> None:
+    specs = {0: [_term("identity")], 1: [_term(transform)]}
+    shape = replace(table_of().shape, partition_specs=specs, spec_id=int(is_current))
+    for capability in (*_WRITING, *_READING, "remove-orphans"):
+        assert f"place ({transform})" in (unfit_for(shape, capability) or ""), capability
+    assert [unfit_for(shape, capability) for capability in _OTHERS] == [None] * len(_OTHERS)
+
+
+@pytest.mark.parametrize("transform", ["zorder[3]", "geohash", "unknown"])
+def test_a_table_of_an_unknown_order_is_refused_by_all_that_writes_data_files(transform: str) -> None:
+    shape = replace(table_of().shape, sort_order=[_term("bucket[4]"), _term(transform)])
+    for capability in _WRITING:
+        assert f"sort order has {transform}," in (unfit_for(shape, capability) or ""), capability
+    others = (*_READING, *_OTHERS, "remove-orphans")
+    assert [unfit_for(shape, capability) for capability in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("transform", ["identity", "void", "hour", "Day", "bucket[16]", "TRUNCATE[3]", "year", "month"])
+def test_transforms_of_the_table_spec_are_no_obstacle(transform: str) -> None:
+    shape = replace(table_of().shape, partition_specs={0: [_term(transform)]}, sort_order=[_term(transform)])
+    asked = (*_WRITING, *_READING, *_OTHERS, "remove-orphans")
+    assert [unfit_for(shape, capability) for capability in asked] == [None] * len(asked)

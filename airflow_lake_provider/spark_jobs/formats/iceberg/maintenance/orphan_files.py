@@ -35,7 +35,7 @@ from airflow_lake_provider.iceberg.orphan_files import (
     name_key,
     removable_before,
 )
-from airflow_lake_provider.iceberg.table_obstacles import without_expiry
+from airflow_lake_provider.iceberg.table_obstacles import unfit_for, without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing, unreadable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.foreign_metadata import (
@@ -126,12 +126,12 @@ class _Orphans:
 def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progress) -> OrphanFilesReport:
     """Find the orphan files of a table, and do with them what the mode says.
 
-    :return: the outcome ``skipped`` where the table says ``gc.enabled=false``.
+    :return: the outcome ``skipped`` where the table says ``gc.enabled=false``, or its files cannot be told.
     :raises UnsupportedError: a file may be another table's, or a live one by another name; or too many would go.
     :raises JobFailedError: storage took none of the files.
     """
     before = table.refresh().state()
-    if (why := without_expiry(table.facts.properties)) is not None:
+    if (why := unfit_for(table.facts.shape, "remove-orphans")) is not None:
         return OrphanFilesReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
     with progress.phase("check owners"):
         owners, _ = file_owners(table)

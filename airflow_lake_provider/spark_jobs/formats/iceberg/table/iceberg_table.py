@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableSta
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
-from airflow_lake_provider.iceberg.table_obstacles import without_spark
+from airflow_lake_provider.iceberg.table_obstacles import without_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
@@ -140,10 +140,11 @@ class IcebergTable:
     def refresh_readable(self) -> IcebergTable:
         """Refresh a table whose rows are to be read or written.
 
-        :raises UnsupportedError: Spark has no type for a column, or takes two columns for one.
+        :raises UnsupportedError: Spark has no type for a column, or takes two columns for one; or Iceberg
+            lacks the transform of a partition.
         """
         table = self.refresh()
-        obstacle = without_spark(table.facts.shape.columns)
+        obstacle = without_rows(table.facts.shape)
         if obstacle is not None:
             raise UnsupportedError(f"{self.name}: {obstacle}")
         return self
