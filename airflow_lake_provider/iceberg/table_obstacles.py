@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.property_values import shown
@@ -15,7 +16,13 @@ CHANGE_TYPE = "_change_type"
 MERGE_MODE = "write.merge.mode"
 GC_ENABLED = "gc.enabled"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
-_WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
+_STAND_INS = {
+    "time": "long",
+    "timestamp_ns": "timestamp",
+    "timestamptz_ns": "timestamptz",
+    "geometry": "binary",
+    "geography": "binary",
+}
 # What Spark reads or writes rows for.
 _OF_CHANGES = frozenset({"delete-rows", "update-rows", "row-expiry"})
 _OF_FILES = frozenset({"upsert", "append", "overwrite-partitions", "update-rows", "compaction"})
@@ -72,7 +79,7 @@ def without_spark(columns: Mapping[str, str]) -> str | None:
 
     :param columns: types as the spec of Iceberg writes them, by path; those inside structs, lists and maps as well.
     """
-    unknown = [f"{path} ({kind})" for path, kind in columns.items() if kind.partition("(")[0] in _WITHOUT_SPARK]
+    unknown = [f"{path} ({kind})" for path, kind in columns.items() if kind.partition("(")[0] in _STAND_INS]
     if unknown:
         return f"Spark has no type for its columns {', '.join(unknown)}; change rows of this table with another engine"
     spelled: dict[str, list[str]] = {}
@@ -84,6 +91,26 @@ def without_spark(columns: Mapping[str, str]) -> str | None:
             f"Spark compares names without case, and its columns {'; '.join(twins)} are one to it; rename one of them"
         )
     return None
+
+
+def with_types_of_spark(kind: Any) -> Any:
+    """Return a type with one that Spark has, and that is stored alike, in place of each that it lacks.
+
+    :param kind: in the JSON of Iceberg's spec, such as a schema.
+    """
+    if isinstance(kind, str):
+        return _STAND_INS.get(kind.partition("(")[0], kind)
+    made = {**kind, **{part: with_types_of_spark(kind[part]) for part in ("element", "key", "value") if part in kind}}
+    if "fields" in kind:
+        made["fields"] = [_field_of_spark(each) for each in kind["fields"]]
+    return made
+
+
+def _field_of_spark(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = with_types_of_spark(field["type"])
+    if kind == field["type"]:
+        return field
+    return {**{name: field[name] for name in field if not name.endswith("-default")}, "type": kind}
 
 
 def without_rows(shape: TableShape) -> str | None:

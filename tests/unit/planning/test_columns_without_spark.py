@@ -16,7 +16,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, UnsupportedError
 from airflow_lake_provider.iceberg.table_check import check_table
-from airflow_lake_provider.iceberg.table_obstacles import without_spark
+from airflow_lake_provider.iceberg.table_obstacles import with_types_of_spark, without_spark
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
@@ -123,3 +123,30 @@ def test_names_that_differ_in_case_alone_are_named_together(
 def test_types_that_spark_has_are_no_obstacle() -> None:
     assert without_spark({f"c{place}": kind for place, kind in enumerate(FIT)}) is None
     assert without_spark({"s": "struct", "s.id": "long", "id": "long", "t": "struct", "t.id": "int"}) is None
+
+
+def test_a_schema_with_other_types_keeps_ids_names_and_what_is_stored() -> None:
+    inner = {"id": 4, "name": "at", "required": True, "type": "time", "initial-default": "12:00:00"}
+    seen = {"id": 6, "name": "seen", "required": False, "type": "timestamptz_ns", "write-default": "x"}
+    place = {"type": "list", "element-id": 8, "element": "geography(srid:4326, spherical)", "element-required": False}
+    plain = {"id": 1, "name": "id", "required": True, "type": "decimal(9, 2)", "initial-default": "1.00"}
+    schema = {
+        "type": "struct",
+        "schema-id": 3,
+        "fields": [
+            plain,
+            {"id": 2, "name": "of", "required": False, "type": {"type": "struct", "fields": [inner]}},
+            seen,
+            {"id": 7, "name": "places", "required": False, "type": place},
+            {"id": 9, "name": "exact", "required": False, "type": "timestamp_ns"},
+        ],
+    }
+    made = with_types_of_spark(schema)
+    assert [each["name"] for each in made["fields"]] == ["id", "of", "seen", "places", "exact"]
+    assert made["fields"][0] == plain
+    assert made["fields"][1]["type"]["fields"] == [{"id": 4, "name": "at", "required": True, "type": "long"}]
+    assert made["fields"][2] == {"id": 6, "name": "seen", "required": False, "type": "timestamptz"}
+    assert made["fields"][3]["type"] == {**place, "element": "binary"}
+    assert made["fields"][4]["type"] == "timestamp"
+    assert made["schema-id"] == 3
+    assert with_types_of_spark({"type": "struct", "fields": [plain]}) == {"type": "struct", "fields": [plain]}

@@ -5,6 +5,7 @@ Iceberg's metadata tables read the manifests on the cluster, so that no list of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.iceberg.table_obstacles import with_types_of_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
@@ -59,8 +61,18 @@ def frame_of(table: IcebergTable, files: Collection[tuple[str, str]]) -> DataFra
 def static_table(table: IcebergTable, metadata: Any, location: str) -> Any:
     """Return a read-only table of metadata that is not committed."""
     iceberg = table.iceberg
-    builder = iceberg.TableMetadata.buildFrom(metadata).discardChanges().withMetadataLocation(location)
+    builder = _with_types_of_spark(table, metadata).discardChanges().withMetadataLocation(location)
     return iceberg.BaseTable(iceberg.StaticTableOperations(builder.build(), table.java.io()), location)
+
+
+def _with_types_of_spark(table: IcebergTable, metadata: Any) -> Any:
+    """Return a builder of metadata whose columns Spark has types for: it has their bounds beside each file."""
+    builder, parser = table.iceberg.TableMetadata.buildFrom(metadata), table.iceberg.SchemaParser
+    schema = json.loads(parser.toJson(metadata.schema()))
+    readable = with_types_of_spark(schema)
+    if readable == schema:
+        return builder
+    return builder.setCurrentSchema(parser.fromJson(json.dumps(readable)), metadata.lastColumnId())
 
 
 def content_files(table: IcebergTable, static: Any) -> DataFrame:
