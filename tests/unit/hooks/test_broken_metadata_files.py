@@ -128,9 +128,9 @@ def test_metadata_that_cannot_be_read_is_an_error_of_the_table_that_no_retry_men
         assert isinstance(failed.value, kind), failed.value
         assert len(str(failed.value)) < 2000
         str(failed.value).encode()
-    asked: dict[str, Any] = {"table": "shop.orders", "conn_id": lake_connection, "keys": [], "source": None}
+    asked: dict[str, Any] = {"table": "shop.orders", "conn_id": lake_connection, "keys": []}
     with pytest.raises(SystemExit, match=r"^(BrokenMetadata|AccessDenied)Error: .*shop\.orders"):
-        check(Namespace(**asked, output="json", verbose=False))
+        check(Namespace(**asked, source=None, arguments=None, output="json", verbose=False))
     assert time.monotonic() - begin < 16
 
 
