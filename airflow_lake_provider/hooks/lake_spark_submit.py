@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
+from airflow_lake_provider.hooks.spark_connection import refuse_extra, refuse_lost_keytab, refuse_master
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
 
@@ -68,8 +69,9 @@ class SparkTarget:
         """Read the Spark connection.
 
         :param deploy_mode: the author's, before the connection's extra ``deploy-mode``.
-        :raises InvalidConnectionError: it does not exist, or its extra is no JSON object. The official hook would
-            silently submit to YARN, and Airflow take the extra for empty.
+        :raises InvalidConnectionError: it does not exist, its host is no master, or its extra is no JSON object of
+            texts. The official hook would silently submit to YARN, and Airflow take the extra for empty.
+        :raises UnsupportedError: a master of Kubernetes without the provider for it.
         :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python; another mode.
         """
         try:
@@ -83,6 +85,8 @@ class SparkTarget:
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"
         extra = read_extra(spark_conn_id, connection.extra)
+        refuse_master(spark_conn_id, master)
+        refuse_extra(spark_conn_id, extra)
         mode = deploy_mode or extra.get("deploy-mode") or "client"
         if mode not in ("client", "cluster"):
             raise InvalidSpecError(
@@ -276,6 +280,8 @@ class LakeSparkSubmitHook(SparkSubmitHook):
                 self.on_application(application)
 
     def _build_spark_common_args(self) -> list[str]:
+        extra = BaseHook.get_connection(self._conn_id).extra_dejson
+        refuse_lost_keytab(self._conn_id, extra, self._connection["keytab"])
         arguments: list[str] = super()._build_spark_common_args()
         # With a properties file Spark otherwise ignores the site's spark-defaults.conf.
         arguments.append("--load-spark-defaults")

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
-from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, UnsupportedError
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 
 
 def set_spark(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **fields}))
 
 
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider of Kubernetes, as the official hook looks for it."""
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+
+
+@pytest.mark.usefixtures("kubernetes")
 @pytest.mark.parametrize(
     ("fields", "deploy_mode", "expected"),
     [
@@ -56,9 +65,9 @@ def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
         SparkTarget.read("spark_default", None)
 
 
-@pytest.mark.parametrize(("extra", "given"), [("Cluster", None), ("client", "yarn-cluster"), (True, None)])
+@pytest.mark.parametrize(("extra", "given"), [("Cluster", None), ("client", "yarn-cluster")])
 def test_a_deploy_mode_that_spark_does_not_have_is_refused(
-    monkeypatch: pytest.MonkeyPatch, extra: object, given: str | None
+    monkeypatch: pytest.MonkeyPatch, extra: str, given: str | None
 ) -> None:
     set_spark(monkeypatch, host="yarn", extra={"deploy-mode": extra})
     with pytest.raises(InvalidSpecError, match=f"must be 'client' or 'cluster', got {given or extra!r}"):
@@ -68,3 +77,57 @@ def test_a_deploy_mode_that_spark_does_not_have_is_refused(
 def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConnectionError, match="'spark_elsewhere' does not exist"):
         SparkTarget.read("spark_elsewhere", None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"host": " "}, {"host": " local[1]"}, {"host": "yarn-client"}, {"port": 7077}])
+def test_a_host_that_is_no_master_is_refused_with_masters_that_are(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    set_spark(monkeypatch, **fields)
+    with pytest.raises(InvalidConnectionError, match=r"'spark_default': its host makes the master '.*expected 'local"):
+        SparkTarget.read("spark_default", None)
+
+
+@pytest.mark.parametrize(
+    "host", ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "spark://a:7077,b:7077", "yarn"]
+)
+def test_each_master_of_spark_is_taken(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    set_spark(monkeypatch, host=host)
+    assert SparkTarget.read("spark_default", None).master == host
+
+
+def test_kubernetes_without_its_provider_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(spark_submit, "kube_client", raising=False)
+    set_spark(monkeypatch, host="k8s://https://h:443")
+    with pytest.raises(UnsupportedError, match="with the extra 'kubernetes'"):
+        SparkTarget.read("spark_default", "client")
+
+
+@pytest.mark.parametrize("name", ["queue", "deploy-mode", "spark-binary", "namespace", "principal", "keytab"])
+def test_an_entry_of_the_extra_that_is_no_text_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    set_spark(monkeypatch, host="yarn", extra={name: 4711})
+    with pytest.raises(InvalidConnectionError, match=f"'{name}' must be a text") as refused:
+        SparkTarget.read("spark_default", None)
+    assert ("4711" in str(refused.value)) == (name != "keytab")
+
+
+@pytest.mark.parametrize(
+    ("keytab", "principal", "is_kept"),
+    [("aGVsbG8=", "airflow@R", True), ("aGVsbG8=", "airflow/host@R", False), ("secret!", "airflow@R", False)],
+)
+def test_no_job_is_submitted_without_the_keytab_of_its_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keytab: str, principal: str, is_kept: bool
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    set_spark(monkeypatch, host="yarn", extra={"keytab": keytab, "principal": principal})
+    official = spark_submit.SparkSubmitHook(conn_id="spark_default")
+    hook = LakeSparkSubmitHook.adopt(official, lambda: None, lambda _: None)
+    if is_kept:
+        words = hook._build_spark_submit_command("job.py")
+        assert words[words.index("--keytab") + 1] == str(tmp_path / "airflow_keytab-airflow@R")
+    else:
+        with pytest.raises(InvalidConnectionError, match="its keytab could not be put into a file") as refused:
+            hook._build_spark_submit_command("job.py")
+        assert keytab not in str(refused.value)
