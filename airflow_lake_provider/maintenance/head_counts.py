@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
@@ -27,6 +28,7 @@ class HeadCounts:
     """Totals of a head's summary; None where it does not say them, or says no number.
 
     :param manifests: only newer writers say it.
+    :param are_of_all: False where a commit began to count at zero, so that files from before are in no total.
     :param mergeable_files: that a merge of all files would leave out, whatever their partitions.
     :param squared_distance: to the target size if all files were of one size, so at least this.
     """
@@ -38,6 +40,7 @@ class HeadCounts:
     position_deletes: int | None = None
     equality_deletes: int | None = None
     manifests: int | None = None
+    are_of_all: bool = True
     target_bytes: int
     mergeable_files: int | None = None
     squared_distance: float | None = None
@@ -64,6 +67,7 @@ class HeadCounts:
             position_deletes=positions,
             equality_deletes=keys,
             manifests=None if created is None or kept is None else created + kept,
+            are_of_all=not _counts_from_zero(history),
             target_bytes=target,
             mergeable_files=_mergeable(files or 0, size or 0, target) if is_sized else None,
             squared_distance=squared_distance((size or 0) / files, target) if is_sized and files else None,
@@ -71,9 +75,41 @@ class HeadCounts:
 
     @property
     def lacks_totals(self) -> bool:
-        """True where the summary leaves out a total by which a table is judged: the spec asks for none of them."""
+        """True where the summary leaves out a total by which a table is judged: the spec asks for none of them.
+
+        Or where its totals leave out files.
+        """
         of_deletes = self.delete_files, self.position_deletes, self.equality_deletes
-        return None in (self.data_files, self.data_bytes, self.records, *of_deletes)
+        return not self.are_of_all or None in (self.data_files, self.data_bytes, self.records, *of_deletes)
+
+
+@dataclass(frozen=True)
+class _FileCounts:
+    total: int | None
+    added: int
+    removed: int
+
+    @classmethod
+    def of(cls, summary: Mapping[str, str]) -> _FileCounts:
+        added, removed = (count_of(summary, f"{change}-data-files") for change in ("added", "deleted"))
+        return cls(whole_number(summary.get("total-data-files")), added, removed)
+
+
+def _counts_from_zero(history: Sequence[Snapshot]) -> bool:
+    """Tell whether a commit of main counts none of the files that were there before.
+
+    Iceberg does so for the first snapshot of a branch that the commit makes (``SnapshotProducer.summary``), such as
+    ``spark.wap.branch``. Main that is moved on to it has these totals, and so have all later snapshots.
+
+    :param history: of main, newest first. Of the oldest one, the parent may be expired.
+    """
+    counted = [_FileCounts.of(each.summary) for each in history]
+    for child, parent in pairwise(counted):
+        before = child.total if parent.total is None else parent.total + child.added - child.removed
+        if child.total not in (None, before):
+            return True
+    oldest = counted[-1]
+    return history[-1].parent is not None and not oldest.removed and 0 < oldest.added == oldest.total
 
 
 def _mergeable(files: int, size: int, target: int) -> int:

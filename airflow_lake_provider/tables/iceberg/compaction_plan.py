@@ -49,6 +49,7 @@ class _Table(Protocol):
     def columns_in(self, where: str) -> list[str]: ...
     def live_files(self, where: str | None) -> LiveFiles: ...
     def partition_name(self, spec_id: int, values: Hashable) -> str: ...
+    def listed_files(self, snapshot: str) -> tuple[int, int] | None: ...
     def manifest_sizes(self, snapshot: str) -> Mapping[int, Sequence[Sequence[int]]]: ...
 
 
@@ -73,7 +74,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     # Refused also where nothing would ask for it.
     manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
-    if _counts_all_files(table.facts) and surely_nothing_due(rules, before) and not untidied:
+    if _counts_all_files(table) and surely_nothing_due(rules, before) and not untidied:
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
             table=spec.table,
@@ -102,10 +103,16 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     )
 
 
-def _counts_all_files(facts: TableFacts) -> bool:
-    """Tell whether the head's summary says how many files there are; the spec asks for no count."""
-    head = facts.newest()
-    return head is None or all(whole_number(head.summary.get(name)) is not None for name in _TOTALS)
+def _counts_all_files(table: _Table) -> bool:
+    """Tell whether the head's summary says how many files there are; the spec asks for no count.
+
+    The first snapshot of a branch may have counted from zero, and main may have been moved on to it.
+    """
+    head = table.facts.newest()
+    if head is None:
+        return True
+    data, size, deletes = (whole_number(head.summary.get(name)) for name in _TOTALS)
+    return None not in (data, size, deletes) and table.listed_files(head.id) in (None, (data, deletes))
 
 
 def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles:

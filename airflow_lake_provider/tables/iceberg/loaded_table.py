@@ -203,6 +203,17 @@ class LoadedIcebergTable(LoadedTable):
         """
         return read_files(self._table, self.head_manifests, where, column)
 
+    def listed_files(self, snapshot: str) -> tuple[int, int] | None:
+        """Return how many data and delete files the manifest list counts; None where a manifest has no counts."""
+        listed = [0, 0]
+        for manifest in self._manifests(snapshot):
+            if manifest.added_files_count is None or manifest.existing_files_count is None:
+                return None
+            listed[manifest.content == ManifestContent.DELETES] += (
+                manifest.added_files_count + manifest.existing_files_count
+            )
+        return listed[0], listed[1]
+
     def manifest_sizes(self, snapshot: str) -> dict[int, list[list[int]]]:
         """Return the bytes of manifests by the partition spec that they are of, those of data and of deletes apart."""
         sizes: dict[int, list[list[int]]] = {}

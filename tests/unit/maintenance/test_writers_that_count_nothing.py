@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.maintenance.head_counts import HeadCounts
 from airflow_lake_provider.maintenance.health import TableHealth, health_of
 from airflow_lake_provider.maintenance.policy import limits_of
 from airflow_lake_provider.maintenance.tuning import write_rate
@@ -116,6 +118,54 @@ def test_manifests_are_read_where_one_total_is_missing(total: str, changed: Chan
 
     health = judged(changed(change))
     assert (health.suspected, health.manifests_read) == (("no-summary",), True)
+
+
+def counted_from_zero(summaries: Summaries, since: int = 10) -> None:
+    """Count totals as Iceberg does for the first snapshot of a branch, which main was moved on to."""
+    for number, each in enumerate(summaries[since:], 1):
+        each.update({f"total-{kind}": str(number) for kind in ("data-files", "records")})
+        each["total-files-size"] = str(600 * MIB * number)
+
+
+@pytest.mark.parametrize("since", [1, 10, 11])
+def test_manifests_are_read_where_a_commit_counted_its_totals_from_zero(since: int, changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        for number, each in enumerate(summaries, 1):
+            each.update({"added-files-size": str(GIB), "total-files-size": str(GIB * number)})
+        counted_from_zero(summaries, since)
+
+    health = judged(changed(change))
+    assert (health.suspected, health.manifests_read) == (("no-summary",), True)
+    assert health.files is not None
+    assert health.files.data_files == 12
+
+
+def test_a_compaction_is_planned_by_manifests_where_totals_were_counted_from_zero(changed: Changed) -> None:
+    spec = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag"))
+
+    def change(summaries: Summaries) -> None:
+        counted_from_zero(summaries)
+        summaries[-1]["total-files-size"] = "2000"
+
+    report = changed(change).plan_compaction(spec)
+    assert (report.outcome, report.files_rewritten) == (Outcome.PLANNED, 12)
+
+
+@pytest.mark.parametrize(
+    ("parent", "total", "added", "lacks"),
+    [(None, 3, 3, False), ("1", 3, 3, True), ("1", 4, 3, False), ("1", 0, 0, False)],
+    ids=["first", "counted-from-zero", "goes-on", "empty"],
+)
+def test_the_oldest_commit_that_is_left_has_counted_from_zero_where_all_files_are_its_own(
+    parent: str | None, total: int, added: int, lacks: bool
+) -> None:
+    totals = ("data-files", "files-size", "records", "delete-files", "position-deletes", "equality-deletes")
+    summary = {**{f"total-{each}": "0" for each in totals}, "total-data-files": f"{total}"}
+    oldest = Snapshot(id="2", parent=parent, at=0, summary={**summary, "added-data-files": f"{added}"})
+    newest = Snapshot(id="3", parent="2", at=1, summary=summary)
+    assert HeadCounts.of([newest, oldest], 512 * MIB).lacks_totals is lacks
+    removed = {**oldest.summary, "deleted-data-files": "1"}
+    assert not HeadCounts.of([newest, replace(oldest, summary=removed)], 512 * MIB).lacks_totals
 
 
 @pytest.mark.parametrize("counts", [{}, {"added-records": "5", "total-records": "90"}], ids=["none", "rows alone"])
