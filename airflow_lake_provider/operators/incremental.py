@@ -87,7 +87,8 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param transform: ``module:function`` taking the changes DataFrame, or it and the whole source, and returning the
         target's rows. Its module is shipped when the worker can import it. Or ``query``.
     :param query: SQL over the views ``changes`` and ``source``, or the path of a ``.sql`` file with it (templated).
-    :param source_keys: keys of the source; default its identifier fields.
+    :param source_keys: keys of the source; default its identifier fields. Where ``keys`` are made of other columns,
+        name these: else a row whose key changes stays under the old one, too.
     :param from_snapshot: start after this snapshot, text or number, instead of the position (templated).
     :param full_refresh: rebuild the target from the whole source (templated). Each run, and each clearing of its task,
         rebuilds it; Airflow's own retries are recognised.
