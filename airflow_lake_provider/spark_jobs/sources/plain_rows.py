@@ -332,9 +332,10 @@ def refusing_other_headers(spark: SparkSession, source_name: str, files: Sequenc
         if "csv header" not in str(error).lower():
             raise
         raise BadInputError(
-            f"the CSV files of source {source_name} do not all have the same header, or one has a column twice: "
-            f"{_headers(spark, files) or reason_of(error)}. Give the files of each header a source of their own, or "
-            "apply those with fewer columns first, by a path that names them alone"
+            f"the CSV files of source {source_name} do not all have the same header, or one has a column twice or "
+            f"without a name: {_headers(spark, files) or reason_of(error)}. Give the files of each header a source of "
+            "their own, or apply those with fewer columns first, by a path that names them alone. In one header, name "
+            "each column, and once; a separator at the end makes one more"
         ) from error
 
 

@@ -133,6 +133,15 @@ HEADERS = {
 }
 
 
+@pytest.mark.parametrize("header", ["id,,a", "id,a,"])
+def test_a_header_without_a_name_is_said_to_be_one(spark: SparkSession, tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2,3\n")
+    with pytest.raises(BadInputError, match="or without a name") as refused:
+        apply(spark, tmp_path / "*.csv", format="csv", options=HEADER)
+    assert f"{header!r} in 1 files" in str(refused.value)
+    assert "name each column" in str(refused.value)
+
+
 @pytest.mark.parametrize("case", HEADERS)
 def test_headers_that_differ_are_shown_both_and_no_file_is_called_broken(
     spark: SparkSession, tmp_path: Path, case: str
