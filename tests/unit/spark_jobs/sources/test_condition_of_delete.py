@@ -12,6 +12,10 @@ from airflow_lake_provider.spark_jobs.sources.plain_rows import condition_of_del
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
 NONE: Any = None
+BY_TYPE = (
+    "CASE WHEN _change_type = 'delete' THEN true WHEN coalesce(_change_type IN ('upsert', 'insert'), true) THEN false "
+    "ELSE raise_error(concat('lake_other_change_type<', _change_type, '>')) END"
+)
 
 
 @pytest.mark.parametrize(
@@ -19,9 +23,9 @@ NONE: Any = None
     [
         (None, False, False, None),
         ("n = 1", False, False, "n = 1"),
-        (None, True, False, "_change_type = 'delete'"),
+        (None, True, False, BY_TYPE),
         ("n = 1", True, False, "n = 1"),
-        (None, True, True, "_change_type = 'delete'"),
+        (None, True, True, BY_TYPE),
         ("n = 1 OR n = 2", True, True, "_change_type = 'delete' OR (n = 1 OR n = 2)"),
     ],
 )
