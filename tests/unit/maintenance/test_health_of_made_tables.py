@@ -71,7 +71,8 @@ def test_files_are_counted_by_their_size_against_the_target(tmp_path: Path) -> N
 def test_many_small_files_behind_large_ones_are_looked_for_in_what_commits_added(tmp_path: Path) -> None:
     files = [*spread(20, 512 * MIB), *(MadeFile(1000) for _ in range(8))]
     added = {"added-data-files": "8", "added-files-size": "8000"}
-    found = health(MadeTable(files=files, summaries={4: added}), tmp_path)
+    before = {number: {"total-data-files": "20"} for number in range(4)}
+    found = health(MadeTable(files=files, summaries={**before, 4: added}), tmp_path)
     assert found.suspected == ("small-files",)
     assert found.files is not None
     assert found.files.mergeable_files == 7
