@@ -50,17 +50,26 @@ def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> 
     return None
 
 
-def without_merge(format_version: int, properties: Mapping[str, str]) -> str | None:
+def without_merge(shape: TableShape) -> str | None:
     """Return why Spark's MERGE would end in an error of Java; None where it does not.
 
-    :param properties: of the table: the mode is read in them alone, so no statement can ask for another.
+    The mode is read in the table's properties alone, so no statement can ask for another.
     """
-    mode = properties.get(MERGE_MODE, "")
-    if mode.lower() != "merge-on-read" or (gap := ICEBERG.gap("strategy-positions", format_version)) is None:
+    mode = shape.properties.get(MERGE_MODE, "")
+    if mode.lower() != "merge-on-read":
+        return None
+    if (gap := ICEBERG.gap("strategy-positions", shape.format_version)) is not None:
+        return (
+            f"the table's {MERGE_MODE} is {mode}, and {gap.reason}; set it to copy-on-write, or upgrade the table with "
+            "LakeTableUpgradeOperator"
+        )
+    # Also where no file is of that spec any more.
+    lost = sorted({each.name for each in shape.partition_fields(of_all_specs=True) if not each.source})
+    if not lost:
         return None
     return (
-        f"the table's {MERGE_MODE} is {mode}, and {gap.reason}; set it to copy-on-write, or upgrade the table with "
-        "LakeTableUpgradeOperator"
+        f"the table's {MERGE_MODE} is {mode}, and a column that it was partitioned by was dropped ({', '.join(lost)}), "
+        "where Iceberg writes no deletes of a MERGE; use 'positions' or 'copy-on-write', or set it to copy-on-write"
     )
 
 
@@ -209,7 +218,7 @@ def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequen
     if strategy is UpsertStrategy.AUTO:
         return
     if strategy is UpsertStrategy.MERGE:
-        if (reason := without_merge(shape.format_version, shape.properties)) is not None:
+        if (reason := without_merge(shape)) is not None:
             yield reason
         return
     if strategy is not UpsertStrategy.COPY_ON_WRITE:

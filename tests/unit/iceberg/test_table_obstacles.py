@@ -72,3 +72,15 @@ def test_transforms_of_the_table_spec_are_no_obstacle(transform: str) -> None:
     shape = replace(table_of().shape, partition_specs={0: [_term(transform)]}, sort_order=[_term(transform)])
     asked = (*_WRITING, *_READING, *_OTHERS, "remove-orphans")
     assert [unfit_for(shape, capability) for capability in asked] == [None] * len(asked)
+
+
+@pytest.mark.parametrize("transform", ["identity", "bucket[2]", "day", "void"])
+def test_a_merge_by_merge_on_read_needs_the_columns_of_all_partition_specs(transform: str) -> None:
+    column = {"id": 1, "name": "id", "required": False, "type": "date"}
+    plain = replace(table_of(properties={"write.merge.mode": "merge-on-read"}).shape, schemas={0: {"fields": [column]}})
+    of_dropped = {**_term(transform), "source-id": 2}
+    for fields, refused in (([_term(transform)], False), ([of_dropped], True)):
+        shape = replace(plain, partition_specs={0: [], 1: fields})
+        assert ("was dropped (place)" in (unfit_for(shape, "strategy-merge") or "")) is refused
+        assert unfit_for(shape, "strategy-copy-on-write") is None
+        assert unfit_for(replace(shape, properties={}), "strategy-merge") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import convert_equality_deletes as conversion
 from tests.spark.append_flow import append
 from tests.spark.formats.iceberg.maintenance.keyed_deletes import KeyedDeleteTable, Written
@@ -128,3 +130,22 @@ def test_a_field_whose_value_is_kept_or_null_is_no_danger(spark: SparkSession) -
     spark.sql(f"ALTER TABLE {table.name} DROP COLUMN region")
     assert delete(table, where="id = 2").rows_deleted == 1
     assert ids(spark, table.name) == table.rows.keys() - {2}
+
+
+@pytest.mark.parametrize("partition", ["name", "bucket(2, name)", "truncate(1, name)"])
+def test_a_merge_by_merge_on_read_is_refused_as_iceberg_fails_on_the_lost_partition(flow: Flow, partition: str) -> None:
+    flow.catalog()
+    flow.spark.sql(
+        f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg PARTITIONED BY ({partition}) "
+        "TBLPROPERTIES ('format-version' = '3', 'write.merge.mode' = 'merge-on-read')"
+    )
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a', 1), (2, 'b', 2)")
+    flow.spark.sql(f"ALTER TABLE {flow.table} DROP PARTITION FIELD {partition}")
+    flow.spark.sql(f"ALTER TABLE {flow.table} DROP COLUMN name")
+    flow.arrive("1.jsonl", {"id": 1, "n": 9, "op": "u"}, {"id": 3, "n": 3, "op": "u"})
+    merge: dict[str, Any] = {"strategy": UpsertStrategy.MERGE, "exclude_columns": ("op", "name")}
+    with pytest.raises(UnsupportedError, match=r"strategy='merge' is not possible, .* partitioned by was dropped"):
+        flow.apply(**merge)
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('write.merge.mode' = 'copy-on-write')")
+    assert flow.apply(**merge).outcome is Outcome.APPLIED
+    assert flow.rows() == {1: (9,), 2: (2,), 3: (3,)}
