@@ -61,6 +61,7 @@ from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse
 # What a row that does not delete has in the column: of changes, and of topics.
 _OF_ROWS = ("upsert", "insert")
 _OTHER_TYPE = "lake_other_change_type"
+_SAID_TYPE = re.compile(f"{_OTHER_TYPE}<([^>]{{0,80}})")
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.
 _ONE_TASK = 8 * 1024 * 1024
@@ -241,11 +242,11 @@ def _refusing_other_change_types(spec: UpsertSpec) -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         texts = (str(error), *(message for _, message in java_causes(error)))
-        other = next(filter(None, map(re.compile(f"{_OTHER_TYPE}<(.*?)>", re.DOTALL).search, texts)), None)
+        other = next(filter(None, map(_SAID_TYPE.search, texts)), None)
         if other is None:
             raise
         raise BadInputError(
-            f"{spec.table}: {CHANGE_TYPE} is {other[1][:_LONGEST]!r} in a row of source {spec.source_name}; it must be "
+            f"{spec.table}: {CHANGE_TYPE} is {other[1]!r} in a row of source {spec.source_name}; it must be "
             "'upsert' or 'delete'. Write one of the two, or say by delete_when which rows delete"
         ) from error
 
