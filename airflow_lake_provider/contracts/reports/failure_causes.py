@@ -144,7 +144,7 @@ PYTHON_WORKER = FailureKind(
         r"(?i)timed? ?out (?:while )?waiting for the Python worker",
         r"Cannot run program \"[^\"]*python",
         r"Fatal Python error",
-        r"Python daemon (?:failed|exited)|No port number in .* stdout",
+        r"Python daemon (?:failed|exited)|No port number in .{1,100} stdout",
         r"PythonWorkerException|PYTHON_WORKER_\w+",
     ),
 )
