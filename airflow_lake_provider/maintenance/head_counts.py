@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
@@ -83,18 +82,6 @@ class HeadCounts:
         return not self.are_of_all or None in (self.data_files, self.data_bytes, self.records, *of_deletes)
 
 
-@dataclass(frozen=True)
-class _FileCounts:
-    total: int | None
-    added: int
-    removed: int
-
-    @classmethod
-    def of(cls, summary: Mapping[str, str]) -> _FileCounts:
-        added, removed = (count_of(summary, f"{change}-data-files") for change in ("added", "deleted"))
-        return cls(whole_number(summary.get("total-data-files")), added, removed)
-
-
 def _counts_from_zero(history: Sequence[Snapshot]) -> bool:
     """Tell whether a commit of main counts none of the files that were there before.
 
@@ -103,13 +90,18 @@ def _counts_from_zero(history: Sequence[Snapshot]) -> bool:
 
     :param history: of main, newest first. Of the oldest one, the parent may be expired.
     """
-    counted = [_FileCounts.of(each.summary) for each in history]
-    for child, parent in pairwise(counted):
-        before = child.total if parent.total is None else parent.total + child.added - child.removed
-        if child.total not in (None, before):
+    before = None
+    for each in history:
+        total = whole_number(each.summary.get("total-data-files"))
+        # More files than before are no sign: some writers leave out what they have added.
+        if total is not None and before is not None and before < total:
             return True
-    oldest = counted[-1]
-    return history[-1].parent is not None and not oldest.removed and 0 < oldest.added == oldest.total
+        added, removed = (count_of(each.summary, f"{change}-data-files") for change in ("added", "deleted"))
+        before = None if total is None else total - added + removed
+    oldest = history[-1]
+    # An empty commit of CREATE TABLE, or a DELETE of all, may have come before. It leaves no manifest to keep.
+    left = {oldest.summary.get(f"manifests-{each}") for each in ("kept", "replaced")}
+    return oldest.parent is not None and before == removed == 0 < added and left != {"0"}
 
 
 def _mergeable(files: int, size: int, target: int) -> int:

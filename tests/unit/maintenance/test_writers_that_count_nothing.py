@@ -140,6 +140,16 @@ def test_manifests_are_read_where_a_commit_counted_its_totals_from_zero(since: i
     assert health.files.data_files == 12
 
 
+def test_no_manifest_is_read_where_totals_are_said_and_what_commits_added_is_not(changed: Changed) -> None:
+    def change(summaries: Summaries) -> None:
+        for number, each in enumerate(summaries, 1):
+            each.pop("added-data-files")
+            each.update({"total-data-files": str(number), "total-files-size": str(GIB * number)})
+
+    health = judged(changed(change))
+    assert (health.suspected, health.manifests_read) == ((), False)
+
+
 def test_a_compaction_is_planned_by_manifests_where_totals_were_counted_from_zero(changed: Changed) -> None:
     spec = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag"))
 
@@ -164,8 +174,15 @@ def test_the_oldest_commit_that_is_left_has_counted_from_zero_where_all_files_ar
     oldest = Snapshot(id="2", parent=parent, at=0, summary={**summary, "added-data-files": f"{added}"})
     newest = Snapshot(id="3", parent="2", at=1, summary=summary)
     assert HeadCounts.of([newest, oldest], 512 * MIB).lacks_totals is lacks
-    removed = {**oldest.summary, "deleted-data-files": "1"}
-    assert not HeadCounts.of([newest, replace(oldest, summary=removed)], 512 * MIB).lacks_totals
+    for more in ({"deleted-data-files": "1"}, {"manifests-kept": "0", "manifests-replaced": "0"}):
+        loaded = replace(oldest, summary={**oldest.summary, **more})
+        assert not HeadCounts.of([newest, loaded], 512 * MIB).lacks_totals
+    for more in (
+        {"manifests-kept": "0", "manifests-replaced": "2"},
+        {"manifests-kept": "2", "manifests-replaced": "0"},
+    ):
+        on_branch = replace(oldest, summary={**oldest.summary, **more})
+        assert HeadCounts.of([newest, on_branch], 512 * MIB).lacks_totals is lacks
 
 
 @pytest.mark.parametrize("counts", [{}, {"added-records": "5", "total-records": "90"}], ids=["none", "rows alone"])
