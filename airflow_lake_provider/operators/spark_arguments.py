@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
 from airflow_lake_provider.contracts.argument_validation import optional, options, text
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-
     Base = SparkSubmitOperator
 else:
     Base = object
@@ -41,7 +41,7 @@ class SparkArguments(Base):
     def __init__(self, **spark_arguments: Any) -> None:
         super().__init__(**spark_arguments)
         for name in (*_LISTS, *_TEXTS, *_MAPPINGS):
-            value = getattr(self, _attribute(self, name))
+            value = getattr(self, _attribute(name))
             if not is_open(value):
                 _read(value, name)
 
@@ -52,13 +52,13 @@ class SparkArguments(Base):
         """
         self._conn_id = text(self.spark_conn_id, "spark_conn_id")
         for name in (*_LISTS, *_TEXTS, *_MAPPINGS):
-            attribute = _attribute(self, name)
+            attribute = _attribute(name)
             setattr(self, attribute, _read(getattr(self, attribute), name))
 
 
-def _attribute(operator: SparkSubmitOperator, name: str) -> str:
+def _attribute(name: str) -> str:
     """Return where the official operator keeps an argument: below its name if it is templated."""
-    return name if name in operator.template_fields else f"_{name}"
+    return name if name in SparkSubmitOperator.template_fields else f"_{name}"
 
 
 def _read(value: Any, name: str) -> Any:

@@ -87,6 +87,17 @@ def test_what_a_template_has_rendered_is_looked_at_before_spark_starts(
     assert str(refused).startswith(f"{name} must")
 
 
+def test_an_operator_of_an_author_may_have_fewer_templates() -> None:
+    class Nightly(LakeCompactionOperator):
+        template_fields = ("table",)
+
+    job = Nightly(task_id="n", table="shop.orders", jars="a.jar")
+    job.read_spark_arguments()
+    assert job.jars == "a.jar"
+    with pytest.raises(InvalidSpecError, match="jars must be one text with commas"):
+        Nightly(task_id="n", table="shop.orders", jars=["a.jar"])
+
+
 def test_default_args_are_looked_at_too() -> None:
     with pytest.raises(InvalidSpecError, match="jars must be one text with commas"):
         compaction(default_args={"jars": ["a.jar"]})
