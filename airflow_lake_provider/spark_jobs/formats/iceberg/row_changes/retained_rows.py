@@ -14,7 +14,8 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.property_values import whole_number
+from airflow_lake_provider.contracts.property_values import count_of, whole_number
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
@@ -29,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
+_COUNTS = ("total-equality-deletes", "total-delete-files")
 _REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list column bounds of removed files"
 
 
@@ -107,15 +109,20 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
 
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
-    """Return the snapshots with such files: by their summaries, or by the files where a summary counts none."""
-    summaries = {each.id: each.summary for each in table.facts.snapshots.values()}
-    counts = {id_: whole_number(summary.get("total-equality-deletes")) for id_, summary in summaries.items()}
-    return {id_ for id_, count in counts.items() if count or (count is None and _deletes_by_key(table, id_))}
+    """Return the snapshots with such files: by their summaries, or by the files where these may leave some out."""
+    snapshots = table.facts.snapshots.values()
+    return {each.id for each in snapshots if count_of(each.summary, _COUNTS[0]) or _deletes_by_key(table, each)}
 
 
-def _deletes_by_key(table: IcebergTable, snapshot: str) -> bool:
+def _deletes_by_key(table: IcebergTable, snapshot: Snapshot) -> bool:
+    """Look into the delete files, unless the summary counts all of them: Iceberg begins a branch's totals at zero."""
     io, specs = table.java.io(), table.java.specs()
-    for manifest in table.java.snapshot(int(snapshot)).deleteManifests(io):
+    manifests = table.java.snapshot(int(snapshot.id)).deleteManifests(io)
+    listed = [count for each in manifests for count in (each.existingFilesCount(), each.addedFilesCount())]
+    counted = [whole_number(snapshot.summary.get(name)) for name in _COUNTS]
+    if None not in listed and counted == [0, sum(map(int, listed))]:
+        return False
+    for manifest in manifests:
         with closing(table.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)) as files:
             if any(str(file.content()) == "EQUALITY_DELETES" for file in files):
                 return True
