@@ -57,14 +57,22 @@ class RenderedArguments(Base):
         jinja_env: Any = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Render an author object into a copy, and a text as a text whatever it ends with."""
+        """Render an author object into a copy, and a text as a text whatever it ends with.
+
+        A native template makes a number of digits, and of nothing else.
+        """
         if isinstance(content, AuthorObject):
             return content.rendered(lambda value: self.render_template(value, context, jinja_env, seen_oids))
         if isinstance(content, str) and content.endswith(self.template_ext):
             if seen_oids is not None and id(content) in seen_oids:
                 return content
             return self._render((jinja_env or self.get_template_env()).from_string(content), context)
-        return super().render_template(content, context, jinja_env, seen_oids)
+        rendered = super().render_template(content, context, jinja_env, seen_oids)
+        if isinstance(content, str) and isinstance(rendered, int) and not isinstance(rendered, bool):
+            # Python reads 2026_1_12 and 2026_11_2 as one number, so that two batches would have one name.
+            text = self.dag.get_template_env(force_sandboxed=True).from_string(content).render(context)
+            return rendered if text.strip() == str(rendered) else text
+        return rendered
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_lake_provider.contracts.argument_validation import flag, not_none, text
+from airflow_lake_provider.contracts.argument_validation import flag, label, text
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName, table_name
@@ -163,12 +163,12 @@ class LakeSnapshotSensor(BaseSensorOperator):
 
     @lock_free_cached_property
     def _poller(self) -> _SingleLook:
-        branch = text(not_none(self.branch, "branch"), "branch")
+        branch = label(self.branch, "branch")
         return _SingleLook(table=self.table, lake_conn_id=self.lake_conn_id, branch=branch, log=self.log)
 
     def _start(self, context: Context) -> Since:
         if self.consumer is not None:
-            return Since(consumer=text(not_none(self.consumer, "consumer"), "consumer"))
+            return Since(consumer=label(self.consumer, "consumer"))
         given = self.since if self.since is not None else context.get("data_interval_start")
         if given is None:
             raise InvalidSpecError(

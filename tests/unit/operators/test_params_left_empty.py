@@ -100,6 +100,15 @@ def test_a_template_that_renders_digits_is_a_name(
     assert getattr(spec, name) == "20261129"
 
 
+@pytest.mark.parametrize(("operator", "arguments", "name"), NAMES)
+@pytest.mark.parametrize("text", ["2026_1_12", "2026_11_2", "0x10", "+5"])
+def test_a_native_template_makes_no_number_of_a_name_that_only_python_reads_as_one(
+    context: Context, operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str, text: str
+) -> None:
+    spec = spec_of(operator, {**arguments, name: f"{{{{ '{text}' }}}}"}, context, native=True)
+    assert getattr(spec, name) == text
+
+
 @pytest.mark.parametrize("given", [True, 1.5, [1]])
 def test_what_is_no_whole_number_is_no_name(context: Context, given: Any) -> None:
     with pytest.raises(InvalidSpecError, match="batch_id must be a text"):

@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
+from airflow_lake_provider.tables.watermark import Since
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
 
 Append = Callable[..., int]
@@ -256,6 +257,15 @@ def test_a_param_that_a_form_left_empty_is_no_branch_and_no_consumer_of_the_name
     task.render_template_fields({"params": {"x": None}})
     with pytest.raises(InvalidSpecError, match=f"{name} must not be 'None'"):
         run(task)
+
+
+def test_a_consumer_and_a_branch_may_be_digits_of_a_native_template(orders: Table, append: Append) -> None:
+    append(orders, 1)
+    with DAG("d", schedule=None, render_template_as_native_obj=True):
+        task = sensor(since=None, consumer="{{ ds_nodash }}", branch="{{ ds_nodash }}")
+    task.render_template_fields({"ds_nodash": "20261129"})
+    assert task._start({}) == Since(consumer="20261129")
+    assert task._poller.branch == "20261129"
 
 
 def test_a_text_may_say_whether_a_sensor_defers() -> None:
