@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
@@ -38,8 +39,20 @@ class TaskRun:
         task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index), *self.part)
         who = (*batch, *task, clearing(self.context)) if cleared_is_new else batch or task
         tries = self._tries_since_clearing if cleared_is_new else instance.try_number
-        run_after = None if batch else self.context["dag_run"].run_after
+        run_after = None if batch else self._begun_at(cleared_is_new=cleared_is_new)
         return RunIdentity.of(*who, try_number=tries, run_after=run_after)
+
+    def _begun_at(self, *, cleared_is_new: bool) -> datetime:
+        """Return a moment before which no try has committed, as late as it is known.
+
+        Runs of a backfill, and those that catch up, begin long after the moment that they are of. A clearing sets the
+        start of its run anew, and tries before it may be the same run.
+        """
+        run, instance = self.context["dag_run"], self.context["ti"]
+        is_cleared = bool(run.clear_number) or self._tries_since_clearing < instance.try_number
+        if run.start_date is None or (is_cleared and not cleared_is_new):
+            return run.run_after
+        return max(run.run_after, run.start_date)
 
     def source_name(self, table: str, *, is_kept: bool = True) -> str:
         """Return the name of a source that its author did not name.

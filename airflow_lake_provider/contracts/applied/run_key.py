@@ -39,7 +39,8 @@ class RunIdentity:
     :param who: digest of dag, run, task and map index, or of the author's batch id; 8 hexadecimal digits.
     :param label: the same in words, for messages.
     :param try_number: 1 for a first attempt.
-    :param run_after: ``run_after`` of the DAG run; None for an author's batch id, which has no time.
+    :param run_after: moment before which no try has committed: ``run_after`` of the DAG run, or its later start. None
+        for an author's batch id, which has no time.
     """
 
     who: str

@@ -27,7 +27,7 @@ def context() -> Context:
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=2, max_tries=3)
     found: Any = {
         "ti": ti,
-        "dag_run": SimpleNamespace(run_after=RUN_AFTER),
+        "dag_run": SimpleNamespace(run_after=RUN_AFTER, start_date=None, clear_number=0),
         "outlet_events": OutletEventAccessors(),
     }
     return found

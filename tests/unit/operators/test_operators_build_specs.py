@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys, RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
@@ -19,7 +19,12 @@ from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, Source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    ForgottenRunError,
+    InvalidSpecError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
@@ -176,6 +181,54 @@ def test_the_tries_of_a_deletion_are_counted_from_its_clearing_and_those_of_an_u
     # max_tries is 2 at first; clearing after the second try makes it 4.
     assert [tries(number, 2) for number in (1, 2, 3)] == [(1, 1), (2, 2), (3, 3)]
     assert [tries(number, 4) for number in (3, 4)] == [(1, 3), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("started", "clear_number", "max_tries", "of_deletion", "of_update"),
+    [
+        # Airflow gives a run of a backfill the moment that its day would have had.
+        ("2026-11-29", 0, 2, "2026-11-29", "2026-11-29"),
+        # Tries of before a clearing may have committed before the new start; a cleared deletion is another run.
+        ("2026-11-29", 1, 4, "2026-11-29", "2026-01-01"),
+        ("2026-11-29", 1, 2, "2026-11-29", "2026-01-01"),
+        ("2026-11-29", 0, 4, "2026-11-29", "2026-01-01"),
+        ("2025-12-31", 0, 2, "2026-01-01", "2026-01-01"),
+        (None, 0, 2, "2026-01-01", "2026-01-01"),
+    ],
+)
+def test_a_run_of_a_backfill_is_as_old_as_its_start_unless_it_was_cleared(
+    lake_connection: str,
+    context: Context,
+    started: str | None,
+    clear_number: int,
+    max_tries: int,
+    of_deletion: str,
+    of_update: str,
+) -> None:
+    def day(text: str) -> datetime:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+    common: dict[str, Any] = {"task_id": "t", "table": "shop.orders", "where": "id = 3", "retries": 2}
+    deletion, update = LakeDeleteRowsOperator(**common), LakeUpdateRowsOperator(assignments={"n": "n + 1"}, **common)
+    context["dag_run"].start_date = day(started) if started else None
+    context["dag_run"].clear_number = clear_number
+    context["ti"].try_number, context["ti"].max_tries = max_tries, max_tries
+    assert deletion.build_spec(context).run.run_after == day(of_deletion)
+    assert update.build_spec(context).run.run_after == day(of_update)
+
+
+def test_a_retry_of_a_backfill_is_not_refused_for_runs_that_were_forgotten_before_it_began(
+    lake_connection: str, context: Context
+) -> None:
+    forgotten = RecentRunKeys(dropped_before=int(datetime(2026, 6, 1, tzinfo=UTC).timestamp()))
+    update = LakeUpdateRowsOperator(
+        task_id="t", table="shop.orders", where="id = 3", assignments={"n": "n + 1"}, retries=2
+    )
+    context["ti"].try_number, context["ti"].max_tries = 2, 2
+    with pytest.raises(ForgottenRunError):
+        forgotten.refuse_forgotten(update.build_spec(context).run, "shop.orders")
+    context["dag_run"].start_date = datetime(2026, 11, 29, tzinfo=UTC)
+    forgotten.refuse_forgotten(update.build_spec(context).run, "shop.orders")
 
 
 def test_a_deletion_takes_keys_from_files_or_a_table(lake_connection: str, context: Context) -> None:

@@ -68,7 +68,7 @@ def test_a_dag_without_params_and_a_param_of_the_task_say_nothing(context: Conte
 
 def test_the_task_says_it_whatever_becomes_of_it(context: Context) -> None:
     operator = job(PARAMS)
-    context["dag_run"] = SimpleNamespace(conf={"tabel": "x.y"}, run_after=None)
+    context["dag_run"] = SimpleNamespace(conf={"tabel": "x.y"}, run_after=None, start_date=None, clear_number=0)
     with capture_logs() as logged, pytest.raises(LakeProviderError):
         operator.execute(context)
     assert "did you mean 'table'?" in str(logged)
