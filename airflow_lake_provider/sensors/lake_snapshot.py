@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.triggers.watermark_store import Log
+
+ErrorT = TypeVar("ErrorT", bound=Exception)
 
 
 class LakeSnapshotSensor(BaseSensorOperator):
@@ -117,7 +119,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
             )
         except LakeProviderError as error:
             if not error.retry_may_help:
-                raise as_task_failure(error) from error
+                raise self._ending(as_task_failure(error)) from error
             self.log.warning("%s: cannot look at the table and will try again: %s", self.table, error)
             return PokeReturnValue(False)
         if not isinstance(answer, NewSnapshot):
@@ -138,11 +140,17 @@ class LakeSnapshotSensor(BaseSensorOperator):
             self.log.info("%s: new snapshot %s", self.table, payload)
             return payload
         if event["status"] == "timeout":
-            raise AirflowSensorTimeout(f"{self.table}: no new snapshot within {self.timeout:g} s")
+            raise self._ending(AirflowSensorTimeout(f"{self.table}: no new snapshot within {self.timeout:g} s"))
         name, message = event["error"], event["message"]
         if error_class(name).__name__ == name:
-            raise as_task_failure(error_class(name)(message))
-        raise AirflowException(f"{self.table}: waiting for a snapshot failed: {name}: {message}")
+            raise self._ending(as_task_failure(error_class(name)(message)))
+        raise self._ending(AirflowException(f"{self.table}: waiting for a snapshot failed: {name}: {message}"))
+
+    def _ending(self, error: ErrorT) -> ErrorT:
+        """Return an error; where it skips the task, Airflow's log has no word of it, so it is said here."""
+        if self.soft_fail or self.never_fail:
+            self.log.warning("The task is skipped by %s: %s", type(error).__name__, error)
+        return error
 
     def _defer(self, context: Context) -> NoReturn:
         # All that the task needs later comes with the event: dag.test() drops the kwargs of a deferral.

@@ -194,6 +194,34 @@ def test_with_soft_fail_an_error_of_the_trigger_skips() -> None:
         sensor(soft_fail=True).resume_execution("execute_complete", {"event": event}, {})
 
 
+@pytest.mark.parametrize("by", ["soft_fail", "never_fail"])
+@pytest.mark.parametrize("deferrable", [False, True], ids=["poke", "deferrable"])
+def test_the_log_says_why_a_failure_skipped_the_task(
+    by: str, deferrable: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AirflowSkipException):
+        run(sensor(since="1", lake_conn_id="nowhere", deferrable=deferrable, **{by: True}))
+    assert "InvalidConnectionError: connection 'nowhere': it does not exist" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("by", ["soft_fail", "never_fail"])
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        ({"status": "timeout"}, "AirflowSensorTimeout: shop.orders: no new snapshot within 0.3 s"),
+        ({"status": "error", "error": "InvalidConnectionError", "message": "gone"}, "InvalidConnectionError: gone"),
+        ({"status": "error", "error": "KeyError", "message": "'x'"}, "waiting for a snapshot failed: KeyError: 'x'"),
+    ],
+    ids=["timeout", "ours", "unknown"],
+)
+def test_the_log_says_why_what_the_trigger_met_skipped_the_task(
+    by: str, event: dict[str, str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AirflowSkipException):
+        sensor(**{by: True}).resume_execution("execute_complete", {"event": event}, {})
+    assert why in capsys.readouterr().out
+
+
 def test_since_is_a_template(orders: Table, append: Append) -> None:
     first, second = append(orders, 1), append(orders, 2)
     with DAG("d", schedule=None):
