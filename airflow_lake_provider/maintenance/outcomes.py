@@ -95,10 +95,15 @@ def outcomes_of_run(
     return sorted(outcomes, key=lambda each: (-OUTCOMES.index(each.outcome), each.table))
 
 
-def counted(outcomes: Sequence[TaskOutcome]) -> str:
-    """Return how many tasks had which outcome: ``20 done, 1 failed``."""
+def counted(outcomes: Sequence[TaskOutcome], left: Mapping[str, int] | None = None) -> str:
+    """Return how many tasks had which outcome, and what was left: ``20 done, 1 failed, 2 deferred``.
+
+    :param left: tables of which the plan has left due work to a later run, by its words.
+    """
     counts = Counter(each.outcome for each in outcomes)
-    return ", ".join(f"{counts[each]} {each}" for each in OUTCOMES if counts[each]) or "nothing was due"
+    done = [f"{counts[each]} {each}" for each in OUTCOMES if counts[each]]
+    waits = [f"{count} {word}" for word, count in (left or {}).items() if count]
+    return ", ".join([*(done or ["nothing was run" if waits else "nothing was due"]), *waits])
 
 
 def _of_report(report: Mapping[str, Any], expected: Mapping[str, Any]) -> TaskOutcome:

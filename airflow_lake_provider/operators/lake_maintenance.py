@@ -30,7 +30,7 @@ from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, co
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
-from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow_lake_provider.operators.maintenance_plan import LEFT, NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
 
@@ -167,14 +167,20 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
                 say = self.log.error if each.outcome in self.fail_on else self.log.warning
                 say("%s: %s", each, each.reason)
         red = [each for each in outcomes if each.outcome in self.fail_on]
-        summary = counted(outcomes)
-        self.log.info("%s", summary)
+        left = self._left(context)
+        summary = counted(outcomes, left)
+        self.log.info("%s%s", summary, f"; the log of {self.plan_task_id} says what waits, and why" if left else "")
         show_outcome(context, "maintenance", summary)
         if red and self.notifier is not None:
             _notify_owners(self.notifier, context, red, self.owner, self.lake_conn_id)
         if red:
             named = "; ".join(map(str, red[:_MOST_NAMED]))
             raise AirflowFailException(f"{summary}: {named}")
+
+    def _left(self, context: Context) -> dict[str, int]:
+        """Return of how many tables the plan has left due work to a later run, by its words."""
+        summary = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=SUMMARY)
+        return {word: summary[word] for word in LEFT if summary.get(word)} if summary else {}
 
     def _remember(self, hook: LakeCatalogHook, outcomes: Sequence[TaskOutcome], context: Context) -> None:
         """Append the outcomes to the history of maintenance, and put them and the trends of their tables into XCom."""

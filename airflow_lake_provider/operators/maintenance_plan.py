@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # Keys of XCom beside the jobs.
 NOT_RUN, SUMMARY = "not_run", "summary"
+# Words of the summary for tables whose due work a run leaves to a later one.
+LEFT = ("deferred", "waiting")
 # An hour of one core: half an hour of the two cores that the benchmarks have.
 _CORE_SECONDS_OF_A_JOB = 3600.0
 _TABLES_OF_A_JOB = 100
@@ -287,8 +289,7 @@ def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:
         "due": sum(bool(plan.actions) for plan in run.plans),
         "jobs": len(run.jobs),
         "core-seconds": round(sum(job.core_seconds for job in run.jobs)),
-        "deferred": len(run.deferred),
-        "waiting": len(run.waiting),
+        **dict(zip(LEFT, (len(run.deferred), len(run.waiting)), strict=True)),
         "overlapping": len({name for each in planned.overlaps for name in (each.table, each.other)}),
         **outcomes,
     }

@@ -27,7 +27,7 @@ from airflow_lake_provider.operators.lake_maintenance import (
     LakeMaintenanceVerdictOperator,
     lake_maintenance,
 )
-from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, LakeMaintenancePlanOperator
+from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.maintenance_run import asking_run
 from tests.unit.operators.test_application_outcomes import driver, last_try
 
@@ -131,13 +131,16 @@ class Instance:
     dag_id, run_id, task_id = "d", "r", "nightly.verdict"
     map_index, try_number, max_tries = -1, 1, 0
 
-    def __init__(self, not_run: list[Mapping[str, str]] | None, state: str) -> None:
+    def __init__(
+        self, not_run: list[Mapping[str, str]] | None, state: str, summary: Mapping[str, int] | None = None
+    ) -> None:
         self.not_run = not_run
+        self.summary = summary
         self.state = state
         self.shown: dict[str, Any] = {}
 
     def xcom_pull(self, task_ids: str, key: str) -> Any:
-        return {("nightly.plan", NOT_RUN): self.not_run}[task_ids, key]
+        return {("nightly.plan", NOT_RUN): self.not_run, ("nightly.plan", SUMMARY): self.summary}[task_ids, key]
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.shown[key] = value
@@ -148,11 +151,17 @@ class Instance:
 
 
 def verdict_of(
-    jobs: Any, reports: Any, not_run: list[Any] | None, context: Context, state: str = "success", **arguments: Any
+    jobs: Any,
+    reports: Any,
+    not_run: list[Any] | None,
+    context: Context,
+    state: str = "success",
+    summary: Mapping[str, int] | None = None,
+    **arguments: Any,
 ) -> Instance:
     verdict = group(**arguments)[2]
     verdict.jobs, verdict.reports = jobs, reports
-    ti = context["ti"] = Instance(not_run, state)  # type: ignore[typeddict-item]  # a stand-in
+    ti = context["ti"] = Instance(not_run, state, summary)  # type: ignore[typeddict-item]  # a stand-in
     verdict.execute(context)
     return ti
 
@@ -176,6 +185,36 @@ RED: list[tuple[str, list[Any], list[Any], list[Any], str]] = [
 )
 def test_the_verdict_is_green(jobs: Any, reports: Any, not_run: Any, words: str, context: Context) -> None:
     assert verdict_of(jobs, reports, not_run, context).shown["outcome"] == words
+
+
+@pytest.mark.parametrize(
+    ("jobs", "reports", "summary", "words"),
+    [
+        ([], [], {"tables": 5, "due": 0, "deferred": 0, "waiting": 0}, "nothing was due"),
+        ([], [], {"tables": 5, "due": 2, "deferred": 2, "waiting": 0}, "nothing was run, 2 deferred"),
+        ([], [], {"tables": 5, "due": 0, "deferred": 0, "waiting": 1}, "nothing was run, 1 waiting"),
+        ([JOB], [[DONE]], {"due": 3, "deferred": 2, "waiting": 1}, "1 done, 2 deferred, 1 waiting"),
+    ],
+)
+def test_the_verdict_counts_what_the_plan_left_to_a_later_run(
+    jobs: Any, reports: Any, summary: Any, words: str, context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verdict_of(jobs, reports, [], context, summary=summary).shown["outcome"] == words
+    is_left = "deferred" in words or "waiting" in words
+    assert ("the log of nightly.plan says what waits, and why" in capsys.readouterr().out) is is_left
+
+
+def test_a_table_of_another_pool_is_no_night_without_anything_due(
+    context: Context, orders: Table, append: Callable[..., int], pushed: dict[str, Any]
+) -> None:
+    for number in range(8):
+        append(orders, number)
+    plan = LakeMaintenancePlanOperator(
+        task_id="plan", tables="shop.*", policy={"pool": "lake_large"}, run_pool="default_pool", history="off"
+    )
+    jobs = plan.execute(context)
+    shown = verdict_of(jobs, [], pushed[NOT_RUN], context, summary=pushed[SUMMARY]).shown
+    assert (jobs, shown["outcome"]) == ([], "nothing was run, 1 deferred")
 
 
 @pytest.mark.parametrize("case", RED, ids=lambda case: case[0])
