@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, JobFailedError, UnsupportedError, error_class
 from airflow_lake_provider.contracts.reports.history_entry import CONFLICT, DONE, FAILED, NOTHING_DUE, UNSUPPORTED
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.maintenance.past_outcomes import is_ahead
 
 OUTCOMES = (DONE, NOTHING_DUE, CONFLICT, UNSUPPORTED, FAILED)
 # Of a report that is not one of these words already. A dry run has done what it was asked.
@@ -91,7 +93,10 @@ def outcomes_of_run(
         for task, expected in zip(job["tasks"], job["expected"], strict=True):
             key = task["table"], task["action"]
             # Reports of one table and action are in the order of its tasks.
-            outcomes.append(_of_report(left[key].pop(0), expected) if left.get(key) else _lost(*key, expected))
+            mine = left.get(key, [])
+            while mine and _is_of_earlier_plan(mine[0], expected):
+                mine.pop(0)
+            outcomes.append(_of_report(mine.pop(0), expected) if mine else _lost(*key, expected))
     return sorted(outcomes, key=lambda each: (-OUTCOMES.index(each.outcome), each.table))
 
 
@@ -104,6 +109,21 @@ def counted(outcomes: Sequence[TaskOutcome], left: Mapping[str, int] | None = No
     done = [f"{counts[each]} {each}" for each in OUTCOMES if counts[each]]
     waits = [f"{count} {word}" for word, count in (left or {}).items() if count]
     return ", ".join([*(done or ["nothing was run" if waits else "nothing was due"]), *waits])
+
+
+def _is_of_earlier_plan(report: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Tell whether a report is older than its plan.
+
+    A plan that is cleared may make fewer jobs, and Airflow keeps the XCom of instances that are not needed any more.
+    """
+    try:
+        ended_at, planned_at = (
+            datetime.fromisoformat(str(at)) for at in (report.get("ended_at"), expected.get("planned_at"))
+        )
+        return is_ahead(planned_at, ended_at)
+    # One of them is missing, or without a zone.
+    except (ValueError, TypeError, OverflowError):
+        return False
 
 
 def _of_report(report: Mapping[str, Any], expected: Mapping[str, Any]) -> TaskOutcome:

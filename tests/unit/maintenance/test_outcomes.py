@@ -86,3 +86,25 @@ def test_tasks_of_one_action_take_their_reports_in_order() -> None:
 
 def test_a_run_without_tasks_says_so() -> None:
     assert counted(outcomes_of_run([], [], [])) == "nothing was due"
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "outcome"),
+    [
+        ("2026-11-26T02:00:00+00:00", "failed"),
+        # Clocks of workers differ.
+        ("2026-11-27T07:59:00+00:00", "done"),
+        ("2026-11-27T08:30:00+00:00", "done"),
+        ("2026-11-26T02:00:00", "done"),
+        ("", "done"),
+    ],
+)
+def test_a_report_of_before_a_plan_that_was_cleared_stands_for_no_task_that_was_lost(
+    ended_at: str, outcome: str
+) -> None:
+    anew = {
+        "tasks": [task("compaction", "a.b")],
+        "expected": [{"planned_at": "2026-11-27T08:00:00+00:00"}],
+    }
+    (only,) = outcomes_of_run([anew], [report("compaction", "a.b", ended_at=ended_at)], [])
+    assert only.outcome == outcome
