@@ -125,17 +125,23 @@ def age_sentence(asked: _Asked, limit: AgeLimit | None) -> str:
     )
 
 
-def _kind(asked: _Asked, columns: Mapping[str, str]) -> str:
-    kind = columns.get(asked.column)
+def without_age(column: str, columns: Mapping[str, str]) -> str | None:
+    """Return why rows have no age by a column; None where they have one.
+
+    :param columns: types of the table's columns by name.
+    """
+    kind = columns.get(column)
     if kind is None:
-        raise InvalidSpecError(
-            f"{asked.table}: column names {asked.column!r}, which is none of its columns {sorted(columns)}"
-        )
+        return f"column names {column!r}, which is none of its columns {sorted(columns)}"
     if kind not in TYPES:
-        raise InvalidSpecError(
-            f"{asked.table}: column {asked.column!r} is of type {kind}; rows have an age by {', '.join(TYPES)} alone"
-        )
-    return kind
+        return f"column {column!r} is of type {kind}; rows have an age by {', '.join(TYPES)} alone"
+    return None
+
+
+def _kind(asked: _Asked, columns: Mapping[str, str]) -> str:
+    if (why := without_age(asked.column, columns)) is not None:
+        raise InvalidSpecError(f"{asked.table}: {why}")
+    return columns[asked.column]
 
 
 def most_rows(share: float, total: int) -> int | None:

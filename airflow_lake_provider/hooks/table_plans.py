@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
@@ -21,10 +23,18 @@ from airflow_lake_provider.maintenance.locations import Overlap, TableLocations,
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.tuning import explained
+from airflow_lake_provider.planning.early_refusals import refuse_compaction, refuse_row_expiry, refuse_statistics
 
 if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.plan import TablePlan
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
+
+# By action, the argument of its task that names columns, and what refuses those that do not fit.
+_REFUSALS: Mapping[str, tuple[str, Callable[[Any, LoadedTable], None]]] = {
+    "expire-rows": ("column", refuse_row_expiry),
+    "compute-statistics": ("columns", refuse_statistics),
+    "compaction": ("sort_by", refuse_compaction),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +114,8 @@ def plan_tables(
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
         look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), folders=table.locations())
-        return explained(plan_of(health, merged.policy, now, past), merged), look
+        plan = explained(plan_of(health, merged.policy, now, past), merged)
+        return _fitting(plan, table), look
 
     def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
         health = broken_table(name, now, error)
@@ -121,3 +132,19 @@ def plan_tables(
         overlaps=tuple(overlaps_of_all(TableLocations(name=plan.table, folders=look.folders) for plan, look in looked)),
         looks={plan.table: look for plan, look in looked},
     )
+
+
+def _fitting(plan: TablePlan, table: LoadedTable) -> TablePlan:
+    """Return a plan without actions on columns that the table lacks, which each run would refuse."""
+    for each in plan.actions:
+        argument, refuse = _REFUSALS.get(each.action, ("", None))
+        # Of a thousand tables, nobody works out the columns of those whose policy names none.
+        if refuse is None or argument not in each.task:
+            continue
+        try:
+            refuse(written_task(each.task, each.action), table)
+        except (InvalidSpecError, UnsupportedError) as error:
+            why = str(error).removeprefix(f"{plan.table}: ")
+            instead = "Correct the policy of the table."
+            plan = plan.without({each.action}, f"The table does not fit it: {why}.", instead, is_unsupported=True)
+    return plan

@@ -20,9 +20,10 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.row_age import without_age
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec, other_target
-from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, StatisticsSpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, RowExpirySpec, StatisticsSpec
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -226,6 +227,18 @@ def refuse_statistics(spec: StatisticsSpec, table: LoadedTable) -> None:
         raise InvalidSpecError(
             f"{spec.table}: columns names columns that the table lacks: {unknown}; it has {shape.names}"
         )
+
+
+def refuse_row_expiry(spec: RowExpirySpec, table: LoadedTable) -> None:
+    """Refuse an expiry by a column that the table lacks, or by which rows have no age.
+
+    :raises UnsupportedError: its rows cannot be changed.
+    :raises InvalidSpecError: naming the column.
+    """
+    refuse_unfit("row-expiry", table)
+    shape = table.facts.shape
+    if (why := without_age(spec.column, {name: shape.columns[name] for name in shape.names})) is not None:
+        raise InvalidSpecError(f"{spec.table}: {why}")
 
 
 def refuse_unfit(capability: str, table: LoadedTable | None) -> None:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -116,3 +118,37 @@ def test_ages_count_against_the_moment_that_is_given() -> None:
     (plan,) = table_plans("shop.orders", policy=expiry, now=later)
     assert [task["action"] for task in plan.tasks] == ["snapshot-expiry", "compaction"]
     assert plan.planned_at == later
+
+
+DAYS = {"keep": "P30D"}
+CURVE = {"strategy": "zorder", "level": "full"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "why"),
+    [
+        ({"row_expiry": {"column": "at", **DAYS}}, "expire-rows", None),
+        (
+            {"row_expiry": {"column": "made", **DAYS}},
+            "expire-rows",
+            "'made', which is none of its columns ['at', 'id']",
+        ),
+        ({"row_expiry": {"column": "id", **DAYS}}, "expire-rows", "'id' is of type long; rows have an age by date"),
+        ({"statistics": {"every": "P1D", "columns": ["id"]}}, "compute-statistics", None),
+        ({"statistics": {"every": "P1D", "columns": ["ids"]}}, "compute-statistics", "that the table lacks: ['ids']"),
+        ({"compaction": {**CURVE, "sort_by": ["ID", "at"]}}, "compaction", None),
+        ({"compaction": {**CURVE, "sort_by": ["ids", "at"]}}, "compaction", "that the table lacks: ['ids']"),
+    ],
+)
+def test_a_policy_that_names_a_column_which_the_table_lacks_is_no_work_that_each_run_refuses(
+    policy: dict[str, Any], action: str, why: str | None, lake_catalog: SqlCatalog
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+    table = lake_catalog.create_table("shop.events", schema)
+    for number in range(8):
+        table.append(pa.table({"id": [number], "at": [datetime(2020, 1, 1, tzinfo=UTC)]}, schema=schema))
+    (plan,) = table_plans("shop.events", policy=policy)
+    assert (action in [task["action"] for task in plan.tasks]) is (why is None)
+    left_out = [each for each in plan.not_planned if each.action == action]
+    assert [each.is_unsupported for each in left_out] == ([True] if why else [])
+    assert all((why or "") in each.why for each in left_out)
