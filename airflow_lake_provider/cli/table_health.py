@@ -54,4 +54,8 @@ def _row(table: TableHealth, shown: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _findings(table: TableHealth) -> str:
-    return " ".join(f"-{part.lost} {part.reason}" for part in table.findings) or _WELL
+    findings = " ".join(f"-{part.lost} {part.reason}" for part in table.findings)
+    if table.policy_error:
+        why = table.policy_error.removesuffix(".")
+        return f"Its policy cannot be read, so defaults judge it: {why}. {findings}".strip()
+    return findings or _WELL

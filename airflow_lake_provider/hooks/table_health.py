@@ -48,12 +48,14 @@ def table_health(
     fresh = None if fresh_within is None else duration(fresh_within, "fresh_within")
 
     def judged(listed: ListedTable, loaded: LoadedTable) -> TableHealth:
-        declared = limits(str(listed)) if callable(limits) else limits
+        declared, policy_error = limits(str(listed)) if callable(limits) else limits, None
         if declared is None and policies is not None:
-            declared = policies.policy_of(listed, loaded, moment).limits
+            policy = policies.policy_of(listed, loaded, moment)
+            declared, policy_error = policy.limits, policy.error
         if fresh is not None:
             declared = replace(declared or HealthLimits(), fresh_within=fresh)
         health = health_of(loaded, moment, declared, remembered.orphans.get(str(listed)))
+        health = replace(health, policy_error=policy_error)
         return with_past_runs(health, (remembered.outcomes or {}).get(str(listed), ()))
 
     def broken(name: str, error: str) -> TableHealth:

@@ -180,6 +180,7 @@ class TableHealth:
     :param branches: those whose names are such as these tags have.
     :param obstacles: why the table rules an action out, by the action; a compaction is asked for where manifests were
         worth reading.
+    :param policy_error: why the table's policy could not be read: defaults judge it, and no maintenance touches it.
     """
 
     table: str
@@ -213,6 +214,7 @@ class TableHealth:
     tags: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     obstacles: dict[str, str] = field(default_factory=dict)
+    policy_error: str | None = None
 
     @property
     def findings(self) -> tuple[ScorePart, ...]:

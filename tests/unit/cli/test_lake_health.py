@@ -76,6 +76,19 @@ def test_a_limit_that_is_named_replaces_that_of_the_policy_and_no_other(
     assert "freshness" in [part["name"] for part in row["parts"] if part["lost"]]
     # Of a policy that cannot be read, no limit holds.
     assert row["snapshots"]["expirable"] == (0 if is_broken else 7)
+    assert ("lake.maintenance.orphans.mod" in (row["policy_error"] or "")) is is_broken
+
+
+def test_a_policy_that_cannot_be_read_is_said_beside_what_defaults_find(
+    many_small: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with many_small.transaction() as change:
+        change.set_properties({"lake.maintenance.compaction.levl": "off"})
+    run_lake("health", "shop.orders", "--output", "plain")
+    printed = capsys.readouterr().out
+    assert "Its policy cannot be read, so defaults judge it: " in printed
+    assert "compaction.levl' is no setting; did you mean 'lake.maintenance.compaction.level'" in printed
+    assert "a compaction merges them" in printed
 
 
 @pytest.mark.parametrize(
