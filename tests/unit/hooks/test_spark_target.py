@@ -113,6 +113,21 @@ def test_an_entry_of_the_extra_that_is_no_text_is_refused_by_its_name(
     assert ("4711" in str(refused.value)) == (name != "keytab")
 
 
+@pytest.mark.parametrize("port", ["x", "", None, -1, 0, 65536, True, 6066.5, [6066], "6066 "])
+def test_a_rest_port_that_is_no_port_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:
+    set_spark(monkeypatch, host="local[1]", extra={"rest-port": port})
+    with pytest.raises(InvalidConnectionError, match="'spark_default': 'rest-port' must be the number of a port") as no:
+        SparkTarget.read("spark_default", None)
+    assert f"got {port!r}" in str(no.value)
+
+
+@pytest.mark.parametrize("port", ["6066", 6066, 1, 65535])
+def test_a_rest_port_is_a_number_or_its_digits(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:
+    set_spark(monkeypatch, host="local[1]", extra={"rest-port": port})
+    assert SparkTarget.read("spark_default", None).master == "local[1]"
+    assert spark_submit.SparkSubmitHook(conn_id="spark_default")._connection["rest_port"] == int(port)
+
+
 @pytest.mark.parametrize(
     ("keytab", "principal", "is_kept"),
     [("aGVsbG8=", "airflow@R", True), ("aGVsbG8=", "airflow/host@R", False), ("secret!", "airflow@R", False)],
