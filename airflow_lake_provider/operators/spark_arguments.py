@@ -79,5 +79,10 @@ def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
         raise InvalidSpecError(
             f"conf has settings that the worker has to know before it submits: {named}. Set it there"
         )
+    if name == "conf" and (unset := [setting for setting, given in texts.items() if given == "None"]):
+        raise InvalidSpecError(
+            f"conf[{unset[0]!r}] must not be 'None', which a template makes of a param without a value; write "
+            "{{ params.x or '1g' }}, with a value that holds then"
+        )
     # The environment of a process has texts alone.
     return texts if name == "env_vars" else value

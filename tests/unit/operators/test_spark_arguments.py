@@ -73,6 +73,14 @@ def test_settings_that_the_connection_says_are_refused_in_conf(setting: str, whe
         compaction(conf={setting: "cluster"})
 
 
+def test_a_setting_that_a_param_left_empty_is_no_setting_of_the_value_none(context: Context) -> None:
+    job = compaction(conf={"spark.executor.memory": TEMPLATE})
+    job.render_template_fields({**context, "params": {"x": None}})
+    refused = refusal(job, context)
+    assert isinstance(refused, InvalidSpecError)
+    assert str(refused).startswith("conf['spark.executor.memory'] must not be 'None'")
+
+
 @pytest.mark.parametrize(
     ("name", "rendered"),
     [("conf", "{'spark.x': '1'}"), ("env_vars", "A=b"), ("jars", ["a.jar"]), ("jars", "None"), ("name", 5)],
