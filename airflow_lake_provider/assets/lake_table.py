@@ -19,7 +19,6 @@ from airflow.sdk import Asset, AssetWatcher, conf
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
 from airflow_lake_provider.contracts.argument_validation import flag, text
-from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
@@ -95,7 +94,6 @@ def _file_of(module: ModuleType) -> str:
     return str(getattr(module, "__file__", None) or module.__name__)
 
 
-_LONGEST = timedelta.max.total_seconds()
 REQUIRED_KEYS = ("table", "branch", "snapshot_id", "previous_snapshot_id")
 
 
@@ -140,9 +138,9 @@ def lake_table_asset(
         asset_name=asset_name,
         lake_conn_id=lake_conn_id,
         branch=branch,
-        poll_interval=None if poll_interval is None else _seconds(poll_interval, "poll_interval"),
+        poll_interval=poll_interval,
         min_added_rows=min_added_rows,
-        min_interval=_seconds(min_interval, "min_interval"),
+        min_interval=min_interval,
     )
     is_watched = flag(watch, "watch")
     watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if is_watched else []
@@ -204,15 +202,6 @@ def snapshot_event(event: object) -> dict[str, Any]:
     if missing:
         raise InvalidSpecError(f"{event!r} is not an event of a lake table: it lacks {', '.join(missing)}")
     return dict(payload or {})
-
-
-def _seconds(value: object, name: str) -> float:
-    if isinstance(value, timedelta | str):
-        return duration(value, name).total_seconds()
-    # NaN, which no JSON has, is in no range.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST:
-        raise InvalidSpecError(f"{name} must be a duration of 0 or more seconds, got {value!r}")
-    return float(value)
 
 
 _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")

@@ -25,7 +25,7 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
 from airflow_lake_provider.tables.watermark import Since, Watermark
 from airflow_lake_provider.triggers.catalog_poller import subscribed
 from airflow_lake_provider.triggers.table_queue import Subscription
-from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval
+from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval, seconds_of
 from airflow_lake_provider.triggers.watcher_conflicts import watched_once
 from airflow_lake_provider.triggers.watermark_store import AssetState, StoredEvent, WatermarkStore
 
@@ -49,9 +49,10 @@ class LakeSnapshotTrigger(BaseTrigger):
         commits count; None takes ``consumer``.
     :param consumer: consumer whose cursor on the table counts; neither means any snapshot.
     :param min_added_rows: commits are collected until they added this many rows.
-    :param poll_interval: seconds; None means ``[lake] snapshot_poll_interval``.
+    :param poll_interval: seconds, timedelta or ISO-8601 text; None means ``[lake] snapshot_poll_interval``.
     :param deadline: seconds since 1970 at which waiting ends; None leaves that to Airflow, whose ``dag.test()`` knows
         no time limit of a deferral.
+    :raises InvalidSpecError: the interval is none.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class LakeSnapshotTrigger(BaseTrigger):
         since: str | None = None,
         consumer: str | None = None,
         min_added_rows: int = 0,
-        poll_interval: float | None = None,
+        poll_interval: timedelta | float | str | None = None,
         deadline: float | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
@@ -73,7 +74,8 @@ class LakeSnapshotTrigger(BaseTrigger):
         self.since = since
         self.consumer = consumer
         self.min_added_rows = min_added_rows
-        self.poll_interval = poll_interval
+        # One poller looks for all triggers of a catalog, and would fail by what it cannot compare.
+        self.poll_interval = None if poll_interval is None else seconds_of(poll_interval, "poll_interval")
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -131,9 +133,10 @@ class LakeSnapshotEventTrigger(BaseEventTrigger):
         a row shared by two assets has no watermark.
     :param lake_conn_id: connection of type ``iceberg``.
     :param branch: branch to watch.
-    :param poll_interval: seconds; None means ``[lake] snapshot_poll_interval``.
+    :param poll_interval: seconds, timedelta or ISO-8601 text; None means ``[lake] snapshot_poll_interval``.
     :param min_added_rows: commits are collected until they added this many rows. A rollback counts at any size.
-    :param min_interval: least seconds between two events; what is committed meanwhile is in the next one.
+    :param min_interval: least time between two events, likewise given; what is committed meanwhile is in the next one.
+    :raises InvalidSpecError: an interval is none.
     """
 
     def __init__(
@@ -143,18 +146,18 @@ class LakeSnapshotEventTrigger(BaseEventTrigger):
         asset_name: str,
         lake_conn_id: str = DEFAULT_CONNECTION,
         branch: str = "main",
-        poll_interval: float | None = None,
+        poll_interval: timedelta | float | str | None = None,
         min_added_rows: int = 0,
-        min_interval: float = 0.0,
+        min_interval: timedelta | float | str = 0.0,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
         self.table = table
         self.asset_name = asset_name
         self.lake_conn_id = lake_conn_id
         self.branch = branch
-        self.poll_interval = poll_interval
+        self.poll_interval = None if poll_interval is None else seconds_of(poll_interval, "poll_interval")
         self.min_added_rows = min_added_rows
-        self.min_interval = min_interval
+        self.min_interval = seconds_of(min_interval, "min_interval")
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, by which Airflow tells trigger rows apart."""

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from airflow.sdk import conf
+from datetime import timedelta
 
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.call_limits import positive_setting
 
 DEFAULT_CONNECTION = "lake_default"
+_LONGEST = timedelta.max.total_seconds()
+
+
+def seconds_of(value: object, name: str) -> float:
+    """Return a time between two looks, or two events, in seconds.
+
+    :param value: seconds, a timedelta or ISO-8601 text.
+    :raises InvalidSpecError: it is none of these, or less than 0.
+    """
+    if isinstance(value, timedelta | str):
+        return duration(value, name).total_seconds()
+    # NaN, which no JSON has, is in no range.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST:
+        raise InvalidSpecError(f"{name} must be a duration of 0 or more seconds, got {value!r}")
+    return float(value)
 
 
 def default_poll_interval() -> float:
     """Return ``[lake] snapshot_poll_interval`` in seconds, 60 unless set."""
-    return float(conf.getfloat("lake", "snapshot_poll_interval", fallback=60.0))
+    return positive_setting("snapshot_poll_interval", 60.0)
 
 
 def look_timeout() -> float:
