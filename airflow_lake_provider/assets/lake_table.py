@@ -18,7 +18,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetWatcher, conf
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
-from airflow_lake_provider.contracts.argument_validation import flag, text
+from airflow_lake_provider.contracts.argument_validation import flag, mapping, text
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
@@ -132,6 +132,7 @@ def lake_table_asset(
     known_authority = checked_authority(text(lake_conn_id, "lake_conn_id") if authority is None else authority)
     uri = table_name.asset_uri(known_authority, branch=text(branch, "branch"))
     asset_name = name or uri
+    known_extra: dict[str, Any] = {} if extra is None else mapping(extra, "extra", "names to values")
     EventThreshold(min_added_rows=min_added_rows)
     trigger = LakeSnapshotEventTrigger(
         table=str(table_name),
@@ -144,7 +145,7 @@ def lake_table_asset(
     )
     is_watched = flag(watch, "watch")
     watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if is_watched else []
-    asset = Asset(name=asset_name, uri=uri, extra=dict(extra or {}), watchers=watchers)
+    asset = Asset(name=asset_name, uri=uri, extra=known_extra, watchers=watchers)
     settings = trigger.serialize()[1] if is_watched else None
     declare(asset.name, asset.uri, DeclaredAsset(lake_conn_id, str(table_name), branch, settings))
     return asset

@@ -167,6 +167,7 @@ def test_a_branch_is_written_in_the_uri_as_it_is_where_it_can_be(branch: str) ->
         *((name, value) for name in ("poll_interval", "min_interval") for value in (float("nan"), float("inf"))),
         *((name, value) for name in ("poll_interval", "min_interval") for value in ([60], 10**400, -1, True)),
         ("min_interval", None),
+        *(("extra", value) for value in ([1], "a=b", 5, {1: "a"})),
     ],
 )
 def test_an_argument_that_a_watcher_could_not_use_is_refused_by_its_name(name: str, value: Any) -> None:
