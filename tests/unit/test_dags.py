@@ -7,10 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.table_name import TableName
 
 FOLDER = Path(__file__).parents[2] / "dags"
@@ -115,6 +119,20 @@ def test_a_day_is_published_only_after_its_check_and_then_tagged(dags: dict[str,
     assert dag.get_task("publish").upstream_task_ids == {"check"}
     assert dag.get_task("load").branch == dag.get_task("publish").published_branch
     assert {task.table for task in dag.tasks if task.task_id != "check"} == {"shop.prices"}
+
+
+def test_a_day_is_checked_by_its_commit_where_the_report_of_the_driver_was_lost(
+    dags: dict[str, Any], lake_catalog: SqlCatalog
+) -> None:
+    prices = pa.table({"sku": ["a", "b"], "price": pa.array([1, 2], pa.decimal128(12, 2))})
+    table = lake_catalog.create_table("shop.prices", prices.schema)
+    table.append(prices)
+    snapshot = str(table.metadata.current_snapshot_id)
+    lost = LoadReport(table="shop.prices", outcome=Outcome.APPLIED, reason="lost", committed=(snapshot,))
+    check = dags["publish_after_check"].get_task("check").python_callable
+    assert check(to_plain(lost)) == 2
+    assert check({**to_plain(lost), "after": {"snapshot": snapshot}}) == 2
+    assert check({**to_plain(lost), "after": {"snapshot": None}}) == 0
 
 
 def test_a_rollback_starts_by_hand_and_names_the_head_that_was_looked_at(dags: dict[str, Any]) -> None:
