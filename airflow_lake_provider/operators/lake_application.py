@@ -226,6 +226,12 @@ class LakeVerdictOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:  # noqa: ARG002  # of Airflow
         """Look at the outcomes."""
+        if self.reports is None:
+            why = "the application has left no reports; the log of its task says why"
+            if self.fail_when != "never":
+                raise AirflowFailException(why)
+            self.log.error("%s", why)
+            return
         reports = list(flat_reports(self.reports))
         failed = [report for report in reports if report["outcome"] == FAILED]
         for report in failed:

@@ -39,6 +39,21 @@ def test_the_verdict_is_red_by_its_rule(context: Context, rule: str, reports: li
         verdict.execute(context)
 
 
+@pytest.mark.parametrize("rule", ["any", "all", "never"])
+def test_an_application_that_left_no_reports_is_red_and_said(
+    context: Context, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = LakeVerdictOperator(task_id="v", reports=[], fail_when=rule, trigger_rule="all_done")
+    verdict.reports = None  # type: ignore[assignment]  # as Airflow renders the output of a task that has failed
+    why = "the application has left no reports; the log of its task says why"
+    if rule == "never":
+        verdict.execute(context)
+        assert why in capsys.readouterr().out
+    else:
+        with pytest.raises(AirflowFailException, match=why):
+            verdict.execute(context)
+
+
 def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
     with DAG("d", schedule=None) as dag:
         lake_application("nightly", tasks=[COMPACT], fail_when="all", retries=2)
