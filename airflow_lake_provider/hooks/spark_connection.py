@@ -46,7 +46,7 @@ def refuse_extra(spark_conn_id: str, extra: Mapping[str, object]) -> None:
             raise InvalidConnectionError(f"Spark connection {spark_conn_id!r}: {name!r} must be a text, got {shown}")
     # The official hook takes it for a number, wherever it submits to.
     port = extra.get("rest-port", 6066)
-    if isinstance(port, (bool, float)) or not re.fullmatch(r"[0-9]{1,5}", str(port)) or not 0 < int(port) < 2**16:
+    if isinstance(port, (bool, float)) or not re.fullmatch(r"[0-9]{1,5}", str(port)) or not 0 < int(str(port)) < 2**16:
         raise InvalidConnectionError(
             f"Spark connection {spark_conn_id!r}: 'rest-port' must be the number of a port such as 6066, got {port!r}; "
             "correct it, or remove it from the extra"

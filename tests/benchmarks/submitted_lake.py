@@ -72,4 +72,8 @@ def task_context(run: str, map_index: int = -1, pushed: dict[str, Any] | None = 
     instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=map_index, stats_tags={}, **tries)
     instance.xcom_push = lambda key, value, **_: xcom.update({key: value})
     instance.xcom_pull = lambda key, **_: xcom.get(key)
-    return {"ti": instance, "dag_run": SimpleNamespace(run_after=None, start_date=None, clear_number=0), "outlet_events": {}}
+    return {
+        "ti": instance,
+        "dag_run": SimpleNamespace(run_after=None, start_date=None, clear_number=0),
+        "outlet_events": {},
+    }
