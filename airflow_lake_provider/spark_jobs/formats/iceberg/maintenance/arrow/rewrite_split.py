@@ -55,7 +55,7 @@ _BATCH_ROWS, _BATCH_BYTES = 16_384, 16 << 20
 # Files whose footers say how wide a row is, and which columns are worth a dictionary.
 _SAMPLED = 8
 _LONGEST_REASON = 300
-_NAMES = re.compile(r"'[^']*'|\(Request ID[^)]*\)")
+_NAMES = re.compile(r"'[^']*'|\(Request ID[^)(]*\)")
 
 
 @dataclass(frozen=True, kw_only=True)
