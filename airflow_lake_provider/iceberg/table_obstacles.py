@@ -193,9 +193,8 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     :param capability: one of ``contracts.capabilities``.
     :param keys: of an upsert, however they are spelled.
     """
-    if capability in _OF_FILES and (why := without_data_files(shape)) is not None:
-        return why
-    if capability in _OF_ROWS and (why := without_rows(shape)) is not None:
+    obstacle = without_data_files if capability in _OF_FILES else without_rows
+    if capability in _OF_ROWS and (why := obstacle(shape)) is not None:
         return why
     if capability in _OF_CHANGES:
         return without_row_changes(shape.format_version, shape.properties)

@@ -74,7 +74,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     # Refused also where nothing would ask for it.
     manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
-    if _counts_all_files(table) and surely_nothing_due(rules, before) and not untidied:
+    if surely_nothing_due(rules, before) and not untidied and _counts_all_files(table):
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
             table=spec.table,
