@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.table import StaticTable
+from pyiceberg.table import StaticTable, Table
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -177,3 +177,14 @@ class ProgressThatRuns(Progress):
                 self._left -= 1
                 self._call()
             yield facts
+
+
+def names_of_files(table: Table) -> set[str]:
+    """Return the names of data and delete files, manifests and lists that any snapshot names, by PyIceberg."""
+    paths = set()
+    for snapshot in table.metadata.snapshots:
+        paths.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            paths.add(manifest.manifest_path)
+            paths |= {each.data_file.file_path for each in manifest.fetch_manifest_entry(table.io)}
+    return {path.rpartition("/")[2] for path in paths}

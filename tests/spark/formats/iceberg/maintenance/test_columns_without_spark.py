@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec, R
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots, remove_orphan_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import small_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.maintained_table import CATALOG, RUN
+from tests.spark.maintained_table import CATALOG, RUN, names_of_files
 from tests.spark.maintenance_flow import LONG_AGO
 from tests.spark.upsert_flow import Flow
 
@@ -54,15 +53,9 @@ def with_four_commits(flow: Flow, column: str, partition: str = "no partition") 
 
 def files_of(flow: Flow) -> tuple[set[str], set[str]]:
     """Return the names of data files, manifests and lists on disk, and of those that a snapshot names."""
-    table, named = flow.loaded(), set()
-    for snapshot in table.metadata.snapshots:
-        named.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            named.add(manifest.manifest_path)
-            named |= {each.data_file.file_path for each in manifest.fetch_manifest_entry(table.io)}
     folder = flow.folder().parent
     on_disk = {path.name for path in folder.rglob("*") if path.suffix in (".parquet", ".avro")}
-    return on_disk, {Path(each).name for each in named}
+    return on_disk, names_of_files(flow.loaded())
 
 
 def expire(flow: Flow) -> None:

@@ -12,7 +12,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import small_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import newest_job
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintained_table import MaintainedTable, names_of_files
 from tests.spark.maintenance_flow import compact as compact_table
 from tests.spark.maintenance_flow import expire, rewrite_manifests, with_four_regions
 
@@ -20,14 +20,7 @@ LIMITS = {"small": {}, "many files": {"MOST_FILES": 0}, "many bytes": {"MOST_BYT
 
 
 def named(table: MaintainedTable) -> set[str]:
-    """Names of data and delete files, manifests and lists that any snapshot names, by PyIceberg."""
-    outside, paths = table.outside(), set()
-    for snapshot in outside.metadata.snapshots:
-        paths.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(outside.io):
-            paths.add(manifest.manifest_path)
-            paths |= {each.data_file.file_path for each in manifest.fetch_manifest_entry(outside.io)}
-    return {path.rpartition("/")[2] for path in paths}
+    return names_of_files(table.outside())
 
 
 def on_disk(table: MaintainedTable) -> set[str]:

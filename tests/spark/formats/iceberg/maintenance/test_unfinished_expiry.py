@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snaps
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
-from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, names_of_files
 from tests.spark.upsert_flow import InterruptedProgress, Killed, kill
 
 NOTE = "lake.expiry-unfinished"
@@ -59,15 +59,8 @@ def folder(table: MaintainedTable) -> Path:
 
 def left_over(table: MaintainedTable) -> set[str]:
     """Return the names of data files, manifests and manifest lists on disk that no snapshot names, by PyIceberg."""
-    outside = table.outside()
-    named = set()
-    for snapshot in outside.metadata.snapshots:
-        named.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(outside.io):
-            named.add(manifest.manifest_path)
-            named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(outside.io)}
-    known = {name.rpartition("/")[2] for name in named}
-    return {path.name for path in folder(table).rglob("*") if path.suffix in (".parquet", ".avro")} - known
+    on_disk = {path.name for path in folder(table).rglob("*") if path.suffix in (".parquet", ".avro")}
+    return on_disk - names_of_files(table.outside())
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
