@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
@@ -14,6 +23,7 @@ _OURS = "_lake_"
 # Beside maps; PySpark of older versions does not have their classes.
 _UNORDERED = ("variant", "calendarinterval", "interval", "geometry", "geography")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_TIMES = (DateType, TimestampType, TimestampNTZType)
 # From, to: what a reader may widen without a change of value.
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 
@@ -146,3 +156,10 @@ def widens(narrow: DataType, wide: DataType) -> bool:
     if had == wanted or _more_digits(had, wanted):
         return True
     return any(had in widths and wanted in widths and widths.index(had) < widths.index(wanted) for widths in _WIDER)
+
+
+def is_number_as_time(one: DataType, other: DataType) -> bool:
+    """Return whether one type is of numbers and the other of times: Spark's cast takes seconds, and nobody says so."""
+    return any(
+        isinstance(number, NumericType) and isinstance(time, _TIMES) for number, time in ((one, other), (other, one))
+    )

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.dead_letters import Fault
+from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested
@@ -157,7 +158,7 @@ class _Judge:
         return _Judged(stored=f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(kept)}) END", faults=faults)
 
     def _may_be_cast(self, given: DataType, present: DataType) -> bool:
-        if is_nested(given) or is_nested(present):
+        if is_nested(given) or is_nested(present) or is_number_as_time(given, present):
             return False
         try:
             self.spark.range(0).selectExpr(_exact(f"CAST(NULL AS {type_text(given)})", given, present))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -339,3 +340,20 @@ def test_values_that_break_the_contract_are_put_aside_or_left_out_by_column(flow
             (each["error_class"], each["reason"][: len(start)]) for each, (_, start) in zip(letters, words, strict=True)
         ] == words
         flow.spark.sql(f"DELETE FROM {flow.table}")
+
+
+def test_a_contract_makes_no_time_of_a_number_and_no_number_of_a_time(flow: Flow) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, at TIMESTAMP, s STRUCT<n: BIGINT>) USING iceberg")
+    flow.inbox.mkdir(parents=True)
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    rows: dict[str, dict[str, Any]] = {
+        "at": {"id": 1, "at": 1767225600000, "s": {"n": 1}},
+        "n": {"id": 2, "at": time, "s": {"n": time}},
+    }
+    for column, row in rows.items():
+        pq.write_table(pa.Table.from_pylist([row]), flow.inbox / f"{column}.parquet")
+        source = Files(f"{flow.inbox}/{column}.parquet")
+        with pytest.raises(BadInputError, match=rf"{column}\b.*(bigint.*timestamp|timestamp.*bigint)"):
+            append(flow, column, source=source, schema_contract="discard_value")
+    assert flow.spark.table(flow.table).count() == 0
