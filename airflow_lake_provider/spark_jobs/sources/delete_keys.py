@@ -35,12 +35,14 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_f
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
+from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.lake_table import pinned_snapshot, read_table
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sources.text_values import BEGINS_WITH_DAY, WITHOUT_ZONE
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
@@ -223,6 +225,8 @@ def lossless_cast(value: Column, given: DataType, wanted: DataType) -> Column:
     """
     if given == wanted:
         return value
+    if is_number_as_time(given, wanted):
+        return sf.lit(None).cast(wanted)
     fitted = try_cast(value, wanted)
     is_same = _is_same_text(value, fitted, wanted) if isinstance(given, StringType) else _is_same(value, fitted, given)
     if given in _EXACT_BELOW and isinstance(wanted, (IntegralType, DecimalType)):
@@ -242,10 +246,13 @@ def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
             return text.rlike(rf"^\s*+[+-]?+\d*+(\.\d{{0,{wanted.scale}}}+0*+)?+\s*+$")
         case FloatType() | DoubleType():
             # By their shortest text: 0.1 is 0.1, though no float is.
-            return try_cast(fitted.cast("string"), _WIDE).eqNullSafe(try_cast(text, _WIDE))
+            is_near = try_cast(fitted.cast("string"), _WIDE).eqNullSafe(try_cast(text, _WIDE))
+            return is_near & ((sf.abs(fitted) != float("inf")) | text.rlike(r"(?i)^\s*+[+-]?+inf"))
         case DateType():
             return fitted.cast("string") == sf.trim(text)
         case TimestampType() | TimestampNTZType():
-            return ~text.rlike(r"\.\d{6}\d*[1-9]")
+            # Spark takes a time of day for one of today, and drops a zone.
+            has_day = text.rlike(BEGINS_WITH_DAY if isinstance(wanted, TimestampType) else WITHOUT_ZONE)
+            return has_day & ~text.rlike(r"\.\d{6}\d*[1-9]")
     # The others are parsed as a whole or not at all.
     return sf.lit(True)

@@ -42,10 +42,10 @@ _OPTIONS_OF_FORMAT: dict[type[DataType], set[str]] = {
 _TIMES_OF_DAYS = (TimestampType, TimestampNTZType)
 # In JSON these come as numbers, whose digits not every Spark keeps.
 _NUMBERS = (DecimalType, DoubleType, FloatType)
-_DAY = r"^\s*+[+-]?[0-9]{4,7}-[0-9]{1,2}-[0-9]{1,2}"
-_MIDNIGHT = rf"{_DAY}(?:[T ]00:00(?::00(?:\.0*+)?)?(?: ?(?:Z|UTC|[+-][0-9]{{2}}:?[0-9]{{2}}))?)?\s*+$"
+BEGINS_WITH_DAY = r"^\s*+[+-]?[0-9]{4,7}-[0-9]{1,2}-[0-9]{1,2}"
+_MIDNIGHT = rf"{BEGINS_WITH_DAY}(?:[T ]00:00(?::00(?:\.0*+)?)?(?: ?(?:Z|UTC|[+-][0-9]{{2}}:?[0-9]{{2}}))?)?\s*+$"
 # Without a zone, which Spark drops from a time that has none.
-_LOCAL = rf"{_DAY}(?:[T ][0-9]{{1,2}}:[0-9]{{1,2}}(?::[0-9]{{1,2}}(?:\.[0-9]*+)?)?)?\s*+$"
+WITHOUT_ZONE = rf"{BEGINS_WITH_DAY}(?:[T ][0-9]{{1,2}}:[0-9]{{1,2}}(?::[0-9]{{1,2}}(?:\.[0-9]*+)?)?)?\s*+$"
 _NANOSECONDS = r"\.[0-9]{6}0*+[1-9]"
 # Seconds since 1970; four digits may be a year.
 _SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
@@ -282,10 +282,10 @@ def _fits(text: str, scale: int) -> str:
 def _is_exact_time(text: str, declared: DataType, kind: str) -> str:
     # 2024-01-02T10:00:00, and up to seven signs more: too few for a digit of nanoseconds.
     is_plain = f"octet_length({text}) BETWEEN 17 AND 26 AND {_has_dashes(text)} AND substring({text}, 17, 1) = ':'"
-    has_day = matches(text, _DAY)
+    has_day = matches(text, BEGINS_WITH_DAY)
     if isinstance(declared, TimestampNTZType):
         # The plain one may have a zone.
-        is_plain, has_day = "false", matches(text, _LOCAL)
+        is_plain, has_day = "false", matches(text, WITHOUT_ZONE)
     slowly = f"({has_day} AND NOT {matches(text, _NANOSECONDS)})"
     may_be_seconds = kind == "json" and isinstance(declared, TimestampType)
     seconds = f" OR {matches(text, _SECONDS)}" if may_be_seconds else ""
