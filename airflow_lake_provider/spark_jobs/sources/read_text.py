@@ -218,7 +218,7 @@ def _scans(
         return [Scan(rows=rows), *faulty_lines(spark, source, files, options, flagged, schema)]
     names = XmlNames.of(_by_lower_name(source))
     flagged = StructType([*names.read_with(plain), flag])
-    rows = spark.read.format("xml").options(**options).schema(flagged).load(paths)
+    rows = spark.read.format("xml").options(**names.options(options)).schema(flagged).load(paths)
     return [names.scan(rows, plain), faulty_documents(spark, paths, options)]
 
 

@@ -1,19 +1,20 @@
 """Records of XML: one of each element of the row tag, which Spark 4 reads.
 
 Of an element that a record has more than once Spark's reader keeps the last one, unless its column is an array. So each
-is read as an array, and a second value is refused. A document that ends between two records, and one without any
-element of the row tag, it takes for sound.
+is read as an array, and a second value is refused. An attribute and an element of one name share a column there: each
+is read by itself. A document that ends between two records, and one without any element of the row tag, it takes for
+sound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -34,6 +35,10 @@ _CLOSED = (r"(?s)</\Q", rf"\E\s*+>{_BETWEEN}$")
 _END = 10_000
 # Spark's own.
 _ATTRIBUTE, _VALUE = "_", "_VALUE"
+# Before the name of an attribute as it is read: no name of an element has a blank.
+_OF_ATTRIBUTE = "_lake_attribute "
+# From the name of a field to the SQL of its value.
+Values = Callable[[str], str]
 
 
 def xml_schema(
@@ -96,17 +101,22 @@ class XmlNames:
         """Return those of a reader's options, by lower-case name."""
         return cls(attribute=options.get("attributeprefix", _ATTRIBUTE), value=options.get("valuetag", _VALUE))
 
+    def options(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return options of a reader by which no attribute has the name of an element."""
+        others = {name: value for name, value in options.items() if name.lower() != "attributeprefix"}
+        return {**others, "attributePrefix": _OF_ATTRIBUTE}
+
     def read_with(self, columns: StructType) -> StructType:
-        """Return the columns with an array in the place of each element that may be there twice."""
-        return StructType([StructField(f.name, self._read(f)) for f in columns])
+        """Return the columns with an array in the place of each element, and each attribute by itself."""
+        return StructType([each for field in columns for each in self._read(field)])
 
     def scan(self, rows: DataFrame, columns: StructType) -> Scan:
-        """Return the rows with one value of each element; a record with a second one is unparsable.
+        """Return the rows with one value of each column; a record with a second one is unparsable.
 
-        :param rows: read :meth:`read_with` these columns.
+        :param rows: read :meth:`read_with` these columns, by :meth:`options`.
         """
-        values = [f"{self._single(quoted_name(f.name), f)} AS {quoted_name(f.name)}" for f in columns]
-        repeated = [(f.name, list(self._repeated(quoted_name(f.name), f))) for f in columns]
+        values = [f"{self._single(quoted_name, f)} AS {quoted_name(f.name)}" for f in columns]
+        repeated = [(f.name, list(self._repeated(quoted_name, f))) for f in columns]
         cases = " ".join(
             f"WHEN {any_of(conditions)} THEN {text_literal(f'{REPEATED}, in {name}')}"
             for name, conditions in repeated
@@ -115,14 +125,16 @@ class XmlNames:
         fault = f"coalesce({UNPARSABLE}, {f'CASE {cases} END' if cases else 'NULL'}) AS {UNPARSABLE}"
         return Scan(rows=rows, columns=[sf.expr(each) for each in (*values, fault)])
 
-    def _is_repeatable(self, field: StructField) -> bool:
-        # XML itself has an attribute once.
-        is_attribute = field.name.startswith(self.attribute) and field.name != self.value
-        return not is_attribute and not isinstance(field.dataType, ArrayType)
+    def _attribute(self, name: str) -> str | None:
+        """Return the name by which an attribute is read that a column may have; None where it has none."""
+        own = name.removeprefix(self.attribute)
+        return f"{_OF_ATTRIBUTE}{own}" if name.startswith(self.attribute) and own and name != self.value else None
 
-    def _read(self, field: StructField) -> DataType:
+    def _read(self, field: StructField) -> Iterator[StructField]:
         kind = self._inside(field.dataType)
-        return ArrayType(kind) if self._is_repeatable(field) else kind
+        yield StructField(field.name, kind if isinstance(kind, ArrayType) else ArrayType(kind))
+        if (attribute := self._attribute(field.name)) is not None:
+            yield StructField(attribute, StringType() if _is_nested(kind) else kind)
 
     def _inside(self, kind: DataType) -> DataType:
         match kind:
@@ -132,40 +144,43 @@ class XmlNames:
                 return ArrayType(self._inside(kind.elementType))
         return kind
 
-    def _single(self, value: str, field: StructField, depth: int = 0) -> str:
-        if self._is_repeatable(field):
-            return self._made(f"get({value}, 0)", field.dataType, depth)
-        return self._made(value, field.dataType, depth)
+    def _single(self, values: Values, field: StructField, depth: int = 0) -> str:
+        kind, element = field.dataType, values(field.name)
+        made = self._made(element if isinstance(kind, ArrayType) else f"get({element}, 0)", kind, depth)
+        attribute = self._attribute(field.name)
+        return made if attribute is None or _is_nested(kind) else f"coalesce({values(attribute)}, {made})"
 
     def _made(self, value: str, kind: DataType, depth: int) -> str:
         match kind:
             case StructType():
-                inner = (f"{self._single(_field(value, f), f, depth)} AS {quoted_name(f.name)}" for f in kind)
+                inner = (f"{self._single(_fields(value), f, depth)} AS {quoted_name(f.name)}" for f in kind)
                 return f"CASE WHEN {value} IS NOT NULL THEN struct({', '.join(inner)}) END"
             case ArrayType() if _is_nested(kind.elementType):
                 item = f"x{depth}"
                 return f"transform({value}, {item} -> {self._made(item, kind.elementType, depth + 1)})"
         return value
 
-    def _repeated(self, value: str, field: StructField, depth: int = 0) -> Iterator[str]:
-        """Yield conditions that an element is there twice."""
-        inner = field.dataType
-        if self._is_repeatable(field):
-            yield f"coalesce(size({value}), 0) > 1"
-            value = f"get({value}, 0)"
-        elif isinstance(inner, ArrayType):
+    def _repeated(self, values: Values, field: StructField, depth: int = 0) -> Iterator[str]:
+        """Yield conditions that a column has more than one value."""
+        inner, value = field.dataType, values(field.name)
+        if (attribute := self._attribute(field.name)) is not None:
+            more = "true" if _is_nested(inner) else f"coalesce(size({value}), 0) > 0"
+            yield f"{values(attribute)} IS NOT NULL AND {more}"
+        if isinstance(inner, ArrayType):
             inner, item = inner.elementType, f"x{depth}"
             if isinstance(inner, StructType):
-                conditions = any_of(each for f in inner for each in self._repeated(_field(item, f), f, depth + 1))
+                conditions = any_of(each for f in inner for each in self._repeated(_fields(item), f, depth + 1))
                 yield f"coalesce(exists({value}, {item} -> {conditions}), false)"
             return
+        yield f"coalesce(size({value}), 0) > 1"
         if isinstance(inner, StructType):
             for each in inner:
-                yield from self._repeated(_field(value, each), each, depth)
+                yield from self._repeated(_fields(f"get({value}, 0)"), each, depth)
 
 
-def _field(value: str, field: StructField) -> str:
-    return f"{value}.{quoted_name(field.name)}"
+def _fields(value: str) -> Values:
+    """Return the SQL of the fields of a struct, which is given as SQL."""
+    return lambda name: f"{value}.{quoted_name(name)}"
 
 
 def faulty_documents(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> Scan:

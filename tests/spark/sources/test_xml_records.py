@@ -1,0 +1,59 @@
+"""Records of XML that Spark's reader would take in part: attributes beside elements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from tests.spark.sources.test_files_as_they_come import NEEDS_XML, ROW_TAG, rows
+
+pytestmark = NEEDS_XML
+
+# How attributes are called, documents, and the column of which each has two values.
+TWICE: list[tuple[str, str, str]] = [
+    ("", '<row id="1"><name>a</name><name>b</name></row>', "name"),
+    ("", '<row id="1"><id>2</id></row>', "id"),
+    ("", '<row id="1"><at x="1"><x>2</x></at></row>', "at"),
+    ("", '<row id="1"><line n="1"/><line n="1"><n>2</n></line></row>', "line"),
+    ("", '<row id="1" line="2"/>', "line"),
+    ("na", "<row><id>1</id><name>a</name><name>b</name></row>", "name"),
+    ("_", '<row a="1"><_a>2</_a></row>', "_a"),
+    ("_", "<row><_a>1</_a><_a>2</_a></row>", "_a"),
+]
+COLUMNS = "id BIGINT, _a INT, name STRING, at STRUCT<u: STRING, x: INT>, line ARRAY<STRUCT<n: INT>>"
+
+
+def document(folder: Path, text: str) -> Path:
+    path = folder / "a.xml"
+    path.write_text(f"<rows>{text}</rows>")
+    return path
+
+
+def test_attributes_have_the_names_of_elements_where_no_prefix_is_given(spark: SparkSession, tmp_path: Path) -> None:
+    text = (
+        '<row id="1"><name>x</name><at u="m"><x>5</x></at><line n="1"/><line><n>2</n></line></row><row><_a>7</_a></row>'
+    )
+    options = {**ROW_TAG, "attributePrefix": ""}
+    nothing = dict.fromkeys(("id", "_a", "name", "at", "line"))
+    lines = [{"n": 1}, {"n": 2}]
+    assert rows(spark, document(tmp_path, text), schema=COLUMNS, options=options) == [
+        {**nothing, "id": 1, "name": "x", "at": {"u": "m", "x": 5}, "line": lines},
+        {**nothing, "_a": 7},
+    ]
+
+
+@pytest.mark.parametrize(("prefix", "text", "column"), TWICE)
+def test_a_second_value_of_a_column_is_refused_be_it_an_attribute_or_an_element(
+    spark: SparkSession, tmp_path: Path, prefix: str, text: str, column: str
+) -> None:
+    options = {**ROW_TAG, "attributePrefix": prefix}
+    with pytest.raises(BadInputError, match=f"1 records .*more than once, in {column}: .*attributePrefix"):
+        rows(spark, document(tmp_path, text), schema=COLUMNS, options=options)
+
+
+def test_an_attribute_for_an_array_is_refused_and_no_task_is_retried(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"1 records .*in _id: "):
+        rows(spark, document(tmp_path, '<row id="1"/>'), schema="_id ARRAY<BIGINT>", options=ROW_TAG)
