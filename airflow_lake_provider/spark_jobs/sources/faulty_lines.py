@@ -44,6 +44,7 @@ NO_VALUES = "a line of control characters alone"
 REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
 NO_RECORD = "a document without a record"
+INNER_RECORD = "a record inside of another one"
 NIL = "an element that is nil"
 NANOSECONDS = "a time with nanoseconds"
 MIXED_ENDS = "a line that ends otherwise than the first"
@@ -65,6 +66,7 @@ FAULTS = {
     "attribute has its name, too",
     OPEN_DOCUMENT: "it was cut off: write the file again",
     NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
+    INNER_RECORD: "only the outer one would be read; declare a column of the row tag's name, which has the inner ones",
     NIL: "Spark reads it as the empty text: write no such element in its place, which is NULL",
     NANOSECONDS: "no table holds them: write microseconds, with coerce_timestamps='us' of pandas and pyarrow",
     KEY_TWICE: "readers take one or the other; write each once",

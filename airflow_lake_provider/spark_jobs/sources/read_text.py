@@ -219,7 +219,7 @@ def _scans(
     names = XmlNames.of(_by_lower_name(source))
     flagged = StructType([*names.read_with(plain), flag])
     rows = spark.read.format("xml").options(**names.options(options)).schema(flagged).load(paths)
-    return [names.scan(rows, plain), faulty_documents(spark, paths, options)]
+    return [names.scan(rows, plain), faulty_documents(spark, paths, options, plain)]
 
 
 def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Of an element that a record has more than once Spark's reader keeps the last one, unless its column is an array. So each
 is read as an array, and a second value is refused. An attribute and an element of one name share a column there: each
 is read by itself. A document that ends between two records, and one without any element of the row tag, it takes for
-sound.
+sound. Of a record inside of another one it reads the outer one alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import HAS_TEXT, NIL, NO_RECORD, OPEN_DOCUMENT, REPEATED
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
+    HAS_TEXT,
+    INNER_RECORD,
+    NIL,
+    NO_RECORD,
+    OPEN_DOCUMENT,
+    REPEATED,
+)
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types, parse_ddl
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
@@ -30,6 +37,9 @@ _NAME = r"[\w.:-]++"
 # What may stand before the first element and behind the last.
 _BETWEEN = r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+"
 _ROOT = rf"(?s)^\ufeff?{_BETWEEN}(?:<!DOCTYPE[^>\[]*+(?:\[.*?\]\s*+)?>)?{_BETWEEN}<({_NAME})"
+# What tells no tag, and a part of a tag: a value in quotes may have its end inside.
+_NO_TAG = r"[^<]++|<!--.*?-->|<!\[CDATA\[.*?\]\]>"
+_PARTS = r"""(?:[^<>"']|"[^"]*+"|'[^']*+')*+"""
 # Around the name of the root.
 _CLOSED = (r"(?s)</\Q", rf"\E\s*+>{_BETWEEN}$")
 _END = 10_000
@@ -183,17 +193,20 @@ def _fields(value: str) -> Values:
     return lambda name: f"{value}.{quoted_name(name)}"
 
 
-def faulty_documents(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> Scan:
+def faulty_documents(
+    spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], columns: StructType
+) -> Scan:
     """Return a scan of the documents that Spark's reader would take, and read in part.
 
     :param options: of the reader.
+    :param columns: of the records. Where one of them, or a field, is called as the records are, they may be nested.
     """
     kept = {name: value for name, value in options.items() if "." in name}
     is_wide = "hex(substring(CAST(value AS BINARY), 1, 2)) IN ('FEFF', 'FFFE')"
     text = f"CASE WHEN {is_wide} THEN decode(CAST(value AS BINARY), 'UTF-16') ELSE value END"
     documents = spark.read.format("text").options(**kept, wholetext="true").load(list(paths)).filter(HAS_TEXT)
     lower = {name.lower(): value.strip().lower() for name, value in options.items()}
-    fault = _fault("value", row_tag_of(options), ignores_prefix=lower.get("ignorenamespace") == "true")
+    fault = _fault("value", row_tag_of(options), columns, ignores_prefix=lower.get("ignorenamespace") == "true")
     # Each is looked at more than once.
     texts = documents.withColumn("value", sf.expr(text))
     return Scan(
@@ -203,7 +216,7 @@ def faulty_documents(spark: SparkSession, paths: Sequence[str], options: Mapping
     )
 
 
-def _fault(document: str, row_tag: str, *, ignores_prefix: bool) -> str:
+def _fault(document: str, row_tag: str, columns: StructType, *, ignores_prefix: bool) -> str:
     name = rf"{_PREFIX if ignores_prefix else ''}\Q{row_tag}\E"
     root = f"regexp_extract({document}, {text_literal(_ROOT)}, 1)"
     last = f"right({document}, {_END})"
@@ -212,7 +225,25 @@ def _fault(document: str, row_tag: str, *, ignores_prefix: bool) -> str:
     tag = matches(document, rf"<{name}[\s/>]")
     more = matches(document, rf"(?s)<{_NAME}(?:\s[^<>]*+)?>.*?<{_NAME}")
     nil = matches(document, r":nil\s*+=\s*+[\"'](?:true|1)[\"']")
+    is_inner = "false" if row_tag.lower() in _names(columns) else matches(document, _inner_record(name))
     return (
         f"CASE WHEN {root} = '' OR NOT ({closed} OR {empty}) THEN {text_literal(OPEN_DOCUMENT)} "
-        f"WHEN NOT {tag} AND {more} THEN {text_literal(NO_RECORD)} WHEN {nil} THEN {text_literal(NIL)} END"
+        f"WHEN NOT {tag} AND {more} THEN {text_literal(NO_RECORD)} WHEN {nil} THEN {text_literal(NIL)} "
+        f"WHEN {is_inner} THEN {text_literal(INNER_RECORD)} END"
     )
+
+
+def _names(columns: StructType) -> set[str]:
+    """Return the names of columns, and of the fields inside them, in lower case."""
+    return {name.lower() for kind in types_inside(columns) if isinstance(kind, StructType) for name in kind.names}
+
+
+def _inner_record(name: str) -> str:
+    """Return the pattern of a document that has a record inside of another one.
+
+    :param name: pattern of the name of a record.
+    """
+    begin, other = rf"<{name}(?=[\s/>]){_PARTS}", rf"<(?!/?{name}[\s/>]|!--|!\[CDATA\[)"
+    inside = rf"(?:{_NO_TAG}|{other})*+"
+    record = rf"{begin}(?:(?<=/)>|(?<!/)>{inside}</{name}\s*+>)"
+    return rf"(?s)^(?:{_NO_TAG}|{other}|{record})*+{begin}(?<!/)>{inside}<{name}[\s/>]"

@@ -1,4 +1,4 @@
-"""Records of XML that Spark's reader would take in part: attributes beside elements."""
+"""Records of XML that Spark's reader would take in part: attributes beside elements, records inside of others."""
 
 from __future__ import annotations
 
@@ -57,3 +57,27 @@ def test_a_second_value_of_a_column_is_refused_be_it_an_attribute_or_an_element(
 def test_an_attribute_for_an_array_is_refused_and_no_task_is_retried(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"1 records .*in _id: "):
         rows(spark, document(tmp_path, '<row id="1"/>'), schema="_id ARRAY<BIGINT>", options=ROW_TAG)
+
+
+@pytest.mark.parametrize("inner", ["<row><id>2</id></row>", '<parts a="/>"><row id="2"/></parts>'])
+def test_a_record_inside_of_another_one_is_refused(spark: SparkSession, tmp_path: Path, inner: str) -> None:
+    path = document(tmp_path, f"<row/><row><id>1</id>{inner}</row>")
+    with pytest.raises(BadInputError, match=r"a record inside of another one: .*declare a column"):
+        rows(spark, path, schema="id BIGINT", options=ROW_TAG)
+
+
+def test_records_inside_of_a_column_of_their_name_are_its_values(spark: SparkSession, tmp_path: Path) -> None:
+    path = document(tmp_path, "<row><id>1</id><row><id>2</id></row></row>")
+    schema = "id BIGINT, row ARRAY<STRUCT<id: BIGINT>>"
+    assert rows(spark, path, schema=schema, options=ROW_TAG) == [{"id": 1, "row": [{"id": 2}]}]
+
+
+def test_what_looks_like_a_record_in_a_comment_a_text_or_an_attribute_is_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    text = (
+        "<!-- <row> --><row a='12'><id>12</id><name><![CDATA[<row>]]></name><!-- <row> --></row>"
+        "<row a='13' b='/>'><id>13</id></row >"
+    )
+    found = rows(spark, document(tmp_path, text), schema="id BIGINT, _a INT, name STRING", options=ROW_TAG)
+    assert found == [{"id": 12, "_a": 12, "name": "<row>"}, {"id": 13, "_a": 13, "name": None}]
