@@ -37,9 +37,11 @@ def refuse_cut_ends(spark: SparkSession, files: Sequence[InputFile]) -> None:
     """
     checks: dict[InputFile, Callable[[Read, int], bool]] = {}
     for file in files:
-        if file.size and file.path.endswith(".bz2"):
+        # Spark finds a codec whatever the case of the name.
+        path = file.path.lower()
+        if file.size and path.endswith(".bz2"):
             checks[file] = _ends_as_bzip2
-        elif file.size and file.path.endswith(".zst"):
+        elif file.size and path.endswith((".zst", ".zstd")):
             checks[file] = _ends_as_zstandard
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
         results = opened.map(lambda file: _check(spark, file, checks[file]), checks)

@@ -168,7 +168,7 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
     :raises BadInputError: naming the file.
     :raises JobFailedError: a file of which the first bytes matter cannot be opened now.
     """
-    packed = [file for file in files if file.path.endswith(".bz2") and file.size]
+    packed = [file for file in files if file.path.lower().endswith(".bz2") and file.size]
     is_text = kind in TEXT_FORMATS
     for file in files:
         # Hive writes an ORC file of 0 bytes for an empty bucket, and Spark takes it for one.

@@ -59,6 +59,17 @@ def test_rows_behind_the_first_stream_are_not_lost_without_a_word(
             apply(spark, tmp_path / f"a.json.{kind}", schema=TYPES)
 
 
+@pytest.mark.parametrize("name", ["A.JSON.BZ2", "A.Json.Zst", "a.json.zstd"])
+def test_the_end_of_a_name_is_compared_as_spark_compares_it(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    pack = PACKERS["bz2" if name.endswith("BZ2") else "zst"]
+    (tmp_path / name).write_bytes(pack(FIRST) + pack(LARGE))
+    apply(spark, tmp_path / name, "spelled", schema=TYPES)
+    assert sorted(flow(spark, tmp_path, "spelled").rows()) == [1, *range(3, 1_500)]
+    (tmp_path / name).write_bytes(pack(FIRST) + pack(SECOND)[:-1])
+    with pytest.raises(BadInputError, match=rf"/{name} "):
+        apply(spark, tmp_path / name, "spelled", schema=TYPES)
+
+
 def test_a_deflated_file_that_ends_in_zeros_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json.deflate").write_bytes(zlib.compress(FIRST) + bytes(512))
     with pytest.raises(BadInputError, match=r"a\.json\.deflate cannot be read as json"):
