@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import parsed_line, text_lines
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
 
@@ -204,7 +205,36 @@ def _csv_columns(
         _refuse_other_columns(source, header)
     if all(name.lower() in declared for name in header):
         return _retyped([StructField(name, StringType()) for name in header], declared)
-    return _retyped(_inferred_csv(spark, paths, options).fields, declared)
+    inferred = _inferred_csv(spark, paths, options)
+    # Of values of several lines Spark leaves out the first row of each file, however it is written.
+    is_whole = {name.lower(): value for name, value in options.items()}.get("multiline", "").strip().lower() == "true"
+    if len(paths) > 1 and not is_whole and all(isinstance(field.dataType, StringType) for field in inferred):
+        _refuse_other_spelling(spark, source, paths, options, header)
+    return _retyped(inferred.fields, declared)
+
+
+def _refuse_other_spelling(
+    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], header: Sequence[str]
+) -> None:
+    """Refuse headers of one meaning in two texts: inference takes one for a row, and all columns for texts.
+
+    :raises BadInputError: with two of the texts.
+    """
+    names = [f"_{place}" for place, _ in enumerate(header)]
+    texts = columns_text(StructType([StructField(name, StringType()) for name in names]))
+    parsed = parsed_line("from_csv", "value", texts, options)
+    same = (
+        f"lower(trim({parsed}.{name})) = {text_literal(given.strip().lower())}"
+        for name, given in zip(names, header, strict=True)
+    )
+    headers = text_lines(spark, paths, options).filter(" AND ".join(same)).select("value").distinct().limit(2)
+    spelled = sorted(row["value"] for row in headers.collect())
+    if len(spelled) > 1:
+        raise BadInputError(
+            f"CSV files of {source.path!r} have one header in two texts, {spelled[0]!r} and {spelled[1]!r}. Inference "
+            "would take one of them for a row, and every column for text; write it alike in all files, or give the "
+            "source a schema"
+        )
 
 
 def _has_header(source: Files) -> bool:

@@ -71,3 +71,15 @@ def test_a_seat_is_no_inferred_number(spark: SparkSession, tmp_path: Path) -> No
     (tmp_path / "v=12D" / "a.csv").write_text("0\n")
     with pytest.raises(BadInputError, match="the folder v=12D is no double"):
         refused(spark, tmp_path / "v=12D", format="csv", schema="id INT, v DOUBLE", partition_columns=["v"])
+
+
+def test_headers_in_two_texts_make_no_column_of_numbers_one_of_texts(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n1,1.5\n")
+    (tmp_path / "b.csv").write_text('"id","v"\n2,2.5\n')
+    words: dict[str, Any] = {"options": {"header": True}}
+    with pytest.raises(BadInputError, match=r"""one header in two texts, '"id","v"' and 'id,v'.*a schema"""):
+        refused(spark, tmp_path, format="csv", **words)
+    assert refused(spark, tmp_path, format="csv", schema="id INT, v DOUBLE", **words) == [False, False]
+    assert refused(spark, tmp_path, format="csv", options={"header": True, "multiLine": True}) == [False, False]
+    (tmp_path / "b.csv").write_text("id,v\n2,x\n")
+    assert refused(spark, tmp_path, format="csv", **words) == [False, False]
