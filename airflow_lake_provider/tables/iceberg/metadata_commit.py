@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -21,8 +22,15 @@ from pyiceberg.table.update import (
 )
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove
+from airflow_lake_provider.tables.iceberg.pyiceberg_facts import facts_of
+
+log = logging.getLogger(__name__)
+
+# Commits of others that move none of the expected refs make the swap fail without being a conflict.
+_SWAP_TRIES = 20
 
 
 def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:
@@ -37,23 +45,38 @@ def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:
 
 
 def commit_metadata(table: Table, change: MetadataChange) -> None:
-    """Make a change by one compare-and-swap of the catalog.
+    """Make a change while its refs are where they are expected, by a compare-and-swap of the catalog.
+
+    A catalog that swaps whole metadata refuses what came behind any other commit; that is sent again.
 
     :param table: loaded now.
-    :raises CommitConflictError: another commit came in between; nothing changed.
+    :raises CommitConflictError: one of the refs moved, or other commits came first each time; nothing changed.
     :raises UnknownOutcomeError: the answer was lost.
     """
-    try:
-        table.catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
-    except CommitFailedException as error:
-        raise CommitConflictError(
-            f"{'.'.join(table.name())}: commit refused: {error}. Nothing changed; a retry decides again."
-        ) from error
-    except CommitStateUnknownException as error:
-        raise UnknownOutcomeError(
-            f"{'.'.join(table.name())}: the catalog's answer to the commit was lost. A retry is safe: it looks at the "
-            "table first."
-        ) from error
+    name = ".".join(table.name())
+    retries = CommitRetries.of(name, table.properties, _SWAP_TRIES)
+    refusal: CommitFailedException | None = None
+    for _ in retries.attempts(log.info):
+        if refusal is not None:
+            table = table.catalog.load_table(table.name())
+            facts = facts_of(name, table.metadata)
+            # What was sent twice is refused the second time because the first went through.
+            if change.is_made(facts) and facts.uuid == change.table_uuid:
+                return
+            change.refuse_other_state(name, facts.uuid, facts.heads())
+        try:
+            table.catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
+        except CommitFailedException as error:
+            refusal = error
+        except CommitStateUnknownException as error:
+            raise UnknownOutcomeError(
+                f"{name}: the catalog's answer to the commit was lost. A retry is safe: it looks at the table first."
+            ) from error
+        else:
+            return
+    raise CommitConflictError(
+        f"{name}: commit refused {retries.tries} times: {refusal}. Nothing changed; a retry decides again."
+    ) from refusal
 
 
 def _requirements(change: MetadataChange) -> Iterator[TableRequirement]:

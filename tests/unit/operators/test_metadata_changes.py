@@ -5,7 +5,7 @@ A table of format version 2 needs no Spark: the Spark connection here is nowhere
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +179,53 @@ def test_a_change_that_was_decided_on_another_head_is_refused(
     with pytest.raises(CommitConflictError, match="Nothing changed"):
         LakeCatalogHook("lake_default").commit_metadata(stale if form is Table else LoadedIcebergTable(stale), change)
     assert ids(orders) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_a_change_is_sent_again_when_a_commit_that_moves_none_of_its_refs_came_first(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    first = append(orders, 1)
+    orders.manage_snapshots().create_tag(first, "old").commit()
+    _append_first(monkeypatch, append, range(2, 2 + others))
+    report = LakeDropTagOperator(tag="old", **ORDERS).execute(context)
+    assert report["outcome"] == "done"
+    assert set(orders.refresh().metadata.refs) == {"main"}
+    assert ids(orders) == list(range(1, 2 + others))
+
+
+def test_a_change_is_refused_when_its_ref_moved_between_the_look_and_the_swap(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = append(orders, 1), append(orders, 2)
+    _append_first(monkeypatch, append, [3])
+    with pytest.raises(CommitConflictError, match=rf"main was at snapshot {second} and is at .* Nothing changed"):
+        LakeRollbackOperator(snapshot_id=first, **ORDERS).execute(context)
+    assert ids(orders) == [1, 2, 3]
+
+
+def test_a_change_is_given_up_after_as_many_tries_as_the_owner_of_the_table_says(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = append(orders, 1)
+    orders.transaction().set_properties({"commit.retry.num-retries": "2"}).commit_transaction()
+    _append_first(monkeypatch, append, range(2, 9))
+    with pytest.raises(CommitConflictError, match=r"refused 3 times: .* updated by another process"):
+        LakeCreateTagOperator(tag="new", snapshot_id=first, **ORDERS).execute(context)
+    assert ids(orders) == [1, 2, 3, 4]
+
+
+def _append_first(monkeypatch: pytest.MonkeyPatch, append: Append, numbers: Iterable[int]) -> None:
+    """Let another writer append a row before each swap, between what the swap compares with and the swap."""
+    stage, left = LakeSqlCatalog._update_and_stage_table, list(numbers)
+
+    def staged(catalog: LakeSqlCatalog, current: Table, *given: Any) -> Any:
+        if left:
+            other = SqlCatalog(catalog.name, **catalog.properties)
+            append(other.load_table(current.name()), left.pop(0))
+        return stage(catalog, current, *given)
+
+    monkeypatch.setattr(LakeSqlCatalog, "_update_and_stage_table", staged)
 
 
 def test_a_change_whose_table_cannot_be_read_back_is_made_and_says_so(
