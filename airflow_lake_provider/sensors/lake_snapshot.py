@@ -8,7 +8,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 
 from airflow_lake_provider.contracts.argument_validation import flag, label, text
 from airflow_lake_provider.contracts.author_object import is_open
@@ -134,11 +140,14 @@ class LakeSnapshotSensor(BaseSensorOperator):
 
         :raises LakeProviderError: what the trigger could not wait out.
         :raises AirflowSensorTimeout: there was none in time.
+        :raises AirflowTaskTimeout: there was none within ``execution_timeout``, which a retry may follow.
         """
         if event["status"] == "success":
             payload: dict[str, Any] = event["payload"]
             self.log.info("%s: new snapshot %s", self.table, payload)
             return payload
+        if event["status"] == "timeout" and self._seconds < self.timeout:
+            raise AirflowTaskTimeout(f"{self.table}: no new snapshot within {self._seconds:g} s of execution_timeout")
         if event["status"] == "timeout":
             raise self._ending(AirflowSensorTimeout(f"{self.table}: no new snapshot within {self.timeout:g} s"))
         name, message = event["error"], event["message"]
@@ -164,10 +173,16 @@ class LakeSnapshotSensor(BaseSensorOperator):
                 consumer=self.consumer,
                 min_added_rows=self.min_added_rows,
                 poll_interval=self.poke_interval,
-                deadline=time.time() + self.timeout,
+                deadline=time.time() + self._seconds,
             ),
             method_name="execute_complete",
         )
+
+    @property
+    def _seconds(self) -> float:
+        """Longest wait in the triggerer: Airflow keeps ``execution_timeout`` for tasks alone that hold a worker."""
+        limit = self.execution_timeout
+        return self.timeout if limit is None else min(self.timeout, limit.total_seconds())
 
     @lock_free_cached_property
     def _poller(self) -> _SingleLook:

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     TaskDeferred,
 )
 from pyiceberg.table import Table
@@ -151,6 +152,26 @@ def test_deferred_it_ends_in_time_where_nobody_else_looks_at_the_clock(
 
     event = asyncio.run(first_event()).payload
     with pytest.raises(AirflowSkipException if soft_fail else AirflowSensorTimeout):
+        task.resume_execution("execute_complete", {"event": event}, {})
+
+
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_deferred_it_ends_with_its_execution_timeout_as_one_that_pokes_does(
+    soft_fail: bool, orders: Table, append: Append
+) -> None:
+    given: dict[str, Any] = {"since": append(orders, 1), "execution_timeout": timedelta(seconds=0.3), "timeout": 120}
+    task = sensor(**given, deferrable=True, soft_fail=soft_fail)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(task)
+    # Airflow's own limit is that of a sensor, which no retry follows.
+    assert deferred.value.timeout == timedelta(seconds=120)
+
+    async def first_event() -> Any:
+        async with asyncio.timeout(20):
+            return await anext(aiter(deferred.value.trigger.run()))
+
+    event = asyncio.run(first_event()).payload
+    with pytest.raises(AirflowTaskTimeout, match=r"shop.orders: no new snapshot within .* of execution_timeout"):
         task.resume_execution("execute_complete", {"event": event}, {})
 
 
