@@ -55,7 +55,7 @@ class TaskWithOutlets(Protocol):
         """The hook of the catalog that it wrote to."""
 
     def task_run(self, context: Context) -> TaskRun:
-        """Return who runs: of a retry, an earlier try may have committed without an event."""
+        """Return who runs: an earlier try, also one before a clearing, may have committed without an event."""
 
 
 def announce(
@@ -128,10 +128,12 @@ def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[s
 def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:
     """Return what the watcher would say of the commit; None where it would say nothing, as of maintenance.
 
-    A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
+    A try that committed and then failed has made no event: Airflow makes them for tasks that succeed. A retry makes it,
+    or a task that is cleared.
     """
-    found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.task_run(context).is_retry
-    if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
+    is_repeat = report.outcome is Outcome.ALREADY_APPLIED
+    is_untold = is_repeat and operator.task_run(context).may_be_untold
+    if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or is_untold):
         return None
     if not operator.lake.table_format.worker:
         before = report.before.snapshot if report.before is not None and report.is_of_this_try else None

@@ -208,20 +208,19 @@ class SparkApplicationOperator(
     def tell(self, tasks: Sequence[TableTask], context: Context) -> None:
         """Tell of the reports that tasks have: log, asset events, metrics."""
         reports: dict[tuple[str, str], list[JobReport]] = {(task.table, task.branch): [] for task in tasks if task.spec}
-        for task in tasks:
-            if task.report is not None:
-                log_outcome(self.log, task.report, task.branch, self.seconds())
-                reports[task.table, task.branch].append(task.report)
+        reported = [(task, task.report) for task in tasks if task.report is not None]
+        for task, report in reported:
+            log_outcome(self.log, report, task.branch, self.seconds())
+            reports[task.table, task.branch].append(report)
         announce(self, reports, context)
         # After what may fail: the retry that finds the commits counts them.
-        for task in tasks:
-            if task.report is not None:
-                self.count(task, task.report)
+        for task, report in reported:
+            self.count(task, report)
+        self.task_run(context).note_told()
 
     def count(self, task: TableTask, report: JobReport) -> None:
         """Tell the metrics of a report."""
-        metrics = self.metrics(task.table, task.branch)
-        metrics.tell_report(report, self.seconds(), is_repeated=task.is_repeated)
+        self.metrics(task.table, task.branch).tell_report(report, self.seconds(), is_repeated=task.is_repeated)
 
     def seconds(self) -> float:
         """Return the seconds of the Airflow task so far."""
@@ -258,6 +257,7 @@ class SparkApplicationOperator(
             task.look_before_submission(spark_release(self))
         if not (sent := open_tasks(tasks)):
             return
+        self.task_run(context).note_submission()
         self._spark_log = open_spark_log(context)
         self._attempt = SparkSubmission.open(
             Job({task.key: task.sent for task in sent}, parallelism=self.parallelism),

@@ -59,7 +59,7 @@ class TableTask:
     def is_repeated(self) -> bool:
         """Tell whether an earlier run of the task has told what the report says."""
         report = self.report
-        return report is not None and report.outcome is Outcome.ALREADY_APPLIED and not self.run.is_retry
+        return report is not None and report.outcome is Outcome.ALREADY_APPLIED and not self.run.may_be_untold
 
     @property
     def new_report(self) -> JobReport | None:
@@ -192,8 +192,8 @@ class TableTask:
             self._attempt(lambda: self.action.check_report(self.known_spec, report))
 
     def _of_earlier_try(self, answer: JobReport) -> JobReport:
-        """Return what an earlier try has committed, where a retry finds nothing new: its event is still to be made."""
-        if answer.outcome is not Outcome.NOTHING_NEW or not self.run.is_retry or self.spec is None:
+        """Return what an earlier try has committed, where nothing is new since: its event may still be to be made."""
+        if answer.outcome is not Outcome.NOTHING_NEW or self.spec is None or not self.run.may_be_untold:
             return answer
         with suppress(LakeProviderError):
             earlier = LostReport(self.action.tables.lake, self.spec, self.branch, frozenset())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -9,10 +10,15 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import default_source_name
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.execution_time.context import TaskStateStoreAccessor
 
+# Key of Airflow's store of the task's state, which clearing leaves: by it a try notes that it may commit, until a try
+# has told of what was committed.
+UNTOLD = "lake_untold"
 # Attributes of an operator with the keys under which Airflow keeps its application for a retry.
 KEYS_OF_APPLICATION = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
 
@@ -68,6 +74,36 @@ class TaskRun:
                 "give each source a name, for example Files(..., name='orders_{{ ti.map_index }}')"
             )
         return default_source_name(instance.dag_id, instance.task_id)
+
+    @lock_free_cached_property
+    def may_be_untold(self) -> bool:
+        """Tell whether nobody may have told of what an earlier try has committed, as that try failed afterwards."""
+        if self.is_retry:
+            return True
+        with suppress(Exception):
+            store = self._store
+            return store is not None and store.get(UNTOLD) not in (None, clearing(self.context))
+        return False
+
+    def note_submission(self) -> None:
+        """Note that this try may commit; a note of a try before a clearing stays."""
+        # Without a note, a cleared task is one that has told of its commits.
+        with suppress(Exception):
+            store = self._store
+            if store is not None and not store.get(UNTOLD):
+                store.set(UNTOLD, clearing(self.context))
+
+    def note_told(self) -> None:
+        """Note that what the task has committed is told."""
+        with suppress(Exception):
+            store = self._store
+            if store is not None and store.get(UNTOLD):
+                store.delete(UNTOLD)
+
+    @property
+    def _store(self) -> TaskStateStoreAccessor | None:
+        """Airflow's store of the task's state; None of an Airflow that has none."""
+        return self.context.get("task_state_store")
 
     @property
     def is_retry(self) -> bool:

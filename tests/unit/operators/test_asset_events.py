@@ -23,7 +23,9 @@ from airflow_lake_provider.contracts.reports.job import (
 )
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators.asset_events import TaskWithOutlets, announce
+from airflow_lake_provider.operators.task_run import UNTOLD, TaskRun
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from tests.unit.operators.run_of_tests import StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -103,6 +105,48 @@ def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_do
     cleared = task(asset, retries=1)
     announce_one(cleared, applied, context)
     assert cleared.outlets == []
+
+
+@pytest.mark.parametrize(("submitted_by", "is_told"), [("up to try 2", True), ("up to try 3", False), (None, False)])
+def test_a_cleared_task_tells_of_what_a_failed_try_before_the_clearing_committed(
+    orders: Table, append: Callable[..., int], context: Context, submitted_by: str | None, is_told: bool
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    before = append(orders, 1)
+    orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
+    committed = orders.metadata.current_snapshot_id
+    applied = replace(report(before=before, committed=committed), outcome=Outcome.ALREADY_APPLIED)
+    context["task_state_store"] = StateStore({UNTOLD: submitted_by} if submitted_by else {})  # type: ignore[typeddict-item]  # a stand-in
+    context["ti"].try_number, context["ti"].max_tries = 3, 3
+    cleared = task(asset, retries=1)
+    announce_one(cleared, applied, context)
+    assert (cleared.outlets == [asset], len(context["outlet_events"])) == (is_told, int(is_told))
+
+
+def test_a_try_is_untold_from_its_submission_until_a_try_has_told(context: Context) -> None:
+    def try_of(try_number: int, max_tries: int) -> TaskRun:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return TaskRun(context, retries=0)
+
+    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    first = try_of(1, 0)
+    first.note_submission()
+    assert not first.may_be_untold
+    # The first one failed, was cleared, and was cleared again while it ran.
+    for number in (2, 3):
+        cleared = try_of(number, number - 1)
+        assert cleared.may_be_untold
+        cleared.note_submission()
+    cleared.note_told()
+    assert not try_of(4, 3).may_be_untold
+
+
+def test_without_a_store_of_the_tasks_state_a_cleared_task_has_told(context: Context) -> None:
+    context["ti"].try_number, context["ti"].max_tries = 2, 1
+    run = TaskRun(context, retries=0)
+    run.note_submission()
+    run.note_told()
+    assert not run.may_be_untold
 
 
 def silent(cls: type[JobReport], committed: bool) -> Any:

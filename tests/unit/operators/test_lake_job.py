@@ -25,7 +25,9 @@ from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
+from airflow_lake_provider.operators.task_run import UNTOLD
 from airflow_lake_provider.submission.job_files import APPLICATION
+from tests.unit.operators.run_of_tests import StateStore
 from tests.unit.operators.submitted import TASK, as_driver, job_of, opened, run_in_spark
 from tests.unit.resource_manager import resource_manager
 from tests.unit.submission import java_properties
@@ -251,6 +253,21 @@ def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
     first, retried, cleared = keys
     assert first == retried
     assert not set(first) & set(cleared)
+
+
+def test_a_try_that_submits_is_untold_until_a_try_has_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def execute(job: LakeCompactionOperator, _: Context) -> None:
+        raise ValueError("enough")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    context["task_state_store"] = store = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    context["ti"].try_number, context["ti"].max_tries = 1, 0
+    job = operator()
+    with pytest.raises(InvalidSpecError):
+        run_in_spark(job, context)
+    assert store == {UNTOLD: "up to try 0"}
+    job.tell([], context)
+    assert store == {}
 
 
 @pytest.mark.usefixtures("lake_connection")
