@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators.asset_events import TaskWithOutlets, announce
 from airflow_lake_provider.operators.task_run import UNTOLD, TaskRun
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from tests.unit.operators.run_of_tests import StateStore
+from tests.unit.operators.run_of_tests import NO_SPARK, StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -121,6 +121,29 @@ def test_a_cleared_task_tells_of_what_a_failed_try_before_the_clearing_committed
     cleared = task(asset, retries=1)
     announce_one(cleared, applied, context)
     assert (cleared.outlets == [asset], len(context["outlet_events"])) == (is_told, int(is_told))
+
+
+@pytest.mark.usefixtures("pushed")
+def test_a_cleared_task_that_finds_nothing_new_tells_once_of_what_the_failed_try_committed(
+    orders: Table, append: Callable[..., int], context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    append(orders, 1)
+    who = task(retries=0).build_spec(context).run
+    orders.append(
+        pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": who.run_key("", ())}
+    )
+    nothing_new = replace(report(), outcome=Outcome.NOTHING_NEW, run_key=None)
+    context["task_state_store"] = StateStore({UNTOLD: "up to try 0"})  # type: ignore[typeddict-item]  # a stand-in
+    outlets = []
+    for cleared in (1, 2):
+        context["ti"].try_number, context["ti"].max_tries = cleared + 1, cleared
+        job = task(asset, retries=0, **NO_SPARK)
+        monkeypatch.setattr(job.action, "report_without_spark", lambda *_: nothing_new)
+        job.execute(context)
+        outlets.append(job.outlets)
+    assert outlets == [[asset], []]
+    assert context["outlet_events"][asset].extra["snapshot_id"] == str(orders.metadata.current_snapshot_id)
 
 
 def test_a_try_is_untold_from_its_submission_until_a_try_has_told(context: Context) -> None:
