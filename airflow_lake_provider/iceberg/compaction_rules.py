@@ -23,6 +23,7 @@ LEAST_TARGET_BYTES, MOST_TARGET_BYTES = 1024**2, 1024**4
 # With fewer files the planner's lists are short, and the rewrite applies the deletes as quickly.
 MANY_EQUALITY_DELETES = 100
 OFF = 2**31 - 1
+EQUALITY_DELETES, POSITION_DELETES = "total-equality-deletes", "total-position-deletes"
 _LARGEST_GROUP_BYTES = 100 * 1024**3
 # A group is what one conflict can undo, so binpack groups are small; sorting wants its rows together.
 _TARGETS_PER_GROUP = 16
@@ -122,12 +123,27 @@ def target_size_owner(spec: CompactionSpec, table_target_bytes: int | None) -> s
     return f"; target_file_size is {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes else ""
 
 
-def equality_deletes_of(facts: TableFacts) -> int | None:
-    """Return the rows of equality delete files that the head's summary counts; None where it does not say."""
-    head = facts.newest()
-    if head is None or whole_number(head.summary.get("total-delete-files")) == 0:
+def counted_deletes(summary: Mapping[str, str], name: str, listed: int | None) -> int | None:
+    """Return a total of deletes by a snapshot's summary; None where that does not say, or leaves out some of them.
+
+    Iceberg begins to count at zero for the first snapshot of a branch that a commit makes. Main may move on to it.
+
+    :param name: ``EQUALITY_DELETES`` or ``POSITION_DELETES``.
+    :param listed: delete files by the snapshot's manifest list; None where that does not say.
+    """
+    files = whole_number(summary.get("total-delete-files"))
+    if listed == 0 or (listed is None and files == 0):
         return 0
-    return whole_number(head.summary.get("total-equality-deletes"))
+    return whole_number(summary.get(name)) if listed in (None, files) else None
+
+
+def equality_deletes_of(facts: TableFacts, listed: int | None) -> int | None:
+    """Return the rows of equality delete files of the head; None where its summary does not count all of them.
+
+    :param listed: see :func:`counted_deletes`.
+    """
+    head = facts.newest()
+    return 0 if head is None else counted_deletes(head.summary, EQUALITY_DELETES, listed)
 
 
 def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int | None) -> tuple[CompactionLevel, str]:

@@ -66,7 +66,7 @@ class HeadCounts:
             position_deletes=positions,
             equality_deletes=keys,
             manifests=None if created is None or kept is None else created + kept,
-            are_of_all=not _counts_from_zero(history),
+            are_of_all=not (_keeps_more_than_it_counts(history[0], files, deletes) or _counts_from_zero(history)),
             target_bytes=target,
             mergeable_files=_mergeable(files or 0, size or 0, target) if is_sized else None,
             squared_distance=squared_distance((size or 0) / files, target) if is_sized and files else None,
@@ -80,6 +80,17 @@ class HeadCounts:
         """
         of_deletes = self.delete_files, self.position_deletes, self.equality_deletes
         return not self.are_of_all or None in (self.data_files, self.data_bytes, self.records, *of_deletes)
+
+
+def _keeps_more_than_it_counts(head: Snapshot, files: int | None, deletes: int | None) -> bool:
+    """Tell whether a head keeps more manifests than it counts files, as it does once such a commit is expired.
+
+    A manifest that is kept lists one file at least, but for those of files that are gone, which an append keeps.
+
+    :param files: total of data files; ``deletes`` of delete files.
+    """
+    kept = whole_number(head.summary.get("manifests-kept"))
+    return None not in (kept, files) and (kept or 0) > (files or 0) + (deletes or 0)
 
 
 def _counts_from_zero(history: Sequence[Snapshot]) -> bool:

@@ -68,7 +68,8 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         table.columns_in(spec.where)
     refuse_verification_without_keys(spec, table.facts)
     before = table.state()
-    level, why = choose_level(spec, before, equality_deletes_of(table.facts))
+    listed = None if before.snapshot is None else table.listed_files(before.snapshot)
+    level, why = choose_level(spec, before, equality_deletes_of(table.facts, None if listed is None else listed[1]))
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.

@@ -7,8 +7,10 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.iceberg.compaction_rules import (
+    EQUALITY_DELETES,
     OFF,
     choose_level,
+    counted_deletes,
     rules_for,
     surely_nothing_due,
     target_size_owner,
@@ -43,6 +45,29 @@ def test_auto_is_major_when_deletes_weigh_on_reads(
     state: TableState, equality_deletes: int | None, level: CompactionLevel
 ) -> None:
     assert choose_level(spec(), state, equality_deletes)[0] is level
+
+
+@pytest.mark.parametrize(
+    ("listed", "files", "keys", "counted"),
+    [
+        (3, "3", "9", 9),
+        (3, "3", None, None),
+        (3, "0", "0", None),
+        (3, "1", "4", None),
+        (3, None, "9", None),
+        (0, "0", "0", 0),
+        (0, None, None, 0),
+        (None, "0", None, 0),
+        (None, "3", "9", 9),
+        (None, None, None, None),
+    ],
+)
+def test_a_total_of_deletes_is_taken_where_the_manifest_list_has_no_others(
+    listed: int | None, files: str | None, keys: str | None, counted: int | None
+) -> None:
+    given = {"total-delete-files": files, EQUALITY_DELETES: keys}
+    summary = {name: value for name, value in given.items() if value is not None}
+    assert counted_deletes(summary, EQUALITY_DELETES, listed) == counted
 
 
 def test_a_level_that_was_asked_for_is_taken() -> None:

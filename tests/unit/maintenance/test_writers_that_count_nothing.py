@@ -185,6 +185,18 @@ def test_the_oldest_commit_that_is_left_has_counted_from_zero_where_all_files_ar
         assert HeadCounts.of([newest, on_branch], 512 * MIB).lacks_totals is lacks
 
 
+@pytest.mark.parametrize(("kept", "lacks"), [("11", True), ("4", True), ("3", False), (None, False)])
+def test_a_head_that_keeps_more_manifests_than_it_counts_files_has_counted_from_zero(
+    kept: str | None, lacks: bool
+) -> None:
+    totals = ("data-files", "files-size", "records", "delete-files", "position-deletes", "equality-deletes")
+    summary = {**{f"total-{each}": "0" for each in totals}, "total-data-files": "2", "total-delete-files": "1"}
+    # The commit that began at zero is expired.
+    oldest = Snapshot(id="2", parent="1", at=0, summary={**summary, "added-data-files": "1"})
+    head = Snapshot(id="3", parent="2", at=1, summary={**summary, **({} if kept is None else {"manifests-kept": kept})})
+    assert HeadCounts.of([head, oldest], 512 * MIB).lacks_totals is lacks
+
+
 @pytest.mark.parametrize("counts", [{}, {"added-records": "5", "total-records": "90"}], ids=["none", "rows alone"])
 def test_nothing_is_tuned_by_commits_that_do_not_say_what_they_added(counts: dict[str, str]) -> None:
     now = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFaile
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
+    POSITION_DELETES,
     TARGET_SIZE,
     UNTIDIED,
     RewriteRules,
@@ -63,6 +64,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
     rewrite_manifests,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import (
+    deletes_of_head,
+    has_equality_deletes,
+    listed_deletes,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
@@ -101,13 +107,13 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     with progress.phase("plan") as facts:
         before = table.refresh().state()
         refuse_verification_without_keys(spec, table.facts)
-        equality_deletes = equality_deletes_of(table.facts)
+        equality_deletes = equality_deletes_of(table.facts, listed_deletes(table, table.head()))
         level, why = choose_level(spec, before, equality_deletes)
         run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
         if endangered is not None:
             spec, level, why = _in_one_commit(table, spec), CompactionLevel.FULL, f"{_LOST_VALUE} {endangered!r}"
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
-        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, bool(equality_deletes))
+        rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, equality_deletes)
         converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, rewrite.run_key)
@@ -144,9 +150,11 @@ def _in_one_commit(table: IcebergTable, spec: CompactionSpec) -> CompactionSpec:
 
 
 def _data_file_rewrite(
-    table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, run_key: str, meets_equality_deletes: bool
+    table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, run_key: str, equality_deletes: int | None
 ) -> DataFileRewrite:
-    by_arrow = spec.runner is not CompactionRunner.SPARK
+    by_arrow, head = spec.runner is not CompactionRunner.SPARK, table.facts.newest()
+    if equality_deletes is None and head is not None:
+        equality_deletes = int(has_equality_deletes(table, head))
     return DataFileRewrite(
         table=table,
         spec=spec,
@@ -154,7 +162,7 @@ def _data_file_rewrite(
         expression=to_expression(table, spec.where),
         run_key=run_key,
         arrow=ArrowRewrite(table, spec) if by_arrow else None,
-        meets_equality_deletes=meets_equality_deletes,
+        meets_equality_deletes=bool(equality_deletes),
     )
 
 
@@ -214,7 +222,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
     table, spec, summary = rewrite.table, rewrite.spec, rewrite.summary
     with progress.phase("tidy metadata"):
         refusals = []
-        if (tally.groups or tally.untidied) and table.state().delete_files:
+        if (tally.groups or tally.untidied) and listed_deletes(table, table.head()) != 0:
             refusals.append(remove_outdated_deletes(table, summary))
         if not is_of_part(spec):
             refusals.append(remove_dangling_deletes(table, summary))
@@ -248,7 +256,7 @@ def _note_curve(rewrite: DataFileRewrite, tally: _Tally) -> list[str]:
 
 
 def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:
-    if is_of_part(spec) or not table.state().deleted_rows:
+    if is_of_part(spec) or deletes_of_head(table, POSITION_DELETES) == 0:
         return False
     return _everything(table, tally) or position_deletes_are_due(table, spec)
 

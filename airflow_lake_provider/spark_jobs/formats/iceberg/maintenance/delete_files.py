@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
     followed_size,
     is_of_part,
     table_size,
@@ -31,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap impo
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.equality_delete_files import SnapshotFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import deletes_of_head
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
@@ -39,10 +41,12 @@ def dangling_deletes(table: IcebergTable) -> list[Any]:
 
     Costs a millisecond per data file in a table with equality deletes, else nothing.
     """
-    head = table.java.currentSnapshot()
-    if head is None or not count_of(table.summary(head.snapshotId()), "total-equality-deletes"):
+    if deletes_of_head(table, EQUALITY_DELETES) == 0:
         return []
+    head = table.java.currentSnapshot()
     dangling = _equality_deletes(table, head)
+    if not dangling:
+        return []
     with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
         for task in tasks:
             for delete in task.deletes():
@@ -97,7 +101,7 @@ def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
     """
     if is_of_part(spec) or table.format_version < 2:
         return False
-    if not count_of(next(table.summaries(), {}), "total-position-deletes"):
+    if deletes_of_head(table, POSITION_DELETES) == 0:
         return False
     planner = table.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
     to_vectors = table.format_version >= 3

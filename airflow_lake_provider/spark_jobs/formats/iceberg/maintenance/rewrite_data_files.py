@@ -22,7 +22,6 @@ from airflow_lake_provider.contracts.errors import (
     UnknownOutcomeError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
@@ -41,6 +40,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups 
     groups_without,
     rewrite_chosen,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import has_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_context, jvm_of
@@ -316,15 +316,15 @@ class DataFileRewrite:
         options = planner_options(self.rules)
         if commits is not None:
             options |= {"partial-progress.enabled": "true", "partial-progress.max-commits": str(commits)}
-        has_equality_deletes = self.meets_equality_deletes or self._has_equality_deletes()
-        if self.table.format_version == 2 and not has_equality_deletes:
+        if self.table.format_version == 2 and not (self.meets_equality_deletes or self._has_equality_deletes()):
             # With the sequence number of the start, position deletes of the last commit stay although nothing is left
             # for them to delete. Equality deletes need that number; without any, a new one is a conflict, not a loss.
             options["use-starting-sequence-number"] = "false"
         return options
 
     def _has_equality_deletes(self) -> bool:
-        return count_of(next(self.table.summaries()), "total-equality-deletes") > 0
+        head = self.table.facts.newest()
+        return head is not None and has_equality_deletes(self.table, head)
 
 
 def planner_options(rules: RewriteRules) -> dict[str, str]:

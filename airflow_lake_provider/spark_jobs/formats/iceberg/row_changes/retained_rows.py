@@ -14,8 +14,6 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.property_values import count_of, whole_number
-from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
@@ -28,9 +26,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
     withheld,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import has_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
-_COUNTS = ("total-equality-deletes", "total-delete-files")
 _REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list column bounds of removed files"
 
 
@@ -111,22 +109,7 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
     """Return the snapshots with such files: by their summaries, or by the files where these may leave some out."""
     snapshots = table.facts.snapshots.values()
-    return {each.id for each in snapshots if count_of(each.summary, _COUNTS[0]) or _deletes_by_key(table, each)}
-
-
-def _deletes_by_key(table: IcebergTable, snapshot: Snapshot) -> bool:
-    """Look into the delete files, unless the summary counts all of them: Iceberg begins a branch's totals at zero."""
-    io, specs = table.java.io(), table.java.specs()
-    manifests = table.java.snapshot(int(snapshot.id)).deleteManifests(io)
-    listed = [count for each in manifests for count in (each.existingFilesCount(), each.addedFilesCount())]
-    counted = [whole_number(snapshot.summary.get(name)) for name in _COUNTS]
-    if None not in listed and counted == [0, sum(map(int, listed))]:
-        return False
-    for manifest in manifests:
-        with closing(table.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)) as files:
-            if any(str(file.content()) == "EQUALITY_DELETES" for file in files):
-                return True
-    return False
+    return {each.id for each in snapshots if has_equality_deletes(table, each)}
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:
