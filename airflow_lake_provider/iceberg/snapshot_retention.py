@@ -87,7 +87,7 @@ def retention_of(
     request = request_for(spec, facts.properties, now)
     retention = work_out(facts.snapshots.values(), facts.references.values(), request)
     harm = without_expiry_of_version_3(
-        facts.format_version, facts.branch_histories(), retention.expired, request.expire_flink_before
+        facts.format_version, facts.branch_histories(), frozenset(retention.expired), request.expire_flink_before
     )
     if harm is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{facts.name}: {harm}")
@@ -113,7 +113,8 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
     histories = list(histories_of(by_id, live))
     for_flink = kept_for_flink(histories, request.expire_flink_before)
     for_sinks = kept_for_sinks(histories, request.expire_flink_before)
-    gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys() | for_sinks.keys())
+    stay = {*keepers, *young, *for_flink, *for_sinks}
+    gone = (s for s in by_id.values() if s.id not in stay)
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
         kept_by_refs={

@@ -122,7 +122,7 @@ def _refuse_foreign_metadata_files(
         owners.owner_of(file) != spec.table for _, file in facts.metadata_log
     ):
         return
-    foreign = [what for what, path in _metadata_files(facts, expired) if owners.owner_of(path) != spec.table]
+    foreign = [what for what, path in _metadata_files(facts, frozenset(expired)) if owners.owner_of(path) != spec.table]
     if foreign:
         raise UnsupportedError(
             f"{spec.table}: the expiry would delete what lies outside of the table's locations: "

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,6 +46,14 @@ def test_snapshots_past_the_age_go_and_the_head_stays() -> None:
 
     assert answer.expired == ("1", "2")
     assert answer.kept_by_refs == {"3": "main"}
+
+
+def test_a_year_of_commits_is_worked_out_at_once() -> None:
+    snapshots = line(*range(20_000))
+    started = time.process_time()
+    answer = expire(snapshots, branch("main", 20_000), hour=10_000)
+    assert time.process_time() - started < 3
+    assert answer.expired == tuple(each.id for each in snapshots[:10_000])
 
 
 def test_a_snapshot_of_exactly_the_age_stays() -> None:

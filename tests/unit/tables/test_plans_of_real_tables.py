@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -62,6 +64,26 @@ def test_a_plan_counts_the_files_that_each_partition_would_merge(table: Table) -
     assert "4 data files" in report.reason
     assert report.before is not None
     assert (report.before.data_files, report.before.rows, report.before.snapshots) == (6, 12, 6)
+
+
+def test_an_expiry_of_many_snapshots_is_planned_at_once(table: Table, tmp_path: Path) -> None:
+    metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    head = metadata["snapshots"][-1]
+    ids = range(10**15, 10**15 + 20_000)
+    parents = [None, *ids]
+    earlier = [
+        {**head, "snapshot-id": id_, "parent-snapshot-id": parent} for id_, parent in zip(ids, parents, strict=False)
+    ]
+    changed = {**metadata, "snapshots": [*earlier, {**head, "parent-snapshot-id": ids[-1]}], "snapshot-log": []}
+    (tmp_path / "long.metadata.json").write_text(json.dumps(changed))
+    loaded = LoadedIcebergTable(StaticTable.from_metadata(f"file://{tmp_path}/long.metadata.json"))
+    assert len(loaded.facts.snapshots) == 20_001
+
+    started = time.process_time()
+    report = plan_expiry(loaded, expiry())
+
+    assert time.process_time() - started < 3
+    assert report.snapshots_expired == tuple(map(str, ids))
 
 
 def test_a_plan_changes_nothing(table: Table) -> None:
