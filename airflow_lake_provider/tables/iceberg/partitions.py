@@ -91,10 +91,12 @@ def partition_path(metadata: TableMetadata, spec_id: int, values: Hashable) -> s
     if spec is None or not spec.fields:
         return ""
     try:
-        return spec.partition_to_path(Record(*given), metadata.schema())
+        path = spec.partition_to_path(Record(*given), metadata.schema())
     except _UNREADABLE:
         pairs = zip((field.name for field in spec.fields), given, strict=False)
         return "/".join(f"{name}={value}" for name, value in pairs)
+    # PyIceberg escapes as Python does, and Iceberg as Java's URLEncoder: the driver compares these names.
+    return path.replace("~", "%7E").replace("%2A", "*")
 
 
 def rows_outside(shape: TableShape, partition: str) -> str | None:

@@ -86,6 +86,21 @@ def test_an_expiry_of_many_snapshots_is_planned_at_once(table: Table, tmp_path: 
     assert report.snapshots_expired == tuple(map(str, ids))
 
 
+# As Java's ``URLEncoder`` says: letters, digits and ``.-*_`` stay, and a space is a plus.
+@pytest.mark.parametrize(
+    ("region", "escaped"), [("a~b*c d", "a%7Eb*c+d"), ("%2A/~", "%252A%2F%7E"), ("é._-", "%C3%A9._-")]
+)
+def test_a_partition_is_named_and_left_alone_as_iceberg_escapes_it(table: Table, region: str, escaped: str) -> None:
+    for place in range(2):
+        table.append(pa.table({"id": [place], "region": [region]}))
+    loaded = LoadedIcebergTable(table)
+    names = {loaded.partition_name(file.spec_id, file.partition) for file in loaded.live_files(None).data}
+    assert names == {"region=north", "region=south", f"region={escaped}"}
+
+    report = plan_compaction(loaded, compaction(min_input_files=2, skip_partitions=(f"region={escaped}",)))
+    assert (report.groups_rewritten, report.files_rewritten) == (2, 6)
+
+
 def test_a_plan_changes_nothing(table: Table) -> None:
     before = table.metadata_location
 
