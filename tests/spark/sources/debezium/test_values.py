@@ -146,6 +146,33 @@ def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSes
     assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
 
 
+def test_numbers_of_an_array_keep_digits_that_no_double_has(spark: SparkSession, tmp_path: Path) -> None:
+    sent = {
+        "a": "[12345678901234567.89,null,10000000000000000.01]",
+        "b": "[ -0.12345678901234567890 , 7 ]",
+        "c": "[0.30000000000000004,12345678901234567.89]",
+        # A text that looks like an array of the same doubles.
+        "d": '"[12345678901234567.11]"',
+        "e": '["10000000000000000.01"]',
+    }
+    event = json.dumps(envelope("u", None, ["1", "2"]))
+    # The same doubles as those behind them.
+    event = event.replace('"before": null', '"before":{"a":[12345678901234567.11,null,10000000000000000.02]}')
+    row = ",".join(f'"{name}":{value}' for name, value in sent.items())
+    rows = [row, row.replace(":", ": "), f'"p":{{"a":[1.2345678901234567]}},{row}']
+    lines = [event.replace('"after": null', f'"after":{{"id":{n},{each}}}') for n, each in enumerate(rows)]
+    ddl = "id INT, a ARRAY<DECIMAL(38,2)>, b ARRAY<STRING>, c ARRAY<DOUBLE>, d STRING, e ARRAY<DECIMAL(38,2)>"
+    batch = read_items(spark, write_files(tmp_path / "in", lines), ddl=ddl)
+    expected = (
+        [Decimal("12345678901234567.89"), None, Decimal("10000000000000000.01")],
+        ["-0.12345678901234567890", "7"],
+        [0.30000000000000004, 12345678901234567.89],
+        "[12345678901234567.11]",
+        [Decimal("10000000000000000.01")],
+    )
+    assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
+
+
 @pytest.mark.parametrize("told_by", ["row", "key", "key beside its schema"])
 def test_a_delete_finds_its_row_by_a_number_that_no_double_has(
     spark: SparkSession, tmp_path: Path, told_by: str

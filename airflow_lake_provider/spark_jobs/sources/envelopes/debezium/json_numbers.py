@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.debezium_connector import DecimalHandling
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts import DebeziumStream, row_fields
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import DECIMAL
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import DECIMAL, NUMBERS
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 # Of base64 each four characters are three bytes.
@@ -48,7 +48,7 @@ def ambiguous_columns(source: DebeziumStream, image: Column, line: Column) -> Co
 def with_all_digits(row: Column, line: Column, doubles: Sequence[str]) -> Column:
     """Return a map of texts in which numbers have the digits of the line: Spark's parser rounds fractions to a double.
 
-    Those in arrays and objects stay rounded.
+    So have those of an array of numbers. In other arrays, and in objects, they stay rounded.
 
     :param row: map of texts, ``after`` of the line.
     :param doubles: names of columns that become a double, in lower case: theirs stay rounded, too.
@@ -81,7 +81,7 @@ def _from(line: Column, side: str) -> Column:
 
 
 def _may_be_rounded(name: Column, text: Column, doubles: Sequence[str]) -> Column:
-    return ~sf.lower(name).isin(*doubles) & text.rlike(f"^{_FRACTION}$")
+    return ~sf.lower(name).isin(*doubles) & text.rlike(f"^(?:{_FRACTION}|{NUMBERS})$")
 
 
 def _of_line(row: Column, tail: Column, doubles: Sequence[str]) -> Column:
@@ -93,7 +93,9 @@ def _of_line(row: Column, tail: Column, doubles: Sequence[str]) -> Column:
 
     def exact(pair: Column) -> Column:
         def digits(name: Column, text: Column) -> Column:
-            return sf.when(_may_be_rounded(name, text, doubles), _exact(pair, tail, name, text)).otherwise(text)
+            number, array = _exact(pair, tail, name, text), _of_array(tail, name, text)
+            exact_text = sf.when(text.startswith("["), array).otherwise(number)
+            return sf.when(_may_be_rounded(name, text, doubles), exact_text).otherwise(text)
 
         return sf.transform_values(row, digits)
 
@@ -110,10 +112,25 @@ def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
 
 def _of_other_member(tail: Column, name: Column, text: Column) -> Column:
     """Return the number behind any member of that name, where the first one is inside another value."""
-    member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
-    behind = sf.call_function("split", tail, member)
-    numbers = sf.transform(behind, lambda part: sf.regexp_extract(part, rf"^\s*+({_FRACTION})", 1))
+    numbers = _behind(tail, name, _FRACTION)
     return sf.coalesce(sf.get(sf.filter(numbers, lambda number: _is_same(number, text)), sf.lit(0)), text)
+
+
+def _of_array(tail: Column, name: Column, text: Column) -> Column:
+    """Return the array behind a member of that name; where the line has a text there, it has no such array."""
+
+    def doubles(array: Column) -> Column:
+        return sf.from_json(array, "ARRAY<DOUBLE>")
+
+    arrays = sf.filter(_behind(tail, name, NUMBERS), lambda array: doubles(array) == doubles(text))
+    return sf.coalesce(sf.get(arrays, sf.lit(0)), text)
+
+
+def _behind(tail: Column, name: Column, pattern: str) -> Column:
+    """Return what stands behind each member of a name, as far as it matches; an empty text where it does not."""
+    member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
+    parts = sf.call_function("split", tail, member)
+    return sf.transform(parts, lambda part: sf.regexp_extract(part, rf"^\s*+({pattern})", 1))
 
 
 def _is_same(number: Column, text: Column) -> Column:

@@ -17,6 +17,9 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 _NUMBER = r"^\s*+[+-]?+\d++\s*+$"
 _TWO_TO_64 = "18446744073709551616"
+_ELEMENT = r"(?:-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|null)"
+# An array of JSON that holds nothing but numbers, a fraction among them.
+NUMBERS = rf"\[(?=[^\]]*\.)\s*+{_ELEMENT}(?:\s*+,\s*+{_ELEMENT})*+\s*+\]"
 # What Python, and so PyIceberg, can read: the years 1 to 9999.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST_SECOND, _END_SECOND = _FIRST_DAY * 86_400, (_LAST_DAY + 1) * 86_400
@@ -86,7 +89,10 @@ def not_converted(text: Column, value: Column, target: types.DataType) -> Column
 
 
 def _elements(text: Column) -> Column:
-    return sf.from_json(text, "ARRAY<STRING>")
+    # Spark's parser rounds fractions to a double.
+    numbers = sf.split(sf.regexp_replace(text, r"[\[\]\s]", ""), ",")
+    exact = sf.transform(numbers, lambda number: sf.nullif(number, sf.lit("null")))
+    return sf.when(text.rlike(rf"^\s*+{NUMBERS}\s*+$"), exact).otherwise(sf.from_json(text, "ARRAY<STRING>"))
 
 
 def _entries(text: Column) -> Column:
