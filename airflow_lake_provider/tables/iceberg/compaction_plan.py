@@ -68,14 +68,14 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         table.columns_in(spec.where)
     refuse_verification_without_keys(spec, table.facts)
     before = table.state()
-    listed = None if before.snapshot is None else table.listed_files(before.snapshot)
-    level, why = choose_level(spec, before, equality_deletes_of(table.facts, None if listed is None else listed[1]))
+    listed = table.listed_files(before.snapshot) if before.snapshot is not None else None
+    level, why = choose_level(spec, before, equality_deletes_of(table.facts, listed and listed[1]))
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.
     manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
-    if surely_nothing_due(rules, before) and not untidied and _counts_all_files(table):
+    if surely_nothing_due(rules, before) and not untidied and _counts_all_files(table.facts, listed):
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
             table=spec.table,
@@ -104,16 +104,18 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     )
 
 
-def _counts_all_files(table: _Table) -> bool:
+def _counts_all_files(facts: TableFacts, listed: tuple[int, int] | None) -> bool:
     """Tell whether the head's summary says how many files there are; the spec asks for no count.
 
     The first snapshot of a branch may have counted from zero, and main may have been moved on to it.
+
+    :param listed: data and delete files by the head's manifest list; None where that does not say.
     """
-    head = table.facts.newest()
+    head = facts.newest()
     if head is None:
         return True
     data, size, deletes = (whole_number(head.summary.get(name)) for name in _TOTALS)
-    return None not in (data, size, deletes) and table.listed_files(head.id) in (None, (data, deletes))
+    return None not in (data, size, deletes) and listed in (None, (data, deletes))
 
 
 def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles:
