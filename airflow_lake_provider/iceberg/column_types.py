@@ -42,9 +42,10 @@ def other_types(table: str, start: str, changed: Mapping[str, str]) -> str:
     """
     changes = "; ".join(f"{name} was {types}" for name, types in sorted(changed.items()))
     return (
-        f"{table}: the table was replaced since snapshot {start}, and columns have other types now: {changes}. So the "
-        "rows of then cannot be compared with those of now. Rebuild with full_refresh=True, or let on_gap='full' do "
-        "so; with read_changes, read from None"
+        f"{table}: the table was replaced since snapshot {start}, or rolled back to before columns were widened. "
+        f"Columns have other types now: {changes}. So the rows of then cannot be compared with those of now. After a "
+        "roll-back, run again once something was committed to it. Else rebuild with full_refresh=True, or let "
+        "on_gap='full' do so; with read_changes, read from None"
     )
 
 

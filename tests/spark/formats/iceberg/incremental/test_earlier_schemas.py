@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.formats.iceberg.incremental.changes_history import ChangesHistory, deletes, upserts
+from airflow_lake_provider.contracts.errors import RangeUnavailableError
+from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory, deletes, upserts
 
 
 @pytest.fixture
@@ -40,3 +41,15 @@ def test_partitions_and_an_order_by_columns_of_later_or_none_do_not_matter(histo
     now = history.run("DELETE FROM {t} WHERE id = 3")
     assert history.changes(start, last) == deletes((2, "b", None)) + upserts((3, "c", 5))
     assert history.changes(last, now) == deletes((3, "c"))
+
+
+def test_a_rollback_past_a_wider_type_is_told_and_the_next_commit_ends_it(history: ChangesHistory) -> None:
+    history.run("ALTER TABLE {t} ADD COLUMN n INT")
+    narrow = history.run("INSERT INTO {t} VALUES (1, 'a', 1)")
+    history.run("ALTER TABLE {t} ALTER COLUMN n TYPE BIGINT")
+    wide = history.run("INSERT INTO {t} VALUES (2, 'b', 3000000000)")
+    history.run(f"CALL {CATALOG}.system.rollback_to_snapshot('{{t}}', {narrow})")
+    with pytest.raises(RangeUnavailableError, match=r"rolled back to before .* n was long, now int.*once something"):
+        history.changes(wide)
+    history.run("INSERT INTO {t} VALUES (3, 'c', 4000000000)")
+    assert history.changes(wide) == deletes((2, "b", 3000000000)) + upserts((3, "c", 4000000000))
