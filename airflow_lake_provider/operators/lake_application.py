@@ -168,7 +168,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         for task, error in failed:
             self._tell_failure(task, error)
         counts = Counter(map(self.outcome, tasks))
-        summary = ", ".join(f"{count} {word}" for word, count in counts.items())
+        summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "no tasks"
         self.log.info("%d tasks: %s", len(tasks), summary)
         show_outcome(context, self.place(), summary)
         return [_plain(task, self.outcome(task)) for task in tasks]

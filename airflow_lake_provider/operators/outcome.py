@@ -96,7 +96,7 @@ def show_outcome(context: Context, place: str, outcome: str) -> None:
         # Names of many tables are long, and how it ended is not.
         room = max(_SHORTEST_PLACE, _LONGEST - len(f": {outcome}"))
         shown = place if len(place) <= room else f"{place[: room - 4]} ..."
-        values["lake_label"] = f"{shown}: {outcome}"[:_LONGEST]
+        values["lake_label"] = (f"{shown}: {outcome}" if place else outcome)[:_LONGEST]
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=outcome)
     # What is only shown fails no task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -140,6 +140,11 @@ def test_a_submission_that_fails_is_the_error_of_each_open_task(
     found = application({**UPSERT, "table": "shop.others"}, tag).execute(context)
     assert "no spark-submit" in found[0]["reason"]
     assert found[1]["outcome"] == "failed"  # The table has no snapshot to put a tag on.
+
+
+def test_an_application_that_was_given_no_tasks_says_so(context: Context) -> None:
+    assert application().execute(context) == []
+    assert cast("dict[str, Any]", context)["lake_label"] == "no tasks"
 
 
 def test_a_bad_task_stops_no_other(orders: Table, context: Context, driver: Callable[..., list[Job]]) -> None:
