@@ -187,8 +187,8 @@ def unreadable_files(table: IcebergTable, error: Exception) -> UnsupportedError:
     return UnsupportedError(
         f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files no "
         f"other snapshot reaches; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "
-        "Where there is none, Iceberg's expire_snapshots forgets the snapshot, and remove_orphan_files finds what it "
-        "leaves"
+        "Where there is none, drop the branches and tags that keep the snapshot. Iceberg's expire_snapshots then "
+        "forgets it, and remove_orphan_files finds what it leaves"
     )
 
 
