@@ -112,7 +112,7 @@ def _exact(members: Column, tail: Column, name: Column, text: Column) -> Column:
 
 def _of_other_member(tail: Column, name: Column, text: Column) -> Column:
     """Return the number behind any member of that name, where the first one is inside another value."""
-    numbers = _behind(tail, name, _FRACTION)
+    numbers = sf.transform(_behind(tail, name), lambda part: sf.regexp_extract(part, rf"^\s*+({_FRACTION})", 1))
     return sf.coalesce(sf.get(sf.filter(numbers, lambda number: _is_same(number, text)), sf.lit(0)), text)
 
 
@@ -122,15 +122,14 @@ def _of_array(tail: Column, name: Column, text: Column) -> Column:
     def doubles(array: Column) -> Column:
         return sf.from_json(array, "ARRAY<DOUBLE>")
 
-    arrays = sf.filter(_behind(tail, name, NUMBERS), lambda array: doubles(array) == doubles(text))
-    return sf.coalesce(sf.get(arrays, sf.lit(0)), text)
+    arrays = sf.transform(_behind(tail, name), lambda part: sf.regexp_extract(part, rf"^\s*+({NUMBERS})", 1))
+    return sf.coalesce(sf.get(sf.filter(arrays, lambda array: doubles(array) == doubles(text)), sf.lit(0)), text)
 
 
-def _behind(tail: Column, name: Column, pattern: str) -> Column:
-    """Return what stands behind each member of a name, as far as it matches; an empty text where it does not."""
+def _behind(tail: Column, name: Column) -> Column:
+    """Return what stands before and behind each member of a name."""
     member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
-    parts = sf.call_function("split", tail, member)
-    return sf.transform(parts, lambda part: sf.regexp_extract(part, rf"^\s*+({pattern})", 1))
+    return sf.call_function("split", tail, member)
 
 
 def _is_same(number: Column, text: Column) -> Column:
