@@ -224,8 +224,7 @@ def _refuse_other_spelling(
     texts = columns_text(StructType([StructField(name, StringType()) for name in names]))
     parsed = parsed_line("from_csv", "value", texts, options)
     same = (
-        f"lower(trim({parsed}.{name})) = {text_literal(given.strip().lower())}"
-        for name, given in zip(names, header, strict=True)
+        f"lower({parsed}.{name}) = {text_literal(given.lower())}" for name, given in zip(names, header, strict=True)
     )
     headers = text_lines(spark, paths, options).filter(" AND ".join(same)).select("value").distinct().limit(2)
     spelled = sorted(row["value"] for row in headers.collect())
