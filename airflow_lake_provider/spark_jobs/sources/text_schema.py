@@ -175,7 +175,7 @@ def csv_schema(
 
     :raises BadInputError: a column has a type that CSV cannot hold, or others than the header.
     """
-    schema = _csv_columns(spark, source, paths, options, table_schema)
+    schema = _csv_columns(spark, source, paths, options, table_schema) or _columns_without_text(source, table_schema)
     unfit = (ArrayType, MapType, StructType, NullType)
     nested = {field.name: field.dataType.simpleString() for field in schema if isinstance(field.dataType, unfit)}
     if nested:
@@ -184,6 +184,18 @@ def csv_schema(
             "schema, and make the values of them in a Query, with from_json or split"
         )
     return schema
+
+
+def _columns_without_text(source: Files, table_schema: StructType | None) -> StructType:
+    """Return the columns of files that have no line: declared, else those of the table that CSV can hold."""
+    if source.schema:
+        return parse_ddl(source.schema)
+    if table_schema is None:
+        raise BadInputError(
+            f"no CSV file of {source.path!r} has a line, so nothing says their columns; give the source a schema"
+        )
+    nested = (ArrayType, MapType, StructType)
+    return StructType([field for field in table_schema if not isinstance(field.dataType, nested)])
 
 
 def _csv_columns(
@@ -201,7 +213,7 @@ def _csv_columns(
             "options={'header': 'true', 'encoding': 'UTF-16'}, for example"
         )
     declared = declared_types(source.schema, table_schema)
-    if source.schema:
+    if source.schema and header:
         _refuse_other_columns(source, header)
     if all(name.lower() in declared for name in header):
         return _retyped([StructField(name, StringType()) for name in header], declared)

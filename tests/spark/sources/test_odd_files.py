@@ -185,3 +185,21 @@ def test_days_of_orc_before_1582_are_those_that_were_written(spark: SparkSession
     orc.write_table(pa.table({"id": [8], "d": [DAYS[0]]}), str(tmp_path / "java" / "cpp.orc"))
     apply(spark, tmp_path / "java", "orc_java", format="orc")
     assert flow(spark, tmp_path, "orc_java").rows() == {7: (DAYS[1],), 8: (DAYS[0],)}
+
+
+@pytest.mark.parametrize("options", [HEADER, {"header": "true", "multiLine": "true"}])
+def test_csv_files_without_a_line_have_no_rows(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> None:
+    source: dict[str, Any] = {"format": "csv", "options": options}
+    table = f"lineless_{len(options)}"
+    (tmp_path / "0.csv").write_bytes(b"")
+    with pytest.raises(BadInputError, match="so nothing says their columns; give the source a schema"):
+        apply(spark, tmp_path / "0.csv", table, **source)
+    (tmp_path / "1.csv").write_bytes(b"id,name\n1,x\n")
+    assert apply(spark, tmp_path / "1.csv", table, **source).batch_rows == 1
+    for place, text in enumerate((b"", b"\n\n"), 2):
+        (tmp_path / f"{place}.csv").write_bytes(text)
+        assert apply(spark, tmp_path / f"{place}.csv", table, **source).batch_rows == 0
+        (tmp_path / f"{place}-declared.csv").write_bytes(text)
+        declared = {**source, "schema": TYPES}
+        assert apply(spark, tmp_path / f"{place}-declared.csv", table, **declared).batch_rows == 0
+    assert flow(spark, tmp_path, table).rows() == {1: ("x",)}
