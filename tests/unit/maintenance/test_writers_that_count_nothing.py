@@ -98,9 +98,13 @@ def test_a_compaction_is_planned_by_manifests_where_a_total_is_missing(total: st
     assert (report.outcome, report.files_rewritten) == (Outcome.PLANNED, 12)
 
 
-@pytest.mark.parametrize(("is_counted", "level"), [(True, "minor"), (False, "major")])
-def test_deletes_that_no_summary_counts_are_looked_for(is_counted: bool, level: str, changed: Changed) -> None:
-    table = changed((lambda _: None) if is_counted else without_counts)
+@pytest.mark.parametrize(("listed", "level"), [(None, "minor"), ((12, 3), "major")])
+def test_deletes_that_no_summary_counts_are_looked_for_where_files_of_deletes_are_listed(
+    listed: tuple[int, int] | None, level: str, changed: Changed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = changed(without_counts)
+    if listed is not None:
+        monkeypatch.setattr(LoadedIcebergTable, "listed_files", lambda *_: listed)
     report = table.plan_compaction(CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag")))
     assert report.level == level
 
