@@ -14,6 +14,7 @@ from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, 
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
 # calls of a small batch. The lines are ours, not an author's. Read once, when the first column is made.
 CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
@@ -61,9 +62,12 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
     overruled = pin_settings(spark)
     if not submitted.contains(_COMPRESSED_CACHE):
         spark.conf.set(_COMPRESSED_CACHE, "false")
-    if str(spark.sparkContext.master).startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
-        # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.
-        spark.conf.set(_SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
+    if str(spark.sparkContext.master).startswith("local"):
+        # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks. Each look
+        # at more than 32 files has a task for each file, and a batch takes some five looks.
+        for name in (_SHUFFLE_PARTITIONS, _LISTING_TASKS):
+            if not submitted.contains(name):
+                spark.conf.set(name, str(spark.sparkContext.defaultParallelism))
     return overruled
 
 

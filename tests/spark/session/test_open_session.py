@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
@@ -10,6 +12,7 @@ from airflow_lake_provider.spark_jobs.session.open_session import fit_session, o
 
 CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
 COMPRESSED = "spark.sql.inMemoryColumnarStorage.compressed"
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 def test_a_number_that_does_not_fit_is_an_error_whatever_the_cluster_says(spark: SparkSession) -> None:
@@ -31,6 +34,32 @@ def test_a_cached_batch_is_not_compressed_unless_somebody_asks_for_it(
     session.conf.set(COMPRESSED, "true")
     fit_session(session, submitted)
     assert session.conf.get(COMPRESSED) == found
+
+
+@pytest.mark.parametrize(("asked", "jobs"), [(None, 2), ("50", 50)])
+def test_many_files_are_listed_by_as_many_tasks_as_there_are_cores_unless_somebody_asks_for_more(
+    spark: SparkSession, tmp_path: Path, asked: str | None, jobs: int
+) -> None:
+    submitted = SparkConf(loadDefaults=False)
+    if asked is not None:
+        submitted.set(LISTING, asked)
+    session = spark.newSession()
+    if asked is not None:
+        session.conf.set(LISTING, asked)
+    fit_session(session, submitted)
+    paths = [tmp_path / f"{number}.txt" for number in range(60)]
+    for path in paths:
+        path.write_text("a")
+    session.sparkContext.setJobGroup(tmp_path.name, "listing")
+    assert session.read.text([str(path) for path in paths]).inputFiles()
+    session.sparkContext._jsc.clearJobGroup()
+    tracker = session.sparkContext.statusTracker()
+    (job,) = tracker.getJobIdsForGroup(tmp_path.name)
+    info = tracker.getJobInfo(job)
+    assert info is not None
+    (stage,) = (tracker.getStageInfo(each) for each in info.stageIds)
+    assert stage is not None
+    assert stage.numTasks == jobs
 
 
 def test_a_session_keeps_the_code_of_many_tables_unless_somebody_asks_otherwise(spark: SparkSession) -> None:
