@@ -110,16 +110,16 @@ def flags_of(call: ast.Call) -> list[ast.expr]:
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    """End a pattern that would take hours; re looks for signals."""
+    """End a pattern that would take hours of CPU, whatever runs beside; re looks for signals."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("the pattern takes longer than its text is long")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 30 * SECONDS)
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 30 * SECONDS)
     yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
 
 
 def sample(tree: Iterable[tuple[Any, Any]]) -> str:
