@@ -80,6 +80,9 @@ class TaskRun:
         """Tell whether nobody may have told of what an earlier try has committed, as that try failed afterwards."""
         if self.is_retry:
             return True
+        # A job of many tables would ask for each that has nothing new.
+        if self.context["ti"].try_number <= 1:
+            return False
         with suppress(Exception):
             store = self._store
             return store is not None and store.get(UNTOLD) not in (None, clearing(self.context))

@@ -164,6 +164,20 @@ def test_a_try_is_untold_from_its_submission_until_a_try_has_told(context: Conte
     assert not try_of(4, 3).may_be_untold
 
 
+def test_the_first_try_of_a_task_follows_none_and_asks_no_store(context: Context) -> None:
+    asked = []
+
+    class Asked(StateStore):
+        def get(self, key: str, default: Any = None) -> Any:
+            asked.append(key)
+            return default
+
+    context["task_state_store"] = Asked()  # type: ignore[typeddict-item]  # a stand-in
+    context["ti"].try_number, context["ti"].max_tries = 1, 2
+    assert not TaskRun(context, retries=2).may_be_untold
+    assert asked == []
+
+
 def test_without_a_store_of_the_tasks_state_a_cleared_task_has_told(context: Context) -> None:
     context["ti"].try_number, context["ti"].max_tries = 2, 1
     run = TaskRun(context, retries=0)
