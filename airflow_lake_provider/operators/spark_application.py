@@ -216,7 +216,7 @@ class SparkApplicationOperator(
         # After what may fail: the retry that finds the commits counts them.
         for task, report in reported:
             self.count(task, report)
-        self.task_run(context).note_told()
+        self.task_run(context).note_told(task.error for task in tasks)
 
     def count(self, task: TableTask, report: JobReport) -> None:
         """Tell the metrics of a report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import default_source_name
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnknownOutcomeError
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 
 if TYPE_CHECKING:
@@ -96,8 +97,14 @@ class TaskRun:
             if store is not None and not store.get(UNTOLD):
                 store.set(UNTOLD, clearing(self.context))
 
-    def note_told(self) -> None:
-        """Note that what the task has committed is told."""
+    def note_told(self, errors: Iterable[LakeProviderError | None] = ()) -> None:
+        """Note that what the task has committed is told.
+
+        :param errors: of its jobs. What one has committed is not told while it is not known; what the others have told
+            a cleared task then tells again.
+        """
+        if any(isinstance(error, UnknownOutcomeError) for error in errors):
+            return
         with suppress(Exception):
             store = self._store
             if store is not None and store.get(UNTOLD):

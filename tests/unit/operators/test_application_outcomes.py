@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,13 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
-from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    InvalidSpecError,
+    JobFailedError,
+    LakeProviderError,
+    UnknownOutcomeError,
+)
 from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.reports.report_codec import FAILED_TASKS_EXIT_CODE, JobFailure, reports_to_json
@@ -23,6 +30,7 @@ from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.submission.class_archive import ClassArchive
 from airflow_lake_provider.submission.private_folder import private_folder
+from tests.unit.operators.run_of_tests import StateStore
 from tests.unit.operators.submitted import COMPACT, NOWHERE, UPSERT, application
 
 if TYPE_CHECKING:
@@ -207,6 +215,33 @@ def test_tables_with_new_rows_have_an_event_and_no_other(
     job.execute(context)
     assert job.outlets == [asset]
     assert context["outlet_events"][asset].extra["table"] == "shop.orders"
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_told"),
+    [
+        (UnknownOutcomeError("the answer was lost, and the catalog does not answer"), True),
+        (InvalidSpecError("no such column"), False),
+    ],
+)
+def test_a_commit_whose_outcome_was_not_known_is_told_once_the_task_is_cleared(
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    failure: LakeProviderError,
+    is_told: bool,
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    driver(**{"upsert shop.orders": JobFailure.of(failure)})
+    application(UPSERT, outlets=[asset]).execute(context)
+
+    context["ti"].try_number, context["ti"].max_tries = 2, 1
+    driver(**{"upsert shop.orders": replace(applied(append(orders, 1)), outcome=Outcome.ALREADY_APPLIED)})
+    cleared = application(UPSERT, outlets=[asset])
+    cleared.execute(context)
+    assert cleared.outlets == [asset] * is_told
 
 
 def test_an_alias_gets_the_assets_of_tables_that_come_from_xcom(
