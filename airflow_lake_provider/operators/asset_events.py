@@ -142,15 +142,18 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
     facts = operator.lake.loaded(report.table).facts
     committed = report.committed[-1]
     head = replace(TableHead.of(facts, branch), head=committed)
-    new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, committed)))
+    new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, report.committed[0])))
     return new_snapshot.to_payload(report.table, branch) if isinstance(new_snapshot, NewSnapshot) else None
 
 
-def _previous(report: JobReport, head: TableHead, committed: str) -> str | None:
-    """Return where the table stood before; None where it had no rows yet."""
+def _previous(report: JobReport, head: TableHead, first: str) -> str | None:
+    """Return where the table stood before; None where it had no rows yet.
+
+    :param first: of the commits, which are several in a publication.
+    """
     if report.before is not None and report.is_of_this_try:
         return report.before.snapshot
     # A new table, a lost report or an earlier try's commit; a new table's first snapshot has an empty one before it.
-    record = head.snapshots.get(committed)
+    record = head.snapshots.get(first)
     parent = head.snapshots.get(record.parent) if record is not None and record.parent is not None else None
     return parent.id if parent is not None and (parent.changes_rows or parent.parent is not None) else None

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import MetadataChangeAction
-from airflow_lake_provider.planning.metadata_changes import plan_publication
+from airflow_lake_provider.planning.metadata_changes import PlannedChange, plan_publication
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.operators.task_run import TaskRun
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
     """The worker's part of a publication."""
 
     spec_type = PublishBranchSpec
+    _run: TaskRun
 
-    plan = staticmethod(plan_publication)
+    def completed(self, spec: PublishBranchSpec, run: TaskRun) -> PublishBranchSpec:
+        """Return the spec as it is, and keep who runs for the plan."""
+        self._run = run
+        return spec
+
+    def plan(self, table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
+        """Decide what main gains, or tell what an earlier try has given it: the event may still be to be made."""
+        planned = plan_publication(table, spec)
+        if planned.change is not None:
+            if planned.report.committed:
+                self._run.note_publication(planned.report.committed)
+            return planned
+        gained = self._run.untold_publication()
+        if not gained or gained[-1] not in {snapshot.id for snapshot in table.facts.ancestors()}:
+            return planned
+        reason = f"an earlier try has published it: {planned.report.reason}"
+        report = replace(planned.report, outcome=Outcome.ALREADY_APPLIED, reason=reason, committed=gained)
+        return replace(planned, report=report)
 
 
 class LakePublishBranchOperator(LakeJobOperator[PublishBranchSpec]):

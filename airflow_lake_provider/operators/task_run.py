@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Key of Airflow's store of the task's state, which clearing leaves: by it a try notes that it may commit, until a try
 # has told of what was committed.
 UNTOLD = "lake_untold"
+# Beginning of keys by which a publication notes what main gains: afterwards no table tells who published it.
+_GAINED = "lake_gained"
 # Attributes of an operator with the keys under which Airflow keeps its application for a retry.
 KEYS_OF_APPLICATION = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
 
@@ -109,6 +111,26 @@ class TaskRun:
             store = self._store
             if store is not None and store.get(UNTOLD):
                 store.delete(UNTOLD)
+
+    def note_publication(self, gained: Sequence[str]) -> None:
+        """Note the snapshots that this try is about to give to main."""
+        self.note_submission()
+        with suppress(Exception):
+            if (store := self._store) is not None:
+                store.set(self._publication, list(gained))
+
+    def untold_publication(self) -> tuple[str, ...]:
+        """Return the snapshots that an earlier try was about to give to main, and of which nobody may have told."""
+        with suppress(Exception):
+            if self.may_be_untold and (store := self._store) is not None:
+                gained = store.get(self._publication)
+                return tuple(map(str, gained)) if isinstance(gained, list) else ()
+        return ()
+
+    @property
+    def _publication(self) -> str:
+        """Key of the note of a publication; a part may have letters that no address has."""
+        return f"{_GAINED} {self.identity().who}"
 
     @property
     def _store(self) -> TaskStateStoreAccessor | None:

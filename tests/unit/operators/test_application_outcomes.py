@@ -217,6 +217,27 @@ def test_tables_with_new_rows_have_an_event_and_no_other(
     assert context["outlet_events"][asset].extra["table"] == "shop.orders"
 
 
+def test_a_publication_of_a_try_that_another_task_failed_is_told_by_the_retry(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    orders.manage_snapshots().create_branch(append(orders, 1), "load").commit()
+    asset, on_branch = lake_table_asset("shop.orders"), append(orders.refresh(), 2, branch="load")
+    publish = {"action": "publish-branch", "table": "shop.orders", "branch": "load", "drop_branch": True}
+    other = {**UPSERT, "table": "shop.others"}
+    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    context["ti"].try_number, context["ti"].max_tries = 1, 1
+    driver(**{"upsert shop.others": JobFailure.of(CommitConflictError("other writers won"))})
+    with pytest.raises(CommitConflictError):
+        application(publish, other, retries=1).execute(context)
+
+    context["ti"].try_number = 2
+    driver(**{"upsert shop.others": replace(applied(), table="shop.others")})
+    retry = application(publish, other, retries=1, outlets=[asset])
+    assert [each["outcome"] for each in retry.execute(context)] == ["already-applied", "applied"]
+    assert retry.outlets == [asset]
+    assert context["outlet_events"][asset].extra["snapshot_id"] == str(on_branch)
+
+
 @pytest.mark.parametrize(
     ("failure", "is_told"),
     [

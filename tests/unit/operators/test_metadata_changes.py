@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
     CommitConflictError,
     InvalidConnectionError,
     InvalidSpecError,
@@ -29,13 +30,15 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, TableState
 from airflow_lake_provider.hooks.bounded_catalogs.sql_catalog import LakeSqlCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.operators import spark_application
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
+from airflow_lake_provider.operators.task_run import UNTOLD
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.table_facts import table_of
-from tests.unit.operators.run_of_tests import NO_SPARK, RUN
+from tests.unit.operators.run_of_tests import NO_SPARK, RUN, StateStore
 from tests.unit.table_maker import as_version_3
 
 if TYPE_CHECKING:
@@ -161,6 +164,57 @@ def test_a_publication_is_an_event_of_main_and_a_rollback_is_none(
     rollback = LakeRollbackOperator(snapshot_id=first, outlets=[asset], **ORDERS)
     rollback.execute(context)
     assert (publish.outlets, rollback.outlets) == ([asset], [])
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_publication_whose_try_failed_behind_its_commit_is_told_once_by_a_later_one(
+    orders: Table,
+    append: Append,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    drops: bool,
+    is_cleared: bool,
+) -> None:
+    first = append(orders, 1)
+    orders.manage_snapshots().create_branch(first, "load").commit()
+    append(orders.refresh(), 2, branch="load")
+    last = append(orders.refresh(), 3, branch="load")
+    asset = lake_table_asset("shop.orders")
+    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+
+    def publish(number: int, max_tries: int) -> tuple[str, list[Any]]:
+        context["ti"].try_number, context["ti"].max_tries = number, max_tries
+        job = LakePublishBranchOperator(branch="load", drop_branch=drops, outlets=[asset], retries=1, **ORDERS)
+        return job.execute(context)["outcome"], job.outlets
+
+    with monkeypatch.context() as broken:
+        broken.setattr(spark_application, "announce", _fail)
+        with pytest.raises(CatalogUnavailableError):
+            publish(1, 1)
+    append(orders.refresh(), 4)
+    assert publish(2, 2 if is_cleared else 1) == ("already-applied", [asset])
+    extra: dict[str, Any] = context["outlet_events"][asset].extra
+    assert (extra["snapshot_id"], extra["previous_snapshot_id"]) == (str(last), str(first))
+    assert extra["commits"] == 2
+    assert publish(3, 3) == ("nothing-due", [])
+
+
+def _fail(*_: Any) -> None:
+    raise CatalogUnavailableError("gone")
+
+
+def test_a_publication_that_another_task_has_made_is_none_of_a_retry(
+    orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    asset = lake_table_asset("shop.orders")
+    context["task_state_store"] = StateStore({UNTOLD: "up to try 0"})  # type: ignore[typeddict-item]  # a stand-in
+    orders.manage_snapshots().create_branch(first, "load").commit()
+    job = LakePublishBranchOperator(branch="load", outlets=[asset], retries=1, **ORDERS)
+    context["ti"].try_number, context["ti"].max_tries = 2, 1
+    assert job.execute(context)["outcome"] == "nothing-due"
+    assert job.outlets == []
 
 
 @pytest.mark.parametrize("form", [Table, LoadedIcebergTable])
