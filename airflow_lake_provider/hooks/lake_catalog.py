@@ -275,7 +275,7 @@ class LakeCatalogHook(BaseHook):
 
         :param table: loaded now, by :meth:`loaded` or by :meth:`load_table`.
         :return: False where only Spark can; nothing was sent then.
-        :raises CommitConflictError: another commit came in between; nothing changed.
+        :raises CommitConflictError: one of the refs moved, or other commits came first each time; nothing changed.
         :raises UnknownOutcomeError: the answer was lost.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """

@@ -59,11 +59,8 @@ def commit_metadata(table: Table, change: MetadataChange) -> None:
     for _ in retries.attempts(log.info):
         if refusal is not None:
             table = table.catalog.load_table(table.name())
-            facts = facts_of(name, table.metadata)
-            # What was sent twice is refused the second time because the first went through.
-            if change.is_made(facts) and facts.uuid == change.table_uuid:
+            if _is_made(table, change):
                 return
-            change.refuse_other_state(name, facts.uuid, facts.heads())
         try:
             table.catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
         except CommitFailedException as error:
@@ -74,9 +71,25 @@ def commit_metadata(table: Table, change: MetadataChange) -> None:
             ) from error
         else:
             return
+    if _is_made(table.catalog.load_table(table.name()), change):
+        return
     raise CommitConflictError(
         f"{name}: commit refused {retries.tries} times: {refusal}. Nothing changed; a retry decides again."
     ) from refusal
+
+
+def _is_made(table: Table, change: MetadataChange) -> bool:
+    """Tell whether a change that was refused is made: a request that a client sends twice is refused the second time.
+
+    :param table: loaded since.
+    :raises CommitConflictError: it is not, and one of the refs moved.
+    """
+    name = ".".join(table.name())
+    facts = facts_of(name, table.metadata)
+    is_made = change.is_made(facts) and facts.uuid == change.table_uuid
+    if not is_made:
+        change.refuse_other_state(name, facts.uuid, facts.heads())
+    return is_made
 
 
 def _requirements(change: MetadataChange) -> Iterator[TableRequirement]:

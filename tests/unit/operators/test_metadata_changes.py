@@ -269,6 +269,24 @@ def test_a_change_is_given_up_after_as_many_tries_as_the_owner_of_the_table_says
     assert ids(orders) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("retries", ["0", "3"])
+def test_a_change_that_is_refused_because_it_was_sent_twice_is_made(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch, retries: str
+) -> None:
+    first = append(orders, 1)
+    orders.transaction().set_properties({"commit.retry.num-retries": retries}).commit_transaction()
+    commit = LakeSqlCatalog.commit_table
+
+    def sent_twice(catalog: LakeSqlCatalog, table: Table, *given: Any) -> Any:
+        commit(catalog, table, *given)
+        return commit(catalog, table, *given)
+
+    monkeypatch.setattr(LakeSqlCatalog, "commit_table", sent_twice)
+    report = LakeCreateTagOperator(tag="new", snapshot_id=first, **ORDERS).execute(context)
+    assert report["outcome"] == "done"
+    assert orders.refresh().metadata.refs["new"].snapshot_id == first
+
+
 def _append_first(monkeypatch: pytest.MonkeyPatch, append: Append, numbers: Iterable[int]) -> None:
     """Let another writer append a row before each swap, between what the swap compares with and the swap."""
     stage, left = LakeSqlCatalog._update_and_stage_table, list(numbers)
