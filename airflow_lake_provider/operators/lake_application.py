@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.author_object import is_open, refuse_templa
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
@@ -184,7 +185,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
                 self._tell_failure(task, task.error)
             elif task.report is not None:
                 log_outcome(self.log, task.report, task.branch, self.seconds())
-                if task.report.run_key is None:
+                is_publication = isinstance(task.report, MetadataChangeReport) and task.report.committed
+                if task.report.run_key is None and not is_publication:
                     # The retry finds nothing left to do and nothing that it could count.
                     self.count(task, task.report)
         self._forget_application(context)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import AssetAlias
+from airflow.sdk.observability import stats
 from pyiceberg.table import Table
 
 from airflow_lake_provider import Files
@@ -217,9 +218,15 @@ def test_tables_with_new_rows_have_an_event_and_no_other(
     assert context["outlet_events"][asset].extra["table"] == "shop.orders"
 
 
-def test_a_publication_of_a_try_that_another_task_failed_is_told_by_the_retry(
-    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+def test_a_publication_of_a_try_that_another_task_failed_is_told_once_by_the_retry(
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    counted: list[tuple[str, int]] = []
+    monkeypatch.setattr(stats, "incr", lambda name, count, **_: counted.append((name, count)))
     orders.manage_snapshots().create_branch(append(orders, 1), "load").commit()
     asset, on_branch = lake_table_asset("shop.orders"), append(orders.refresh(), 2, branch="load")
     publish = {"action": "publish-branch", "table": "shop.orders", "branch": "load", "drop_branch": True}
@@ -236,6 +243,7 @@ def test_a_publication_of_a_try_that_another_task_failed_is_told_by_the_retry(
     assert [each["outcome"] for each in retry.execute(context)] == ["already-applied", "applied"]
     assert retry.outlets == [asset]
     assert context["outlet_events"][asset].extra["snapshot_id"] == str(on_branch)
+    assert [each for each in counted if each[0] == "lake.commits"] == [("lake.commits", 1)]
 
 
 @pytest.mark.parametrize(
