@@ -161,14 +161,13 @@ def plan_row_expiry(table: _Table, spec: RowExpirySpec) -> RowExpiryReport:
     ).data
     old = _without_expired(old, table.facts.ancestors(), limit)
     whole = [file for file in old if _is_whole(file, limit)]
-    rows = sum(file.records for file in old)
     return RowExpiryReport(
         table=spec.table,
         outcome=Outcome.PLANNED if old else Outcome.NOTHING_NEW,
-        reason=f"{report.reason}; {_row_sentence(spec, before, rows, sum(file.records for file in whole))}",
+        reason=f"{report.reason}; {_row_sentence(spec, before, old, whole)}",
         before=before,
         expired_before=limit.literal,
-        rows_deleted=rows,
+        rows_deleted=_live_rows(old),
         files_removed=len(whole),
         files_changed=len(old) - len(whole),
     )
@@ -189,14 +188,22 @@ def _without_expired(files: Sequence[FileRecord], history: Iterable[Snapshot], l
     return list(files)
 
 
-def _row_sentence(spec: RowExpirySpec, before: TableState, most: int, least: int) -> str:
-    total = max(1, before.rows + before.deleted_rows)
-    if not most:
+def _live_rows(files: Iterable[FileRecord]) -> int:
+    """Count rows as the run does: without those that deletes of their file alone delete by position."""
+    return sum(max(0, file.records - file.deleted_records) for file in files)
+
+
+def _row_sentence(spec: RowExpirySpec, before: TableState, old: list[FileRecord], whole: list[FileRecord]) -> str:
+    if not old:
         return "no file has such a row"
-    limit = most_rows(spec.max_share, total)
+    least, most = _live_rows(whole), _live_rows(old)
+    # Of deletes that several files share, nobody knows which rows they are on.
+    total = max(before.rows, most)
+    limit = most_rows(spec.max_share, before.rows + before.deleted_rows)
     is_refused = limit is not None and most > limit
     refused = f"; more than max_share={spec.max_share:g} would be refused" if is_refused else ""
-    return f"{least:,} to {most:,} of {total:,} rows would go, {least / total:.0%} to {most / total:.0%}{refused}"
+    shares = " to ".join(f"{count / max(1, total):.0%}" for count in (least, most))
+    return f"{least:,} to {most:,} of {total:,} rows would go, {shares}{refused}"
 
 
 def plan_statistics(
