@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_lake_provider.contracts.specs.job import JobSpec
-    from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+    from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
     from airflow_lake_provider.tables.base import LoadedTable
 
 
@@ -55,11 +55,19 @@ class PlannedChange:
 
         :param facts: fields of the report.
         """
-        return cls(change=change, report=replace(_report(table, spec, Outcome.DONE, reason), **facts))
+        report = _report(table, spec, Outcome.DONE, reason)
+        warnings = (*report.warnings, *facts.pop("warnings", ()))
+        return cls(change=change, report=replace(report, warnings=warnings, **facts))
 
 
 def _report(table: LoadedTable, spec: JobSpec, outcome: Outcome, reason: str) -> MetadataChangeReport:
-    state = table.state()
+    state: TableState | None = None
+    warnings: tuple[str, ...] = ()
+    try:
+        state = table.state()
+    except BrokenMetadataError as error:
+        # A rollback is what helps where the head's files are gone.
+        warnings = (f"the counts of main's head are not known: {error}",)
     return MetadataChangeReport(
         table=spec.table,
         outcome=outcome,
@@ -68,6 +76,7 @@ def _report(table: LoadedTable, spec: JobSpec, outcome: Outcome, reason: str) ->
         before=state,
         after=state,
         format_version=table.facts.format_version,
+        warnings=warnings,
     )
 
 

@@ -157,10 +157,13 @@ def read_files(
     """
     partition_of = _partitions_of(table.metadata)
     of_deletes = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
-    deletes = [_delete_record(entry, partition_of(entry.data_file)) for entry in live_entries(table.io, of_deletes)]
+    name = ".".join(table.name())
+    deletes = [
+        _delete_record(entry, partition_of(entry.data_file)) for entry in live_entries(name, table.io, of_deletes)
+    ]
     index = DeleteIndex(deletes)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
-    entries = live_entries(table.io, data) if where is None else _entries_with(table, data, where)
+    entries = live_entries(name, table.io, data) if where is None else _entries_with(table, data, where)
     placed = ((entry, partition_of(entry.data_file)) for entry in entries)
     return LiveFiles(data=[_file_record(*each, index, column) for each in placed], deletes=deletes)
 
@@ -168,16 +171,19 @@ def read_files(
 def _entries_with(
     table: Table, manifests: list[ManifestFile], where: str | BooleanExpression
 ) -> Iterator[ManifestEntry]:
+    name = ".".join(table.name())
     planner = ManifestGroupPlanner(
-        table_metadata=table.metadata,
-        io=table.io,
-        row_filter=_parsed_where(where, ".".join(table.name())),
-        case_sensitive=False,
+        table_metadata=table.metadata, io=table.io, row_filter=_parsed_where(where, name), case_sensitive=False
     )
     try:
         yield from chain.from_iterable(planner.plan_manifest_entries(manifests))
+    except (FileNotFoundError, EOFError):
+        # PyIceberg does not say which, and the others do not say more.
+        for _ in live_entries(name, table.io, manifests):
+            pass
+        raise
     except (ValueError, TypeError, struct.error) as error:
-        raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
+        raise InvalidSpecError(f"{name}: where={where!r} does not fit the table: {error}") from error
 
 
 def _file_record(

@@ -52,6 +52,7 @@ from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
+from airflow_lake_provider.tables.iceberg.broken_files import whole_file
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
@@ -324,7 +325,10 @@ class LoadedIcebergTable(LoadedTable):
 
     def _manifests(self, snapshot: str) -> list[ManifestFile]:
         loaded = self._table.snapshot_by_id(int(snapshot))
-        return loaded.manifests(self._table.io) if loaded is not None else []
+        if loaded is None:
+            return []
+        with whole_file(self._name, f"manifest list {loaded.manifest_list} of snapshot {snapshot}"):
+            return loaded.manifests(self._table.io)
 
 
 class UnparsedIcebergTable(LoadedIcebergTable):

@@ -29,19 +29,26 @@ from pyiceberg.manifest import (
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from airflow_lake_provider.tables.iceberg.broken_files import whole_file
+
 ENTRY_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
 _HEADER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 _AVRO_SCHEMA = "avro.schema"
 
 
-def live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
-    """Yield the entries that are not deleted, manifest by manifest; several are read at once, as PyIceberg does."""
-    for entries in ExecutorFactory.get_or_create().map(partial(_live_entries, io), manifests):
+def live_entries(table: str, io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
+    """Yield the entries that are not deleted, manifest by manifest; several are read at once, as PyIceberg does.
+
+    :param table: name, for errors.
+    :raises BrokenMetadataError: a manifest is gone, or cannot be read.
+    """
+    for entries in ExecutorFactory.get_or_create().map(partial(_live_entries, table, io), manifests):
         yield from entries
 
 
-def _live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    with _Manifest(io.new_input(manifest.manifest_path)) as entries:
+def _live_entries(table: str, io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    path = manifest.manifest_path
+    with whole_file(table, f"manifest {path}"), _Manifest(io.new_input(path)) as entries:
         return [_inherited(entry, manifest) for entry in entries if entry.status != ManifestEntryStatus.DELETED]
 
 

@@ -53,5 +53,7 @@ def test_entries_are_those_that_pyiceberg_reads_with_a_reader_for_each_manifest(
 
     expected = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
 
-    assert [known_of(entry) for entry in live_entries(table.io, manifests)] == [known_of(entry) for entry in expected]
+    assert [known_of(entry) for entry in live_entries("shop.orders", table.io, manifests)] == [
+        known_of(entry) for entry in expected
+    ]
     assert len(expected) == 5
