@@ -17,8 +17,8 @@ from airflow_lake_provider.contracts.property_values import number_or, number_pr
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
-from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, without_expiry_of_version_3
-from airflow_lake_provider.iceberg.kafka_connect_sinks import kept_for_sinks
+from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, newest_of_jobs, without_expiry_of_version_3
+from airflow_lake_provider.iceberg.kafka_connect_sinks import kept_for_sinks, newest_of_sinks
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -104,13 +104,15 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
     stage = left_over_stage_branches(by_id, named, request.expire_stages_before)
     live = [r for r in named.values() if r.name not in stage and not _aged(r, by_id, request)]
     keepers: dict[str, set[str]] = {}
+    # A hundred branches share most of a history, which is walked once: a snapshot has the same ancestors on each.
     reached: set[str] = set()
     for ref in live:
         for kept in _kept_by(ref, by_id, request):
             keepers.setdefault(kept, set()).add(ref.name)
-        reached |= {s.id for s in ancestors(by_id, ref.snapshot)} if ref.is_branch else {ref.snapshot}
+        reached |= {s.id for s in ancestors(by_id, ref.snapshot, reached)} if ref.is_branch else set()
+    reached |= {ref.snapshot for ref in live}
     young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
-    histories = list(histories_of(by_id, live))
+    histories = list(histories_of(by_id, live)) if _has_streams(by_id, request) else []
     for_flink = kept_for_flink(histories, request.expire_flink_before)
     for_sinks = kept_for_sinks(histories, request.expire_flink_before)
     stay = {*keepers, *young, *for_flink, *for_sinks}
@@ -127,6 +129,12 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
         kept_for_flink={id_: ", ".join(sorted(jobs)) for id_, jobs in for_flink.items() if id_ not in keepers},
         kept_for_sinks={id_: ", ".join(sorted(names)) for id_, names in for_sinks.items() if id_ not in keepers},
     )
+
+
+def _has_streams(by_id: Mapping[str, Snapshot], request: RetentionRequest) -> bool:
+    everything = [list(by_id.values())]
+    since = request.expire_flink_before
+    return bool(newest_of_jobs(everything, since) or newest_of_sinks(everything, since))
 
 
 def left_over_stage_branches(

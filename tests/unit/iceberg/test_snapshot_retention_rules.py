@@ -56,6 +56,22 @@ def test_a_year_of_commits_is_worked_out_at_once() -> None:
     assert answer.expired == tuple(each.id for each in snapshots[:10_000])
 
 
+def test_branches_that_share_a_long_history_are_worked_out_at_once() -> None:
+    snapshots = line(*range(20_000))
+    branches = [branch(f"b{number}", 20_000 - number) for number in range(150)]
+    started = time.process_time()
+    answer = expire(snapshots, branch("main", 20_000), *branches, hour=19_990)
+    assert time.process_time() - started < 2
+    assert len(answer.expired) == 20_000 - 150
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_what_refs_share_is_of_each_of_them(is_reversed: bool) -> None:
+    refs = [tag("v1", 2), branch("audit", 3, max_snapshot_age=HOUR), branch("main", 4, max_snapshot_age=HOUR)]
+    answer = expire(line(950, 951, 952, 953), *(refs[::-1] if is_reversed else refs))
+    assert answer.expired == ("1",)
+
+
 def test_a_snapshot_of_exactly_the_age_stays() -> None:
     assert expire(line(899, 900, 901), branch("main", 3)).expired == ("1",)
 
