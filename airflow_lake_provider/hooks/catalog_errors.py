@@ -38,6 +38,8 @@ _AHEAD = re.compile(
     r"|Could not match (?:bucket|truncate)|Multi argument transforms are not yet supported"
     r"|Input tag '[4-9]' found using 'format_version'"
 )
+# Of metadata. Other members that are null are refused by Iceberg's Java, too.
+_NULL_IN_JAVA = ("snapshot-log", "metadata-log")
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
 
@@ -174,10 +176,19 @@ def is_ahead(error: Exception) -> bool:
     validation = next((each for each in (error, *error.args) if isinstance(each, ValidationError)), None)
     if validation is None:
         return _AHEAD.search(str(error)) is not None
-    details = validation.errors(include_url=False, include_context=False, include_input=False)
-    # Engines have blobs of their own in statistics files.
-    is_blob = any(detail["type"] == "literal_error" and "blob-metadata" in detail["loc"] for detail in details)
-    return is_blob or any(_AHEAD.search(detail["msg"]) for detail in details)
+    return any(
+        _AHEAD.search(detail["msg"]) or _is_of_another_writer(detail["type"], detail["loc"], detail["input"])
+        for detail in validation.errors(include_url=False, include_context=False)
+    )
+
+
+def _is_of_another_writer(kind: str, place: tuple[int | str, ...], given: object) -> bool:
+    """Tell whether Iceberg's Java takes what PyIceberg refuses."""
+    if kind == "list_type":
+        return given is None and place[-1] in _NULL_IN_JAVA
+    # Engines have blobs of their own in statistics files. Snapshots of version 1 may list their manifests themselves.
+    is_blob = kind == "literal_error" and "blob-metadata" in place
+    return is_blob or (kind == "missing" and place[-1] == "manifest-list")
 
 
 def is_gone(error: Exception) -> bool:

@@ -162,6 +162,13 @@ def with_transform(metadata: dict[str, Any]) -> None:
     metadata["partition-specs"].append({"spec-id": 1, "fields": [field]})
 
 
+def of_version_1_without_lists(metadata: dict[str, Any]) -> None:
+    """Let snapshots name their manifests themselves, as with ``write.manifest-lists.enabled=false`` of old."""
+    metadata.update({"format-version": 1, "schema": metadata["schemas"][0], "partition-spec": []})
+    for snapshot in metadata["snapshots"]:
+        snapshot["manifests"] = [snapshot.pop("manifest-list")]
+
+
 # Metadata that Iceberg's Java library takes, and PyIceberg 0.12 does not.
 AHEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "'variant'": with_column("variant"),
@@ -171,6 +178,9 @@ AHEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "Multi argument transforms": with_order_of_several,
     "bucketV2[3]": with_transform,
     "hive-column-statistics": with_blob,
+    "snapshot-log": lambda metadata: metadata.update({"snapshot-log": None}),
+    "metadata-log": lambda metadata: metadata.update({"metadata-log": None}),
+    "manifest-list": of_version_1_without_lists,
     "tag '4'": lambda metadata: metadata.update({"format-version": 4}),
 }
 
