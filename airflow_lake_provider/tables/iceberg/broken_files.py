@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 
-# What the reading of Avro ends in where a file is cut off, or is another one. Other errors of a store may pass.
+# What the reading of Avro ends in where a file is cut off, or is another one; PyIceberg's decoder is one of C. Other
+# errors of a store may pass.
 _OF_CONTENT = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError),
-    *(EOFError, struct.error, zlib.error),
+    *(EOFError, SystemError, struct.error, zlib.error),
 )
 _REMEDY = (
     "Restore the file; where nobody can, move main back by LakeRollbackOperator to a snapshot whose files are there"

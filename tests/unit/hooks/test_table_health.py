@@ -124,11 +124,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a_folder": (turn_into_a_folder, "BrokenMetadataError"),
     "manifest_list_gone": (
         lambda file: next(file.parent.glob("snap-5.avro")).unlink(),
-        "BrokenMetadataError: .*its metadata file is gone",
+        r"BrokenMetadataError: .*manifest list \S+/snap-5\.avro of snapshot 5 is gone",
     ),
     "manifest_damaged": (
         lambda file: next(file.parent.glob("data-0.avro")).write_bytes(b"Obj\x01junk"),
-        "table shop.broken cannot be judged: SystemError",
+        r"BrokenMetadataError: .*manifest \S+/data-0\.avro cannot be read \(SystemError\)",
     ),
 }
 
