@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ClassVar
 
@@ -17,6 +18,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.call_limits import deadline, seconds_left
+from airflow_lake_provider.hooks.call_limits import within as call_within
 from airflow_lake_provider.hooks.catalog_errors import is_forbidden
 from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
@@ -34,7 +37,7 @@ class TrustedTables(Catalog):
     most_readers: ClassVar[int] = 8
 
     def listed_tables(self, within: tuple[str, ...]) -> list[ListedTable]:
-        """Return what a namespace and those below it list, by asking for one namespace after the other.
+        """Return what a namespace and those below it list, several namespaces being asked at a time.
 
         One of these that may not be listed hides no other, and is said at WARNING.
 
@@ -42,27 +45,43 @@ class TrustedTables(Catalog):
         """
         asked: set[tuple[str, ...]] = set()
         left, tables = [within] if within else list(self.list_namespaces()), list[ListedTable]()
-        while left:
-            namespace = left.pop()
+        until = deadline()
+
+        def listed(namespace: tuple[str, ...]) -> tuple[list[ListedTable], list[tuple[str, ...]]]:
+            # A thread of its own has a deadline of its own.
+            with call_within(seconds_left(until)):
+                return self._listed_below(namespace, may_be_hidden=namespace != within)
+
+        with ThreadPoolExecutor(self.most_readers, "list-namespaces") as readers:
             # A server may list a namespace below itself.
-            if namespace not in asked:
-                asked.add(namespace)
-                try:
-                    # One may be dropped meanwhile, and some servers know no namespace below another.
-                    with suppress(NoSuchNamespaceError):
-                        tables += self.listed_in(namespace)
-                    with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
-                        left += self.list_namespaces(namespace)
-                except Exception as error:
-                    if namespace == within or not is_forbidden(error):
-                        raise
-                    log.warning(
-                        "catalog %s: namespace %s may not be listed, so that none of its tables is seen: %s",
-                        self.name,
-                        ".".join(namespace),
-                        type(error).__name__,
-                    )
+            while new := [each for each in dict.fromkeys(left) if each not in asked]:
+                asked.update(new)
+                answers = list(readers.map(listed, new))
+                tables += [table for of_one, _ in answers for table in of_one]
+                left = [each for _, below in answers for each in below]
         return tables
+
+    def _listed_below(
+        self, namespace: tuple[str, ...], *, may_be_hidden: bool
+    ) -> tuple[list[ListedTable], list[tuple[str, ...]]]:
+        """Return the tables of a namespace, and the namespaces right below it."""
+        tables, below = list[ListedTable](), list[tuple[str, ...]]()
+        try:
+            # One may be dropped meanwhile, and some servers know no namespace below another.
+            with suppress(NoSuchNamespaceError):
+                tables = self.listed_in(namespace)
+            with suppress(NoSuchNamespaceError, BadRequestError, NotImplementedError):
+                below = [tuple(each) for each in self.list_namespaces(namespace)]
+        except Exception as error:
+            if not may_be_hidden or not is_forbidden(error):
+                raise
+            log.warning(
+                "catalog %s: namespace %s may not be listed, so that none of its tables is seen: %s",
+                self.name,
+                ".".join(namespace),
+                type(error).__name__,
+            )
+        return tables, below
 
     def listed_in(self, namespace: tuple[str, ...]) -> list[ListedTable]:
         """Return the tables of a namespace, and beside them what is no table of Iceberg, such as a view."""
