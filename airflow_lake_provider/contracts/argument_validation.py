@@ -181,6 +181,17 @@ def label(value: object, name: str) -> str:
     return text(str(value) if is_number else not_none(value, name), name)
 
 
+def ref_name(value: object, name: str) -> str:
+    """Return the name of a branch or a tag that may be made; a template's output may end in a line break."""
+    given = label(value, name)
+    if given != given.strip() or not given.isprintable():
+        raise InvalidSpecError(
+            f"{name} must have no line break or other control character, and no blank before or behind it, "
+            f"got {given!r}"
+        )
+    return given
+
+
 def snapshot(value: object, name: str) -> str:
     """Return the id of a snapshot as text."""
     return label(value, name).strip()

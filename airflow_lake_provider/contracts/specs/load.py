@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar, cast
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, label, names, optional
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, label, names, optional, ref_name
 from airflow_lake_provider.contracts.author.audits import Audits, audits
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempt
 
 
 def _branch(value: object, name: str) -> str:
-    branch = label(value, name)
+    branch = ref_name(value, name)
     if branch == "main" or branch.startswith("lake_"):
         raise InvalidSpecError(f"{name} {branch!r} is reserved; leave it out to write to main")
     return branch

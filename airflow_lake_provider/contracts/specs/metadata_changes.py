@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, label, number, optional, snapshot
+from airflow_lake_provider.contracts.argument_validation import flag, label, number, optional, ref_name, snapshot
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
@@ -67,18 +67,18 @@ class PublishBranchSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; name the branch of an upsert")
 
 
+def _tag(value: object, name: str) -> str:
+    """Return the name of a tag that is none of ours."""
+    tag = label(value, name)
+    if tag == MAIN or tag.startswith(_RESERVED):
+        raise InvalidSpecError(f"{name} {tag!r} is reserved: choose one that does not begin with {_RESERVED!r}")
+    return tag
+
+
 @dataclass(frozen=True, kw_only=True)
 class _TagSpec(JobSpec):
     capabilities: ClassVar[tuple[str, ...]] = ("metadata-changes", "tags")
-    tag: str = argument(label, "tag")
-
-    def complete(self) -> None:
-        """Refuse a name of ours."""
-        super().complete()
-        if self.tag == MAIN or self.tag.startswith(_RESERVED):
-            raise InvalidSpecError(
-                f"{self.table}: tag {self.tag!r} is reserved: choose one that does not begin with {_RESERVED!r}"
-            )
+    tag: str = argument(_tag, "tag")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +89,11 @@ class CreateTagSpec(_TagSpec):
     snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
     max_age: timedelta | None = argument(optional(duration), default=None)
     replace: bool = argument(flag, default=False, templated=False)
+
+    def complete(self) -> None:
+        """Refuse a name that nobody could type; one that is there already can be dropped."""
+        super().complete()
+        ref_name(self.tag, "tag")
 
 
 @dataclass(frozen=True, kw_only=True)
