@@ -108,8 +108,10 @@ class MetadataChangeAction(WorkerAction[SpecT]):
         """Return the report with the table's state, read back; a retry of a failed task would find nothing to do."""
         try:
             return replace(report, after=self.tables.lake.loaded(report.table).state())
-        except LakeProviderError as error:
-            unseen = f"the table after the commit is not known: the commit was made, and looking failed: {error}"
+        except (LakeProviderError, OSError) as error:
+            # What a store says may hold its keys.
+            why = error if isinstance(error, LakeProviderError) else type(error).__name__
+            unseen = f"the table after the commit is not known: the commit was made, and looking failed: {why}"
             return replace(report, warnings=(*report.warnings, unseen))
 
     def sent(self, spec: SpecT) -> JobSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,3 +106,26 @@ def test_main_goes_back_from_a_head_whose_manifest_list_is_broken(how: str, twic
     assert warning.startswith("the counts of main's head are not known: shop.orders: manifest list")
     twice.refresh()
     assert twice.scan().to_arrow()["id"].to_pylist() == [1]
+
+
+def turn_into_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [(Path.unlink, r"manifest list \S+ of snapshot \d+ is gone"), (turn_into_a_folder, "IsADirectoryError")],
+    ids=["gone", "a store that fails"],
+)
+def test_a_commit_that_was_made_fails_no_task_where_the_table_cannot_be_looked_at(
+    change: Callable[[Path], object], why: str, twice: Table, context: Context
+) -> None:
+    first = twice.snapshots()[0]
+    change(Path(first.manifest_list.removeprefix("file://")))
+    report = answer(LakeRollbackOperator, context, snapshot_id=first.snapshot_id)
+    assert (report.outcome.value, report.after) == ("done", None)
+    assert re.search(f"the commit was made, and looking failed: .*{why}", report.warnings[-1])
+    head = twice.refresh().current_snapshot()
+    assert head is not None
+    assert head.snapshot_id == first.snapshot_id
