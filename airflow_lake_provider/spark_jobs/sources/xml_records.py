@@ -32,8 +32,9 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types,
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 
-_PREFIX = r"(?:[\w.-]++:)?"
-_NAME = r"[\w.:-]++"
+# A name may have letters of any language, which \w of Java is not.
+_PREFIX = r"(?:[^\s<>/:!?][^\s<>/:]*+:)?"
+_NAME = r"[^\s<>/!?][^\s<>/]*+"
 # What may stand before the first element and behind the last.
 _BETWEEN = r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+"
 _ROOT = rf"(?s)^\ufeff?{_BETWEEN}(?:<!DOCTYPE[^>\[]*+(?:\[.*?\]\s*+)?>)?{_BETWEEN}<({_NAME})"

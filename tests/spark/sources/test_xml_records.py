@@ -28,7 +28,7 @@ COLUMNS = "id BIGINT, _a INT, name STRING, at STRUCT<u: STRING, x: INT>, line AR
 
 def document(folder: Path, text: str) -> Path:
     path = folder / "a.xml"
-    path.write_text(f"<rows>{text}</rows>")
+    path.write_text(f"<rows>{text}</rows>", encoding="utf-8")
     return path
 
 
@@ -81,3 +81,16 @@ def test_what_looks_like_a_record_in_a_comment_a_text_or_an_attribute_is_none(
     )
     found = rows(spark, document(tmp_path, text), schema="id BIGINT, _a INT, name STRING", options=ROW_TAG)
     assert found == [{"id": 12, "_a": 12, "name": "<row>"}, {"id": 13, "_a": 13, "name": None}]
+
+
+def test_names_of_elements_have_letters_of_any_language(spark: SparkSession, tmp_path: Path) -> None:
+    names = {"Aufträge": "Auftrag", "Bücher": "Übersicht", "заказы": "заказ", "表": "行"}
+    for place, (root, tag) in enumerate(names.items()):
+        path = tmp_path / f"{place}.xml"
+        path.write_text(f"<{root}><{tag} ä='1'><id>{place}</id></{tag}></{root}>", encoding="utf-8")
+        expected = [{"id": place, "_ä": 1}]
+        assert rows(spark, path, schema="id BIGINT, `_ä` INT", options={"rowTag": tag}) == expected
+        with pytest.raises(BadInputError, match="a document without a record"):
+            rows(spark, path, schema="id BIGINT", options=ROW_TAG)
+        path.write_text(f"<{root}/>", encoding="utf-8")
+        assert rows(spark, path, schema="id BIGINT", options={"rowTag": tag}) == []
