@@ -45,7 +45,7 @@ _PARTS = r"""(?:[^<>"']|"[^"]*+"|'[^']*+')*+"""
 _CLOSED = (r"(?s)</\Q", rf"\E\s*+>{_BETWEEN}$")
 _END = 10_000
 # Spark's own.
-_ATTRIBUTE, _VALUE = "_", "_VALUE"
+_ATTRIBUTE = "_"
 # Before the name of an attribute as it is read: no name of an element has a blank.
 _OF_ATTRIBUTE = "_lake_attribute "
 # From the name of a field to the SQL of its value.
@@ -102,15 +102,14 @@ def _is_nested(kind: DataType) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class XmlNames:
-    """Names that tell attributes and texts of an element from elements in it."""
+    """Names of columns that may be attributes: they begin with a prefix, in any case, as Spark compares names."""
 
     attribute: str = _ATTRIBUTE
-    value: str = _VALUE
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> XmlNames:
         """Return those of a reader's options, by lower-case name."""
-        return cls(attribute=options.get("attributeprefix", _ATTRIBUTE), value=options.get("valuetag", _VALUE))
+        return cls(attribute=options.get("attributeprefix", _ATTRIBUTE))
 
     def options(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return options of a reader by which no attribute has the name of an element."""
@@ -138,8 +137,9 @@ class XmlNames:
 
     def _attribute(self, name: str) -> str | None:
         """Return the name by which an attribute is read that a column may have; None where it has none."""
-        own = name.removeprefix(self.attribute)
-        return f"{_OF_ATTRIBUTE}{own}" if name.startswith(self.attribute) and own and name != self.value else None
+        # The column of texts may be one, too: _VALUE is that of <price VALUE="5"/>.
+        prefix, own = name[: len(self.attribute)], name[len(self.attribute) :]
+        return f"{_OF_ATTRIBUTE}{own}" if own and prefix.lower() == self.attribute.lower() else None
 
     def _read(self, field: StructField) -> Iterator[StructField]:
         kind = self._inside(field.dataType)

@@ -22,8 +22,12 @@ TWICE: list[tuple[str, str, str]] = [
     ("na", "<row><id>1</id><name>a</name><name>b</name></row>", "name"),
     ("_", '<row a="1"><_a>2</_a></row>', "_a"),
     ("_", "<row><_a>1</_a><_a>2</_a></row>", "_a"),
+    ("_", '<row><price VALUE="5">6</price></row>', "price"),
 ]
-COLUMNS = "id BIGINT, _a INT, name STRING, at STRUCT<u: STRING, x: INT>, line ARRAY<STRUCT<n: INT>>"
+COLUMNS = (
+    "id BIGINT, _a INT, name STRING, at STRUCT<u: STRING, x: INT>, line ARRAY<STRUCT<n: INT>>, "
+    "price STRUCT<_VALUE: INT, _unit: STRING>"
+)
 
 
 def document(folder: Path, text: str) -> Path:
@@ -37,12 +41,32 @@ def test_attributes_have_the_names_of_elements_where_no_prefix_is_given(spark: S
         '<row id="1"><name>x</name><at u="m"><x>5</x></at><line n="1"/><line><n>2</n></line></row><row><_a>7</_a></row>'
     )
     options = {**ROW_TAG, "attributePrefix": ""}
-    nothing = dict.fromkeys(("id", "_a", "name", "at", "line"))
+    nothing = dict.fromkeys(("id", "_a", "name", "at", "line", "price"))
     lines = [{"n": 1}, {"n": 2}]
     assert rows(spark, document(tmp_path, text), schema=COLUMNS, options=options) == [
         {**nothing, "id": 1, "name": "x", "at": {"u": "m", "x": 5}, "line": lines},
         {**nothing, "_a": 7},
     ]
+
+
+def test_an_attribute_may_be_called_as_the_column_of_texts(spark: SparkSession, tmp_path: Path) -> None:
+    text = '<row VALUE="1"><price VALUE="5" unit="EUR"/></row><row><price unit="USD">6</price></row>'
+    expected = [
+        {"_VALUE": 1, "price": {"_VALUE": 5, "_unit": "EUR"}},
+        {"_VALUE": None, "price": {"_VALUE": 6, "_unit": "USD"}},
+    ]
+    schema = "_VALUE BIGINT, price STRUCT<_VALUE: INT, _unit: STRING>"
+    assert rows(spark, document(tmp_path, text), schema=schema, options=ROW_TAG) == expected
+    # Of inferred columns, too.
+    assert rows(spark, tmp_path / "a.xml", options=ROW_TAG) == expected
+
+
+def test_a_prefix_of_attributes_is_compared_without_case(spark: SparkSession, tmp_path: Path) -> None:
+    document(tmp_path, "<row><name>x</name></row>")
+    (tmp_path / "b.xml").write_text('<rows><row id="2"/></rows>')
+    options = {**ROW_TAG, "ATTRIBUTEPREFIX": "Attr_"}
+    read = rows(spark, tmp_path, format="xml", schema="name STRING, attr_id BIGINT", options=options)
+    assert read == [{"name": "x", "attr_id": None}, {"name": None, "attr_id": 2}]
 
 
 @pytest.mark.parametrize(("prefix", "text", "column"), TWICE)
