@@ -142,10 +142,20 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
         if losing and value.strip().lower() == losing:
             raise InvalidSpecError(f"{name}: {given}={value!r} leaves out rows or columns; {instead}")
     check_encoding(options, kind, name)
-    row_tag = next((value for given, value in options.items() if given.lower() == "rowtag"), "")
-    if kind == "xml" and not re.fullmatch(r"[\w.:-]+", row_tag):
+    if kind == "xml":
+        _check_row_tag({given.lower(): value for given, value in options.items()}, name)
+
+
+def _check_row_tag(options: Mapping[str, str], name: str) -> None:
+    row_tag = options.get("rowtag", "")
+    if not re.fullmatch(r"[\w.:-]+", row_tag):
         raise InvalidSpecError(
             f"{name}: XML needs the name of the element that is a record, such as rowTag='order', got {row_tag!r}"
+        )
+    if ":" in row_tag and options.get("ignorenamespace", "").lower() == "true":
+        raise InvalidSpecError(
+            f"{name}: with ignoreNamespace names have no prefix, so no element is called {row_tag!r}; give "
+            f"rowTag={row_tag.rpartition(':')[2]!r}, or leave ignoreNamespace out"
         )
 
 

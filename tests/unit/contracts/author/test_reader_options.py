@@ -174,6 +174,15 @@ def test_xml_without_the_element_that_is_a_record_is_refused() -> None:
             Files("in/*.xml", options=options)
 
 
+def test_a_record_of_xml_has_no_prefix_where_namespaces_are_ignored() -> None:
+    options: dict[str, Any] = {"rowTag": "shop:order"}
+    for more in ({}, {"ignoreNamespace": False}):
+        assert Files("in/*.xml", options={**options, **more}).format == "xml"
+    for more in ({"ignoreNamespace": True}, {"IGNORENAMESPACE": "TRUE"}):
+        with pytest.raises(InvalidSpecError, match="no element is called 'shop:order'; give rowTag='order'"):
+            Files("in/*.xml", options={**options, **more})
+
+
 @pytest.mark.parametrize(("version", "is_refused"), [("3.5", True), ("3.5.9", True), ("4.1", False), ("4.1.3", False)])
 def test_xml_is_refused_on_a_spark_that_does_not_read_it_also_below_a_query(version: str, is_refused: bool) -> None:
     xml = Files("in/*.xml", options={"rowTag": "order"})
