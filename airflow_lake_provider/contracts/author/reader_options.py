@@ -126,7 +126,7 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
     taken = {option.lower() for option in _options_of(kind)}
     seen: set[str] = set()
     for given, value in options.items():
-        lower = given.strip().lower()
+        lower = given.lower()
         if lower in seen:
             raise InvalidSpecError(f"{name} has {given!r} twice: Spark compares the names of options without case")
         seen.add(lower)

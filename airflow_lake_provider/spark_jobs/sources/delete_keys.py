@@ -156,7 +156,8 @@ def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
     options = {"inferSchema": "false", **source.options} if source.format != "json" else source.options
     if not source.schema:
         return replace(source, options=options)
-    changed = (DecimalType,) if "dateFormat" in source.options else (DecimalType, DateType)
+    has_format = "dateformat" in {name.lower() for name in source.options}
+    changed = (DecimalType,) if has_format else (DecimalType, DateType)
     declared, lower = parse_ddl(source.schema), {name.lower() for name in names}
     for field in declared:
         if field.name.lower() in lower and isinstance(field.dataType, changed):

@@ -108,7 +108,8 @@ class LineRecords:
 
     @property
     def _has_headers(self) -> bool:
-        return self.source.format == "csv" and self.options.get("header", "false").lower() == "true"
+        header = {name.lower(): value for name, value in self.options.items()}.get("header", "")
+        return self.source.format == "csv" and header.lower() == "true"
 
     @cached_property
     def _places(self) -> list[Row]:

@@ -249,7 +249,7 @@ def _refuse_other_spelling(
 
 
 def _has_header(source: Files) -> bool:
-    given = source.options.get("header", "false")
+    given = {name.lower(): value for name, value in source.options.items()}.get("header", "false")
     if given.lower() not in ("true", "false"):
         raise InvalidSpecError(f"options['header'] must be true or false, got {given!r}")
     return given.lower() == "true"

@@ -164,6 +164,19 @@ def test_a_header_with_another_separator_is_refused_with_the_option(spark: Spark
         rows(spark, tmp_path / "a.csv", schema=TYPES, options=HEADER)
 
 
+@pytest.mark.parametrize("name", ["header", "HEADER"])
+def test_the_option_header_is_read_in_any_case(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,name\n1,007\n")
+    expected = [{"id": 1, "name": "007"}]
+    assert rows(spark, path, table=TYPES, options={name: True}) == expected
+    with pytest.raises(BadInputError, match=r"has the columns \['id'\], but the header"):
+        rows(spark, path, schema="id BIGINT", options={name: True})
+    given = Files(str(path), schema=TYPES, options={name: True})
+    lines = read_files(spark, given, list_input_files(spark, given.path), None, keeps_lines=True).rows
+    assert [row.asDict() for row in lines.select("id", "name").collect()] == expected
+
+
 SOUND_XML: dict[str, str | bytes] = {
     "plain": '<?xml version="1.0"?>\n<rows>\n <row>\n  <id>1</id>\n  <name> x </name>\n </row>\n</rows>\n'
     "<!-- end -->\n",

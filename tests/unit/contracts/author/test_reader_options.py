@@ -138,6 +138,12 @@ def test_an_option_that_is_given_twice_in_two_cases_is_refused() -> None:
         Files("in/*.csv", options={"header": "true", "HEADER": "false"})
 
 
+def test_an_option_with_a_blank_in_its_name_is_refused_which_spark_would_not_see() -> None:
+    for name in ("header ", " header"):
+        with pytest.raises(InvalidSpecError, match=f"the option '{name}' is not known"):
+            Files("in/*.csv", options={name: "true"})
+
+
 # Format, options, and a word of the refusal; empty where they are taken.
 ENCODINGS: list[tuple[str, dict[str, Any], str]] = [
     *(("csv", {"encoding": name}, "") for name in ("utf8", "UTF-16", "latin1", "windows-1252", "KOI8-R", "EUC-JP")),
