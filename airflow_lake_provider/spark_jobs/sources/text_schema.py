@@ -187,15 +187,19 @@ def csv_schema(
 
 
 def _columns_without_text(source: Files, table_schema: StructType | None) -> StructType:
-    """Return the columns of files that have no line: declared, else those of the table that CSV can hold."""
+    """Return the columns of files that have no line: declared, else those of the table that CSV can hold.
+
+    Columns that are names of folders are none of the files.
+    """
     if source.schema:
         return parse_ddl(source.schema)
     if table_schema is None:
         raise BadInputError(
             f"no CSV file of {source.path!r} has a line, so nothing says their columns; give the source a schema"
         )
-    nested = (ArrayType, MapType, StructType)
-    return StructType([field for field in table_schema if not isinstance(field.dataType, nested)])
+    nested, folders = (ArrayType, MapType, StructType), {name.lower() for name in source.partition_columns}
+    fields = (field for field in table_schema if field.name.lower() not in folders)
+    return StructType([field for field in fields if not isinstance(field.dataType, nested)])
 
 
 def _csv_columns(

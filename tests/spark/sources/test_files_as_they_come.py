@@ -354,6 +354,18 @@ def test_folders_that_are_named_are_columns_with_the_types_of_schema_and_table(
     assert rows(spark, tmp_path / names[0], table, **one) == [{"id": 0, "code": "007", "day": days[0]}]
 
 
+def test_csv_without_a_line_below_folders_has_the_other_columns_of_the_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "day=2026-01-01"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(b"")
+    given: dict[str, Any] = {"options": HEADER, "partition_columns": ["DAY"], "format": "csv"}
+    empty = batch(spark, folder, "id BIGINT, tags ARRAY<STRING>, Day DATE", **given).rows
+    types = {name: kind for name, kind in empty.dtypes if not name.startswith("_lake_")}
+    assert (types, empty.count()) == ({"id": "bigint", "DAY": "date"}, 0)
+
+
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_XML if kind == "xml" else ()) for kind in KINDS])
 def test_a_column_of_the_files_that_is_a_folder_too_is_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     # Spark compares names of JSON's fields with case, where a schema declares them.
