@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import parsed_line, text_lines
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, parsed_line, text_lines
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
@@ -238,12 +238,13 @@ def _refuse_other_spelling(
     """
     names = [f"_{place}" for place, _ in enumerate(header)]
     texts = columns_text(StructType([StructField(name, StringType()) for name in names]))
-    parsed = parsed_line("from_csv", "value", texts, options)
+    line = decoded_line({name.lower(): value for name, value in options.items()})
+    parsed = parsed_line("from_csv", line, texts, options)
     same = (
         f"lower({parsed}.{name}) = {text_literal(given.lower())}" for name, given in zip(names, header, strict=True)
     )
-    headers = text_lines(spark, paths, options).filter(" AND ".join(same)).select("value").distinct().limit(2)
-    spelled = sorted(row["value"] for row in headers.collect())
+    headers = text_lines(spark, paths, options).filter(" AND ".join(same)).selectExpr(line).distinct().limit(2)
+    spelled = sorted(row[0] for row in headers.collect())
     if len(spelled) > 1:
         raise BadInputError(
             f"CSV files of {source.path!r} have one header in two texts, {spelled[0]!r} and {spelled[1]!r}. Inference "

@@ -83,3 +83,7 @@ def test_headers_in_two_texts_make_no_column_of_numbers_one_of_texts(spark: Spar
     assert refused(spark, tmp_path, format="csv", options={"header": True, "multiLine": True}) == [False, False]
     (tmp_path / "b.csv").write_text("id,v\n2,x\n")
     assert refused(spark, tmp_path, format="csv", **words) == [False, False]
+    for place, header in enumerate(("id,größe", '"id","größe"')):
+        (tmp_path / f"{'ab'[place]}.csv").write_text(f"{header}\n{place},1.5\n", encoding="windows-1252")
+    with pytest.raises(BadInputError, match="one header in two texts, .*größe"):
+        refused(spark, tmp_path, format="csv", options={"header": True, "encoding": "windows-1252"})
