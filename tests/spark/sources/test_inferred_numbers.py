@@ -84,6 +84,6 @@ def test_headers_in_two_texts_make_no_column_of_numbers_one_of_texts(spark: Spar
     (tmp_path / "b.csv").write_text("id,v\n2,x\n")
     assert refused(spark, tmp_path, format="csv", **words) == [False, False]
     for place, header in enumerate(("id,größe", '"id","größe"')):
-        (tmp_path / f"{'ab'[place]}.csv").write_text(f"{header}\n{place},1.5\n", encoding="windows-1252")
-    with pytest.raises(BadInputError, match="one header in two texts, .*größe"):
-        refused(spark, tmp_path, format="csv", options={"header": True, "encoding": "windows-1252"})
+        (tmp_path / f"{'ab'[place]}.csv").write_text(f"{header}\n{place},1.5\n", encoding="iso-8859-1")
+    with pytest.raises(BadInputError, match=r"one header in two texts, .*größe"):
+        refused(spark, tmp_path, format="csv", options={"header": True, "encoding": "ISO-8859-1"})
