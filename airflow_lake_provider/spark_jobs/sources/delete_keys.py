@@ -248,7 +248,9 @@ def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
         case FloatType() | DoubleType():
             # By their shortest text: 0.1 is 0.1, though no float is.
             is_near = try_cast(fitted.cast("string"), _WIDE).eqNullSafe(try_cast(text, _WIDE))
-            return is_near & ((sf.abs(fitted) != float("inf")) | text.rlike(r"(?i)^\s*+[+-]?+inf"))
+            # Of a number that is too great or too small a cast makes infinity or zero.
+            is_finite = (sf.abs(fitted) != float("inf")) | text.rlike(r"(?i)^\s*+[+-]?+inf")
+            return is_near & is_finite & ((fitted != 0) | ~text.rlike(r"^[^eE]*[1-9]"))
         case DateType():
             return fitted.cast("string") == sf.trim(text)
         case TimestampType() | TimestampNTZType():
