@@ -128,7 +128,7 @@ def _of_array(tail: Column, name: Column, text: Column) -> Column:
 
 def _behind(tail: Column, name: Column) -> Column:
     """Return what stands before and behind each member of a name."""
-    member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit('":\\E'))
+    member = sf.concat(sf.lit('\\Q"'), sf.replace(name, sf.lit("\\"), sf.lit("")), sf.lit(r'"\E\s*+:'))
     return sf.call_function("split", tail, member)
 
 
