@@ -224,7 +224,9 @@ def _csv_columns(
     inferred = _inferred_csv(spark, paths, options)
     # Of values of several lines Spark leaves out the first row of each file, however it is written.
     is_whole = {name.lower(): value for name, value in options.items()}.get("multiline", "").strip().lower() == "true"
-    if len(paths) > 1 and not is_whole and all(isinstance(field.dataType, StringType) for field in inferred):
+    # A name such as 2024 is a number among those of its column.
+    named = (field for field in inferred if field.name.isidentifier())
+    if len(paths) > 1 and not is_whole and all(isinstance(field.dataType, StringType) for field in named):
         _refuse_other_spelling(spark, source, paths, options, header)
     return _retyped(inferred.fields, declared)
 

@@ -83,6 +83,10 @@ def test_headers_in_two_texts_make_no_column_of_numbers_one_of_texts(spark: Spar
     assert refused(spark, tmp_path, format="csv", options={"header": True, "multiLine": True}) == [False, False]
     (tmp_path / "b.csv").write_text("id,v\n2,x\n")
     assert refused(spark, tmp_path, format="csv", **words) == [False, False]
+    for place, header in enumerate(("id,2024", '"id","2024"')):
+        (tmp_path / f"{'ab'[place]}.csv").write_text(f"{header}\n{place},1.5\n")
+    with pytest.raises(BadInputError, match="one header in two texts"):
+        refused(spark, tmp_path, format="csv", **words)
     for place, header in enumerate(("id,größe", '"id","größe"')):
         (tmp_path / f"{'ab'[place]}.csv").write_text(f"{header}\n{place},1.5\n", encoding="iso-8859-1")
     with pytest.raises(BadInputError, match=r"one header in two texts, .*größe"):
