@@ -42,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
-from airflow_lake_provider.spark_jobs.sources.text_values import BEGINS_WITH_DAY, WITHOUT_ZONE
+from airflow_lake_provider.spark_jobs.sources.text_values import BEGINS_WITH_DAY, LETTERS_FOR_ZONE, WITHOUT_ZONE
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
@@ -256,6 +256,6 @@ def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
         case TimestampType() | TimestampNTZType():
             # Spark takes a time of day for one of today, and drops a zone.
             has_day = text.rlike(BEGINS_WITH_DAY if isinstance(wanted, TimestampType) else WITHOUT_ZONE)
-            return has_day & ~text.rlike(r"\.\d{6}\d*[1-9]")
+            return has_day & ~text.rlike(r"\.\d{6}\d*[1-9]") & ~text.rlike(LETTERS_FOR_ZONE)
     # The others are parsed as a whole or not at all.
     return sf.lit(True)

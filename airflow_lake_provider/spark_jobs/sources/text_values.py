@@ -46,6 +46,8 @@ BEGINS_WITH_DAY = r"^\s*+[+-]?[0-9]{4,7}-[0-9]{1,2}-[0-9]{1,2}"
 _MIDNIGHT = rf"{BEGINS_WITH_DAY}(?:[T ]00:00(?::00(?:\.0*+)?)?(?: ?(?:Z|UTC|[+-][0-9]{{2}}:?[0-9]{{2}}))?)?\s*+$"
 # Without a zone, which Spark drops from a time that has none.
 WITHOUT_ZONE = rf"{BEGINS_WITH_DAY}(?:[T ][0-9]{{1,2}}:[0-9]{{1,2}}(?::[0-9]{{1,2}}(?:\.[0-9]*+)?)?)?\s*+$"
+# Three letters have many meanings, of which Java takes one: BST is Dhaka's time, and PST in July is PDT.
+LETTERS_FOR_ZONE = r"(?<![A-Za-z_/-])(?!UTC|GMT|UCT|EST|MST|HST)[A-Z]{3}\s*+$"
 _NANOSECONDS = r"\.[0-9]{6}0*+[1-9]"
 # Seconds since 1970; four digits may be a year.
 _SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
@@ -282,11 +284,12 @@ def _fits(text: str, scale: int) -> str:
 def _is_exact_time(text: str, declared: DataType, kind: str) -> str:
     # 2024-01-02T10:00:00, and up to seven signs more: too few for a digit of nanoseconds.
     is_plain = f"octet_length({text}) BETWEEN 17 AND 26 AND {_has_dashes(text)} AND substring({text}, 17, 1) = ':'"
+    is_plain = f"{is_plain} AND (right({text}, 1) BETWEEN '0' AND '9' OR right({text}, 1) = 'Z')"
     has_day = matches(text, BEGINS_WITH_DAY)
     if isinstance(declared, TimestampNTZType):
         # The plain one may have a zone.
         is_plain, has_day = "false", matches(text, WITHOUT_ZONE)
-    slowly = f"({has_day} AND NOT {matches(text, _NANOSECONDS)})"
+    slowly = f"({has_day} AND NOT {matches(text, _NANOSECONDS)} AND NOT {matches(text, LETTERS_FOR_ZONE)})"
     may_be_seconds = kind == "json" and isinstance(declared, TimestampType)
     seconds = f" OR {matches(text, _SECONDS)}" if may_be_seconds else ""
     return f"(({is_plain}) OR {slowly}{seconds})"

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.spark_jobs.sources.text_values import LETTERS_FOR_ZONE
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 _NUMBER = r"^\s*+[+-]?+\d++\s*+$"
@@ -209,7 +210,7 @@ def _date(text: Column, *, may_be_days: bool) -> Column:
 
 def _timestamp(text: Column) -> Column:
     # A bare number has no unit unless its connect type says it, and Spark would read a short one as a year.
-    whole = text.rlike(_STARTS_WITH_DATE) & ~text.rlike(_BELOW_MICROSECONDS)
+    whole = text.rlike(_STARTS_WITH_DATE) & ~text.rlike(_BELOW_MICROSECONDS) & ~text.rlike(LETTERS_FOR_ZONE)
     return _in_years(sf.when(whole, try_cast(text, "timestamp")))
 
 
