@@ -62,8 +62,8 @@ FAULTS = {
     MARK_INSIDE: "files were joined to one: leave out the mark of each, and its header, but for the first",
     REPEATED_HEADER: "files were joined to one: leave out the header of each but the first",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
-    REPEATED: "one value would be lost; declare its column as an ARRAY, or give another attributePrefix where an "
-    "attribute has its name, too",
+    REPEATED: "one value would be lost; declare its column as an ARRAY, or with a plain type where it is an attribute; "
+    "give another attributePrefix where an attribute has its name, too",
     OPEN_DOCUMENT: "it was cut off: write the file again",
     NO_RECORD: "options={'rowTag': ...} names the element that is a record, as it is spelled, its prefix included",
     INNER_RECORD: "only the outer one would be read; declare a column of the row tag's name, which has the inner ones",
