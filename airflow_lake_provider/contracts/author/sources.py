@@ -166,7 +166,7 @@ class Files(Source):
     """Files of rows.
 
     :param path: path or glob.
-    :param format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
+    :param format: ``parquet | orc | json | csv | avro | xml``; default by the path's ending. JSON means JSON lines.
     :param schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"``, without defaults.
     :param options: options of Spark's reader that leave out nothing; texts, numbers and booleans.
     :param max_file_age: timedelta or ISO-8601 text: how long a consumed file is remembered that is not in the source
