@@ -49,8 +49,10 @@ WITHOUT_ZONE = rf"{BEGINS_WITH_DAY}(?:[T ][0-9]{{1,2}}:[0-9]{{1,2}}(?::[0-9]{{1,
 # Three letters have many meanings, of which Java takes one: BST is Dhaka's time, and PST in July is PDT.
 LETTERS_FOR_ZONE = r"(?<![A-Za-z_/-])(?!UTC|GMT|UCT|EST|MST|HST)[A-Z]{3}\s*+$"
 _NANOSECONDS = r"\.[0-9]{6}0*+[1-9]"
-# Seconds since 1970; four digits may be a year.
-_SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
+# 20240102, and with hours and minutes.
+_DAY_IN_DIGITS = r"(?:19|20|21)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:(?:[01][0-9]|2[0-3])[0-5][0-9])?"
+# Seconds since 1970; four digits may be a year, and others a day.
+_SECONDS = rf"^-?(?!{_DAY_IN_DIGITS}$)(?:[0-9]{{1,3}}|[0-9]{{5,12}})$"
 # More digits may have no DOUBLE of their own.
 _SURE_DIGITS = 15
 _LONG_INTEGER = rf"^\s*+[+-]?+[0-9]{{{_SURE_DIGITS + 1},}}+\s*+$"
