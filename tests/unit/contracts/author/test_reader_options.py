@@ -181,12 +181,12 @@ def test_xml_without_the_element_that_is_a_record_is_refused() -> None:
 
 
 def test_a_record_of_xml_has_no_prefix_where_namespaces_are_ignored() -> None:
-    options: dict[str, Any] = {"rowTag": "shop:order"}
-    for more in ({}, {"ignoreNamespace": False}):
-        assert Files("in/*.xml", options={**options, **more}).format == "xml"
-    for more in ({"ignoreNamespace": True}, {"IGNORENAMESPACE": "TRUE"}):
+    options = {"rowTag": "shop:order"}
+    for others in (options, {**options, "ignoreNamespace": False}):
+        assert Files("in/*.xml", options=others).format == "xml"
+    for ignoring in ({**options, "ignoreNamespace": True}, {**options, "IGNORENAMESPACE": "TRUE"}):
         with pytest.raises(InvalidSpecError, match="no element is called 'shop:order'; give rowTag='order'"):
-            Files("in/*.xml", options={**options, **more})
+            Files("in/*.xml", options=ignoring)
 
 
 @pytest.mark.parametrize(("version", "is_refused"), [("3.5", True), ("3.5.9", True), ("4.1", False), ("4.1.3", False)])
