@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", try_number=2, run_after=RUN_AFTER)
@@ -22,3 +25,11 @@ class StateStore(dict[str, Any]):
 
     def delete(self, key: str) -> None:
         self.pop(key, None)
+
+    @classmethod
+    def of(cls, context: Context, **notes: str) -> StateStore:
+        """Return the store of a task, with notes of its earlier tries."""
+        store = cls(notes)
+        # It has what operators call, and no connection to Airflow's API.
+        context["task_state_store"] = store  # type: ignore[typeddict-item]
+        return store

@@ -231,7 +231,7 @@ def test_a_publication_of_a_try_that_another_task_failed_is_told_once_by_the_ret
     asset, on_branch = lake_table_asset("shop.orders"), append(orders.refresh(), 2, branch="load")
     publish = {"action": "publish-branch", "table": "shop.orders", "branch": "load", "drop_branch": True}
     other = {**UPSERT, "table": "shop.others"}
-    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context)
     context["ti"].try_number, context["ti"].max_tries = 1, 1
     driver(**{"upsert shop.others": JobFailure.of(CommitConflictError("other writers won"))})
     with pytest.raises(CommitConflictError):
@@ -262,7 +262,7 @@ def test_a_commit_whose_outcome_was_not_known_is_told_once_the_task_is_cleared(
     is_told: bool,
 ) -> None:
     asset = lake_table_asset("shop.orders")
-    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context)
     driver(**{"upsert shop.orders": JobFailure.of(failure)})
     application(UPSERT, outlets=[asset]).execute(context)
 

@@ -88,13 +88,18 @@ def test_the_first_commit_of_a_table_follows_nothing(
     assert context["outlet_events"][asset].extra["previous_snapshot_id"] is None
 
 
+def committed_by_an_earlier_try(orders: Table) -> int | None:
+    """Commit a row with the run key of the reports here, and return the snapshot."""
+    orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
+    return orders.metadata.current_snapshot_id
+
+
 def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_does_not(
     orders: Table, append: Callable[..., int], context: Context
 ) -> None:
     asset = lake_table_asset("shop.orders")
     before = append(orders, 1)
-    orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
-    committed = orders.metadata.current_snapshot_id
+    committed = committed_by_an_earlier_try(orders)
     applied = replace(report(before=committed, committed=committed), outcome=Outcome.ALREADY_APPLIED)
     context["ti"].try_number, context["ti"].max_tries = 2, 1
     announce_one(task(asset, retries=1), applied, context)
@@ -113,10 +118,9 @@ def test_a_cleared_task_tells_of_what_a_failed_try_before_the_clearing_committed
 ) -> None:
     asset = lake_table_asset("shop.orders")
     before = append(orders, 1)
-    orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
-    committed = orders.metadata.current_snapshot_id
+    committed = committed_by_an_earlier_try(orders)
     applied = replace(report(before=before, committed=committed), outcome=Outcome.ALREADY_APPLIED)
-    context["task_state_store"] = StateStore({UNTOLD: submitted_by} if submitted_by else {})  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context, **({UNTOLD: submitted_by} if submitted_by else {}))
     context["ti"].try_number, context["ti"].max_tries = 3, 3
     cleared = task(asset, retries=1)
     announce_one(cleared, applied, context)
@@ -134,7 +138,7 @@ def test_a_cleared_task_that_finds_nothing_new_tells_once_of_what_the_failed_try
         pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": who.run_key("", ())}
     )
     nothing_new = replace(report(), outcome=Outcome.NOTHING_NEW, run_key=None)
-    context["task_state_store"] = StateStore({UNTOLD: "up to try 0"})  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context, **{UNTOLD: "up to try 0"})
     outlets = []
     for cleared in (1, 2):
         context["ti"].try_number, context["ti"].max_tries = cleared + 1, cleared
@@ -151,7 +155,7 @@ def test_a_try_is_untold_from_its_submission_until_a_try_has_told(context: Conte
         context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
         return TaskRun(context, retries=0)
 
-    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context)
     first = try_of(1, 0)
     first.note_submission()
     assert not first.may_be_untold
@@ -172,7 +176,7 @@ def test_the_first_try_of_a_task_follows_none_and_asks_no_store(context: Context
             asked.append(key)
             return default
 
-    context["task_state_store"] = Asked()  # type: ignore[typeddict-item]  # a stand-in
+    Asked.of(context)
     context["ti"].try_number, context["ti"].max_tries = 1, 2
     assert not TaskRun(context, retries=2).may_be_untold
     assert asked == []

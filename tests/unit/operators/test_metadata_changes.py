@@ -181,7 +181,7 @@ def test_a_publication_whose_try_failed_behind_its_commit_is_told_once_by_a_late
     append(orders.refresh(), 2, branch="load")
     last = append(orders.refresh(), 3, branch="load")
     asset = lake_table_asset("shop.orders")
-    context["task_state_store"] = StateStore()  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context)
 
     def publish(number: int, max_tries: int) -> tuple[str, list[Any]]:
         context["ti"].try_number, context["ti"].max_tries = number, max_tries
@@ -209,7 +209,7 @@ def test_a_publication_that_another_task_has_made_is_none_of_a_retry(
 ) -> None:
     first = append(orders, 1)
     asset = lake_table_asset("shop.orders")
-    context["task_state_store"] = StateStore({UNTOLD: "up to try 0"})  # type: ignore[typeddict-item]  # a stand-in
+    StateStore.of(context, **{UNTOLD: "up to try 0"})
     orders.manage_snapshots().create_branch(first, "load").commit()
     job = LakePublishBranchOperator(branch="load", outlets=[asset], retries=1, **ORDERS)
     context["ti"].try_number, context["ti"].max_tries = 2, 1

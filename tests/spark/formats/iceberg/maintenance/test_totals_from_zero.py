@@ -13,6 +13,16 @@ from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, expire
 
 
+def append_through_a_branch(spark: SparkSession, table: MaintainedTable) -> None:
+    """Move main on to a branch that Spark has made with a commit: its totals begin at zero."""
+    spark.conf.set("spark.wap.branch", "audit")
+    try:
+        table.append(900, 10)
+    finally:
+        spark.conf.unset("spark.wap.branch")
+    spark.sql(f"CALL system.fast_forward('{table.name}', 'main', 'audit')")
+
+
 def counted_from_zero(spark: SparkSession, version: int, *, is_old: bool) -> MaintainedTable:
     """Return a table whose main was moved on to a branch that Spark made with the commit.
 
@@ -25,12 +35,7 @@ def counted_from_zero(spark: SparkSession, version: int, *, is_old: bool) -> Mai
     for key in (2, 202):
         delete_by_equality(spark, table.handle.java, [key])
         del table.rows[key]
-    spark.conf.set("spark.wap.branch", "audit")
-    try:
-        table.append(900, 10)
-    finally:
-        spark.conf.unset("spark.wap.branch")
-    spark.sql(f"CALL system.fast_forward('{table.name}', 'main', 'audit')")
+    append_through_a_branch(spark, table)
     table.drop_branch("audit")
     table.append(950, 10)
     if is_old:
@@ -79,12 +84,7 @@ def test_a_table_without_deletes_is_no_major_one_where_totals_leave_out_files(
     table = MaintainedTable(spark, version=version, properties={"write.wap.enabled": "true"})
     for place in range(6):
         table.append(place * 100, 100)
-    spark.conf.set("spark.wap.branch", "audit")
-    try:
-        table.append(900, 10)
-    finally:
-        spark.conf.unset("spark.wap.branch")
-    spark.sql(f"CALL system.fast_forward('{table.name}', 'main', 'audit')")
+    append_through_a_branch(spark, table)
     assert counts(table)["total-data-files"] == "1"
     report = compact(table)
     assert (report.outcome, report.level, report.files_rewritten) == (Outcome.DONE, CompactionLevel.MINOR.value, 7)
