@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Mapping
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 
 # Encodings in which the signs of JSON and CSV are not those of ASCII.
 _WIDE = ("utf16", "utf32")
@@ -16,7 +17,7 @@ ENCODING_OPTIONS = ("encoding", "charset")
 
 def encoding_of(options: Mapping[str, str]) -> str:
     """Return the encoding that options of a reader name, in lower case."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = by_lower_name(options)
     named = (given[name] for name in ENCODING_OPTIONS if name in given)
     return next(named, "utf-8").strip().lower()
 
@@ -42,7 +43,7 @@ def check_encoding(options: Mapping[str, str], kind: str | None, name: str) -> N
     :param name: of the argument, for the message.
     :raises InvalidSpecError: saying which encodings there are.
     """
-    given = {option.lower(): value for option, value in options.items()}
+    given = by_lower_name(options)
     if not given.keys() & set(ENCODING_OPTIONS) or is_wide(options):
         return
     encoding = encoding_of(options)

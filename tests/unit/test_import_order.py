@@ -48,7 +48,7 @@ ICEBERG_FLOORS = (
     {"iceberg_format"},
 )
 CONTRACT_FLOORS = (
-    {"errors"},
+    {"errors", "option_names"},
     {
         "argument_validation",
         "capability_names",

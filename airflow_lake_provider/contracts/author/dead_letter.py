@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.argument_validation import share
 from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.table_name import table_name
 from airflow_lake_provider.contracts.text_encoding import is_utf8
 
@@ -69,7 +70,7 @@ class DeadLetter(ArgumentObject):
 
 def _unfit(kind: str, options: Mapping[str, str]) -> str | None:
     """Return why a record is not found by its line, in words; None where it is, or where files are no text."""
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = by_lower_name(options)
     if kind == "xml":
         return "an element of XML may be many lines"
     if kind not in ("csv", "json"):

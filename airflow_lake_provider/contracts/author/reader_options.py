@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.sql_limits import forbidden_in
 from airflow_lake_provider.contracts.text_encoding import check_encoding
 
@@ -143,7 +144,7 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
             raise InvalidSpecError(f"{name}: {given}={value!r} leaves out rows or columns; {instead}")
     check_encoding(options, kind, name)
     if kind == "xml":
-        _check_row_tag({given.lower(): value for given, value in options.items()}, name)
+        _check_row_tag(by_lower_name(options), name)
 
 
 def _check_row_tag(options: Mapping[str, str], name: str) -> None:

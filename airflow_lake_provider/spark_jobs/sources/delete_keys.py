@@ -29,6 +29,7 @@ from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
@@ -156,7 +157,7 @@ def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
     options = {"inferSchema": "false", **source.options} if source.format != "json" else source.options
     if not source.schema:
         return replace(source, options=options)
-    has_format = "dateformat" in {name.lower() for name in source.options}
+    has_format = "dateformat" in by_lower_name(source.options)
     changed = (DecimalType,) if has_format else (DecimalType, DateType)
     declared, lower = parse_ddl(source.schema), {name.lower() for name in names}
     for field in declared:

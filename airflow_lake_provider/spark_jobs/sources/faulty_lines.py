@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of
@@ -106,7 +107,7 @@ def faulty_lines(
     :param schema: of the rows; the scan has only ``_lake_unparsable`` of it, which says what is wrong.
     :param declared: types that the columns are to have.
     """
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = by_lower_name(options)
     is_whole = lower.get("multiline", "false").lower() == "true"
     line = decoded_line(lower)
     if source.format == "json":

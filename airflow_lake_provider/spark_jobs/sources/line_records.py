@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
@@ -108,7 +109,7 @@ class LineRecords:
 
     @property
     def _has_headers(self) -> bool:
-        header = {name.lower(): value for name, value in self.options.items()}.get("header", "")
+        header = by_lower_name(self.options).get("header", "")
         return self.source.format == "csv" and header.lower() == "true"
 
     @cached_property
@@ -126,7 +127,7 @@ class LineRecords:
 
     def _names(self, header: str) -> tuple[str, ...]:
         """Return the names of a header in lower case, as Spark compares them; of an odd separator the whole of it."""
-        lower = {name.lower(): value for name, value in self.options.items()}
+        lower = by_lower_name(self.options)
         separator = lower.get("sep", lower.get("delimiter", ",")).replace("\\t", "\t")
         if len(separator) != 1:
             return (header.strip().lower(),)
@@ -164,7 +165,7 @@ def _fault_of_line(kind: str, options: Mapping[str, str]) -> Column:
     """Return what is wrong with a line that is not parsed."""
     fault = f"CASE WHEN startswith(ltrim(value), '[') THEN {text_literal(ARRAY_OF_RECORDS)} END"
     if kind == "csv":
-        lower = {name.lower(): value for name, value in options.items()}
+        lower = by_lower_name(options)
         fault = fault_of_csv_line("value", lower, of_every_quote=True)
     return sf.when(~is_utf8("value"), sf.lit(NO_UTF8)).otherwise(sf.expr(fault))
 

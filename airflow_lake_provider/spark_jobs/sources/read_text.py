@@ -11,6 +11,7 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType, Tim
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
@@ -85,7 +86,7 @@ def read_text(
     :param folders: columns that are names of folders.
     :param keeps_lines: keep the line of each record in ``_lake_record``.
     """
-    paths, kind, lower = literal_paths(files), str(source.format), _by_lower_name(source)
+    paths, kind, lower = literal_paths(files), str(source.format), by_lower_name(source.options)
     options, hint = _reader_options(source, lower)
     is_whole = lower.get("multiline", "").strip().lower() == "true"
     if kind == "json" and is_whole:
@@ -169,10 +170,6 @@ def _refuse_names(
         folders.refuse_in(own, what)
 
 
-def _by_lower_name(source: Files) -> dict[str, str]:
-    return {name.lower(): value for name, value in source.options.items()}
-
-
 def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """Return options of Spark's reader, and what is said beside a record that it cannot read."""
     # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
@@ -216,7 +213,7 @@ def _scans(
         flagged = StructType([*plain, flag])
         rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
         return [Scan(rows=rows), *faulty_lines(spark, source, files, options, flagged, schema)]
-    names = XmlNames.of(_by_lower_name(source))
+    names = XmlNames.of(by_lower_name(source.options))
     flagged = StructType([*names.read_with(plain), flag])
     rows = spark.read.format("xml").options(**names.options(options)).schema(flagged).load(paths)
     return [names.scan(rows, plain), faulty_documents(spark, paths, options, plain)]

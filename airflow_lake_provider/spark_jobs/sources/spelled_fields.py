@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, text_lines
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -35,7 +36,7 @@ def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[st
     if source.format == "xml":
         refuse_other_case(_elements(spark, paths[0], options), parse_ddl(str(source.schema)), repr(source.path))
         return
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = by_lower_name(options)
     is_whole = lower.get("multiline", "false").lower() == "true"
     lines = text_lines(spark, paths[:1], options, **({"wholetext": "true"} if is_whole else {}))
     short = lines.filter(f"octet_length(value) <= {_LONGEST_TEXT}")

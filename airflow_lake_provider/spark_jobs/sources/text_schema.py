@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, parsed_line, text_lines
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
@@ -223,7 +224,7 @@ def _csv_columns(
         return _retyped([StructField(name, StringType()) for name in header], declared)
     inferred = _inferred_csv(spark, paths, options)
     # Of values of several lines Spark leaves out the first row of each file, however it is written.
-    is_whole = {name.lower(): value for name, value in options.items()}.get("multiline", "").strip().lower() == "true"
+    is_whole = by_lower_name(options).get("multiline", "").strip().lower() == "true"
     # A name such as 2024 is a number among those of its column.
     named = (field for field in inferred if field.name.isidentifier())
     if len(paths) > 1 and not is_whole and all(isinstance(field.dataType, StringType) for field in named):
@@ -240,7 +241,7 @@ def _refuse_other_spelling(
     """
     names = [f"_{place}" for place, _ in enumerate(header)]
     texts = columns_text(StructType([StructField(name, StringType()) for name in names]))
-    line = decoded_line({name.lower(): value for name, value in options.items()})
+    line = decoded_line(by_lower_name(options))
     parsed = parsed_line("from_csv", line, texts, options)
     same = (
         f"lower({parsed}.{name}) = {text_literal(given.lower())}" for name, given in zip(names, header, strict=True)
@@ -256,7 +257,7 @@ def _refuse_other_spelling(
 
 
 def _has_header(source: Files) -> bool:
-    given = {name.lower(): value for name, value in source.options.items()}.get("header", "false")
+    given = by_lower_name(source.options).get("header", "false")
     if given.lower() not in ("true", "false"):
         raise InvalidSpecError(f"options['header'] must be true or false, got {given!r}")
     return given.lower() == "true"

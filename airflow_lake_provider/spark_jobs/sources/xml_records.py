@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
@@ -93,7 +94,7 @@ def _inferred(
 
 def row_tag_of(options: Mapping[str, str]) -> str:
     """Return the name of the elements that are records."""
-    return {name.lower(): value for name, value in options.items()}["rowtag"]
+    return by_lower_name(options)["rowtag"]
 
 
 def _is_nested(kind: DataType) -> bool:
@@ -206,8 +207,8 @@ def faulty_documents(
     is_wide = "hex(substring(CAST(value AS BINARY), 1, 2)) IN ('FEFF', 'FFFE')"
     text = f"CASE WHEN {is_wide} THEN decode(CAST(value AS BINARY), 'UTF-16') ELSE value END"
     documents = spark.read.format("text").options(**kept, wholetext="true").load(list(paths)).filter(HAS_TEXT)
-    lower = {name.lower(): value.strip().lower() for name, value in options.items()}
-    fault = _fault("value", row_tag_of(options), columns, ignores_prefix=lower.get("ignorenamespace") == "true")
+    ignores_prefix = by_lower_name(options).get("ignorenamespace", "").strip().lower() == "true"
+    fault = _fault("value", row_tag_of(options), columns, ignores_prefix=ignores_prefix)
     # Each is looked at more than once.
     texts = documents.withColumn("value", sf.expr(text))
     return Scan(
