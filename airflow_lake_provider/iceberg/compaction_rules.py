@@ -137,15 +137,6 @@ def counted_deletes(summary: Mapping[str, str], name: str, listed: int | None) -
     return whole_number(summary.get(name)) if listed in (None, files) else None
 
 
-def equality_deletes_of(facts: TableFacts, listed: int | None) -> int | None:
-    """Return the rows of equality delete files of the head; None where its summary does not count all of them.
-
-    :param listed: see :func:`counted_deletes`.
-    """
-    head = facts.newest()
-    return 0 if head is None else counted_deletes(head.summary, EQUALITY_DELETES, listed)
-
-
 def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int | None) -> tuple[CompactionLevel, str]:
     """Return the level to carry out and, as the end of a sentence, why.
 
@@ -153,7 +144,7 @@ def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int 
     ``minor``, and never ``full``.
 
     :param state: the table's head.
-    :param equality_deletes: rows of equality delete files, see :func:`equality_deletes_of`.
+    :param equality_deletes: rows of equality delete files, see :func:`counted_deletes`.
     """
     if spec.level is not CompactionLevel.AUTO:
         return spec.level, "as asked"

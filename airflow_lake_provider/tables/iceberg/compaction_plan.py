@@ -13,12 +13,13 @@ from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
+    EQUALITY_DELETES,
     MANY_EQUALITY_DELETES,
     TARGET_SIZE,
     UNTIDIED,
     RewriteRules,
     choose_level,
-    equality_deletes_of,
+    counted_deletes,
     followed_size,
     is_of_part,
     is_untidied,
@@ -69,7 +70,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     refuse_verification_without_keys(spec, table.facts)
     before = table.state()
     listed = table.listed_files(before.snapshot) if before.snapshot is not None else None
-    level, why = choose_level(spec, before, equality_deletes_of(table.facts, listed and listed[1]))
+    level, why = choose_level(spec, before, _equality_deletes_of_head(table.facts, listed))
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.
@@ -102,6 +103,11 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
+
+
+def _equality_deletes_of_head(facts: TableFacts, listed: tuple[int, int] | None) -> int | None:
+    head = facts.newest()
+    return 0 if head is None else counted_deletes(head.summary, EQUALITY_DELETES, listed and listed[1])
 
 
 def _counts_all_files(facts: TableFacts, listed: tuple[int, int] | None) -> bool:

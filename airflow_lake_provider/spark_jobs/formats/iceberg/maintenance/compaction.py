@@ -18,12 +18,12 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFaile
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
+    EQUALITY_DELETES,
     POSITION_DELETES,
     TARGET_SIZE,
     UNTIDIED,
     RewriteRules,
     choose_level,
-    equality_deletes_of,
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
@@ -66,7 +66,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import (
     deletes_of_head,
-    has_equality_deletes,
+    head_has_equality_deletes,
     listed_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
@@ -107,7 +107,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     with progress.phase("plan") as facts:
         before = table.refresh().state()
         refuse_verification_without_keys(spec, table.facts)
-        equality_deletes = equality_deletes_of(table.facts, listed_deletes(table, table.head()))
+        equality_deletes = deletes_of_head(table, EQUALITY_DELETES)
         level, why = choose_level(spec, before, equality_deletes)
         run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
         if endangered is not None:
@@ -152,9 +152,7 @@ def _in_one_commit(table: IcebergTable, spec: CompactionSpec) -> CompactionSpec:
 def _data_file_rewrite(
     table: IcebergTable, spec: CompactionSpec, rules: RewriteRules, run_key: str, equality_deletes: int | None
 ) -> DataFileRewrite:
-    by_arrow, head = spec.runner is not CompactionRunner.SPARK, table.facts.newest()
-    if equality_deletes is None and head is not None:
-        equality_deletes = int(has_equality_deletes(table, head))
+    by_arrow = spec.runner is not CompactionRunner.SPARK
     return DataFileRewrite(
         table=table,
         spec=spec,
@@ -162,7 +160,7 @@ def _data_file_rewrite(
         expression=to_expression(table, spec.where),
         run_key=run_key,
         arrow=ArrowRewrite(table, spec) if by_arrow else None,
-        meets_equality_deletes=bool(equality_deletes),
+        meets_equality_deletes=head_has_equality_deletes(table) if equality_deletes is None else bool(equality_deletes),
     )
 
 

@@ -40,7 +40,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups 
     groups_without,
     rewrite_chosen,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import has_equality_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import head_has_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_context, jvm_of
@@ -316,15 +316,13 @@ class DataFileRewrite:
         options = planner_options(self.rules)
         if commits is not None:
             options |= {"partial-progress.enabled": "true", "partial-progress.max-commits": str(commits)}
-        if self.table.format_version == 2 and not (self.meets_equality_deletes or self._has_equality_deletes()):
+        if self.table.format_version == 2 and not (
+            self.meets_equality_deletes or head_has_equality_deletes(self.table)
+        ):
             # With the sequence number of the start, position deletes of the last commit stay although nothing is left
             # for them to delete. Equality deletes need that number; without any, a new one is a conflict, not a loss.
             options["use-starting-sequence-number"] = "false"
         return options
-
-    def _has_equality_deletes(self) -> bool:
-        head = self.table.facts.newest()
-        return head is not None and has_equality_deletes(self.table, head)
 
 
 def planner_options(rules: RewriteRules) -> dict[str, str]:

@@ -36,6 +36,12 @@ def deletes_of_head(table: IcebergTable, name: str) -> int | None:
     return counted_deletes(table.summary(head), name, listed_deletes(table, head))
 
 
+def head_has_equality_deletes(table: IcebergTable) -> bool:
+    """Tell whether main's head has some, see :func:`has_equality_deletes`."""
+    head = table.facts.newest()
+    return head is not None and has_equality_deletes(table, head)
+
+
 def has_equality_deletes(table: IcebergTable, snapshot: Snapshot) -> bool:
     """Tell whether a snapshot has some: by its summary, or by the files where that may leave some out."""
     id_ = int(snapshot.id)
