@@ -58,14 +58,12 @@ def test_the_installed_entry_point_loads_the_provider_info() -> None:
 
 def test_airflow_answers_the_default_of_each_lake_setting(tmp_path: Path) -> None:
     # A process of its own: the configuration that this one holds may be changed by other tests.
-    code = "from airflow.sdk import conf; print(repr(conf.get('lake', %r)))"
+    defaults = {"snapshot_poll_interval": "60", "spark_jars": ""}
+    code = f"from airflow.sdk import conf; print({{name: conf.get('lake', name) for name in {list(defaults)}}})"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__LAKE__")}
     environment["AIRFLOW_HOME"] = str(tmp_path)
-    for name, default in [("snapshot_poll_interval", "60"), ("spark_jars", "")]:
-        run = subprocess.run(
-            [sys.executable, "-c", code % name], env=environment, capture_output=True, text=True, check=False
-        )
-        assert run.stdout.splitlines()[-1:] == [repr(default)], run.stderr
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout.splitlines()[-1:] == [str(defaults)], run.stderr
 
 
 def setup_cfg() -> ConfigParser:

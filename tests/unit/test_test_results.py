@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,8 @@ def test_without_its_fixture(broken):
 """
 ALL = ["skipped: test_it.test_with_a_database: no PostgreSQL server; install it"] * 2
 ALL += ["skipped: test_it.test_of_linux: Linux has it"]
+# Of a test of three lines, loading the plugins that are installed took most of the time.
+QUICK = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 UNKNOWN = "; tests/allowed_skips does not have it"
 
 
@@ -53,7 +56,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("skips")
     (folder / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "--junit-xml=found.xml", "."]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, env=QUICK, check=True, capture_output=True)
     return folder / "found.xml"
 
 
@@ -84,7 +87,7 @@ def test_a_skip_that_the_list_does_not_have_is_red(
 def test_failed_tests_are_named_with_their_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_it.py").write_text(FAILING)
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "--junit-xml=found.xml", "."]
-    assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
+    assert subprocess.run(command, cwd=tmp_path, env=QUICK, check=False, capture_output=True).returncode == 1
     assert test_results.main([str(tmp_path / "found.xml")]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "failed: test_it.test_of_two[1]: AssertionError: one is wrong",
