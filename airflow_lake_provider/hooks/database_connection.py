@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import read_options
@@ -18,6 +16,7 @@ from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
+from airflow_lake_provider.hooks.stored_connection import stored_connection
 
 EXAMPLE = (
     '{"conn_type": "postgres", "host": "db.example.com", "port": 5432, "schema": "shop", "login": "reader", '
@@ -72,10 +71,7 @@ def database_access(conn_id: str) -> DatabaseAccess:
     :raises InvalidConnectionError: it does not exist, is incomplete, or has an option that cannot be translated.
     :raises UnsupportedError: it is of a kind of database that is not read yet.
     """
-    try:
-        stored = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
+    stored = stored_connection(conn_id, EXAMPLE)
     for secret in forms(stored.password) if stored.password else ():
         mask_secret(secret)
     if (kind := _KINDS.get(stored.conn_type or "")) is None:

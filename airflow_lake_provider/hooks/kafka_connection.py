@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import read_extra, read_options
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
+from airflow_lake_provider.hooks.stored_connection import stored_connection
 
 EXAMPLE = (
     '{"conn_type": "kafka", "extra": {"bootstrap.servers": "broker.example.com:9092", "security.protocol": "SASL_SSL", '
@@ -65,10 +64,7 @@ def kafka_access(conn_id: str) -> KafkaAccess:
 
     :raises InvalidConnectionError: it does not exist, is incomplete, or has an option that cannot be translated.
     """
-    try:
-        stored = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
+    stored = stored_connection(conn_id, EXAMPLE)
     if stored.conn_type != "kafka":
         raise refused(conn_id, f"its type is {stored.conn_type!r}; KafkaTopic takes one such as {EXAMPLE}")
     taken = [*_PLAIN, *_SECRET, *_LOGIN]
@@ -132,10 +128,7 @@ def registry_access(conn_id: str) -> RegistryAccess:
 
     :raises InvalidConnectionError: it does not exist, is incomplete, or says what no request would have.
     """
-    try:
-        stored = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise refused(conn_id, f"it does not exist; create it, for example as {REGISTRY_EXAMPLE}") from error
+    stored = stored_connection(conn_id, REGISTRY_EXAMPLE)
     _mask(stored.password)
     if stored.conn_type != "http" or not stored.host:
         raise refused(conn_id, f"a registry is a connection of type http with a host, for example {REGISTRY_EXAMPLE}")

@@ -9,7 +9,6 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import EXAMPLE, CatalogConnection, read_extra
@@ -42,6 +41,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     unreadable,
 )
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
+from airflow_lake_provider.hooks.stored_connection import stored_connection
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -92,10 +92,7 @@ class LakeCatalogHook(BaseHook):
         :raises InvalidConnectionError: when it is missing, of another type, or cannot describe a catalog.
         """
         conn_id = self.lake_conn_id
-        try:
-            stored = self.get_connection(conn_id)
-        except AirflowNotFoundException as error:
-            raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
+        stored = stored_connection(conn_id, EXAMPLE)
         if stored.conn_type != "iceberg":
             raise refused(conn_id, f"its type is {stored.conn_type!r}, expected 'iceberg', for example {EXAMPLE}")
         if stored.password:

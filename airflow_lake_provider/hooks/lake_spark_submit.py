@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.catalogs.catalog_connection import read_extra
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
-from airflow_lake_provider.hooks.spark_connection import refuse_extra, refuse_lost_keytab, refuse_master
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.spark_connection import EXAMPLE, refuse_extra, refuse_lost_keytab, refuse_master
+from airflow_lake_provider.hooks.stored_connection import stored_connection
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
 
@@ -74,13 +74,7 @@ class SparkTarget:
         :raises UnsupportedError: a master of Kubernetes without the provider for it.
         :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python; another mode.
         """
-        try:
-            connection = BaseHook.get_connection(spark_conn_id)
-        except AirflowNotFoundException as error:
-            raise InvalidConnectionError(
-                f"Spark connection {spark_conn_id!r} does not exist. Create it, for one machine for example as JSON "
-                '{"conn_type": "spark", "host": "local[2]"}'
-            ) from error
+        connection = stored_connection(spark_conn_id, EXAMPLE, kind="Spark connection")
         host = connection.host or ""
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"

@@ -9,6 +9,7 @@ from airflow.providers.apache.spark.hooks import spark_submit
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, UnsupportedError
 
+EXAMPLE = '{"conn_type": "spark", "host": "local[2]"}, which is one machine'
 # What ``spark-submit`` takes.
 _MASTER = re.compile(r"yarn|local(?:-cluster)?(?:\[[^\]]+\])?|(?:spark|k8s|mesos)://\S+")
 _TEXTS = ("queue", "deploy-mode", "spark-binary", "namespace", "principal", "keytab")

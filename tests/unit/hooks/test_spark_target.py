@@ -75,7 +75,7 @@ def test_a_deploy_mode_that_spark_does_not_have_is_refused(
 
 
 def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidConnectionError, match="'spark_elsewhere' does not exist"):
+    with pytest.raises(InvalidConnectionError, match="Spark connection 'spark_elsewhere' does not exist"):
         SparkTarget.read("spark_elsewhere", None)
 
 

@@ -222,7 +222,7 @@ def test_the_log_says_why_a_failure_skipped_the_task(
 ) -> None:
     with pytest.raises(AirflowSkipException):
         run(sensor(since="1", lake_conn_id="nowhere", deferrable=deferrable, **{by: True}))
-    assert "InvalidConnectionError: connection 'nowhere': it does not exist" in capsys.readouterr().out
+    assert "InvalidConnectionError: connection 'nowhere' does not exist" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("by", ["soft_fail", "never_fail"])
