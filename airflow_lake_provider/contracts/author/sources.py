@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
-from airflow_lake_provider.contracts.argument_validation import choice_of, names, optional, options, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, label, names, optional, options, text
 from airflow_lake_provider.contracts.author.debezium_connector import DebeziumConnector
 from airflow_lake_provider.contracts.author.file_arguments import column_list, file_age, file_format, partition_names
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
@@ -40,7 +40,7 @@ class OnSourceChange(str, Enum):
 
 
 def _named(value: object, name: str) -> str:
-    return source_name(text(value, name))
+    return source_name(label(value, name))
 
 
 def chosen_columns(value: object, name: str) -> tuple[str, ...]:

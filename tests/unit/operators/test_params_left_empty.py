@@ -121,6 +121,15 @@ def test_an_empty_param_is_no_name_of_a_source(context: Context) -> None:
         spec_of(LakeUpsertOperator, {**UPSERT, "source": source}, context)
 
 
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("text", ["20261129", "2026_1_12"])
+def test_a_template_that_renders_digits_is_the_name_of_a_source(context: Context, native: bool, text: str) -> None:
+    source = Files("in/*.parquet", name=f"{{{{ '{text}' }}}}")
+    spec = spec_of(LakeUpsertOperator, {**UPSERT, "source": source}, context, native=native)
+    assert isinstance(spec, UpsertSpec)
+    assert spec.source.name == text
+
+
 def test_a_name_that_only_begins_so_is_a_name(context: Context) -> None:
     spec = spec_of(LakeUpsertOperator, {**UPSERT, "branch": "None{{ params.x }}"}, context)
     assert isinstance(spec, UpsertSpec)
