@@ -73,16 +73,19 @@ class PolicyFile:
         return LayerValues(Layer.FILE, [value for values in named for value in values])
 
 
-def read_policy_file(path: str | None = None) -> PolicyFile | None:
+def read_policy_file(path: str | None = None, bundle: Path | None = None) -> PolicyFile | None:
     """Read a file of policies.
 
-    :param path: None takes ``[lake] policy_file``, or else ``lake_policy.yaml`` in the folder of DAGs, where it exists.
+    :param path: None takes ``[lake] policy_file``, or else ``lake_policy.yaml``, where it exists.
+    :param bundle: folder of the bundle of a DAG, in which the file is looked for before the folder of DAGs.
     :return: None where nobody names a file, and there is none of that name.
     :raises InvalidSpecError: it cannot be read, or has what no setting takes.
     """
     asked = path or conf.get("lake", "policy_file", fallback="")
     file = Path(str(conf.get("core", "dags_folder", fallback="."))) / (asked or DEFAULT_NAME)
     try:
+        of_bundle = None if bundle is None else bundle / (asked or DEFAULT_NAME)
+        file = file if of_bundle is None or _is_absent(of_bundle) else of_bundle
         if not asked and _is_absent(file):
             return None
         if not file.is_file():

@@ -17,6 +17,8 @@ from airflow_lake_provider.maintenance.policy import Layer, LayerValues, TablePo
 from airflow_lake_provider.maintenance.tuning import tuned_policy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 
 
@@ -28,14 +30,20 @@ class PolicyReader:
     :param hook: of the catalog.
     :param policy_file: as of :func:`table_policies`.
     :param policy: as of :func:`table_policies`.
+    :param bundle: folder of the bundle of the DAG that asks.
     :raises InvalidSpecError: file or DAG has what no setting takes.
     """
 
     def __init__(
-        self, hook: LakeCatalogHook, *, policy_file: str | None = None, policy: Mapping[str, Any] | None = None
+        self,
+        hook: LakeCatalogHook,
+        *,
+        policy_file: str | None = None,
+        policy: Mapping[str, Any] | None = None,
+        bundle: Path | None = None,
     ) -> None:
         self.hook = hook
-        self._file = read_policy_file(policy_file) or PolicyFile("")
+        self._file = read_policy_file(policy_file, bundle) or PolicyFile("")
         self._dag = dag_layer(policy)
         self._namespaces: dict[tuple[str, ...], dict[str, str] | LakeProviderError] = {}
         self._one_reader: dict[tuple[str, ...], Lock] = {}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.assets.lake_table import changed_tables
@@ -59,8 +60,8 @@ class LakeMaintenancePlanOperator(RetryDelays):
     :param only_changed: in a run that asset events triggered, look at no other tables than theirs, so not at history
         and leases either. Each of ``tables`` in any other run.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
-    :param policy_file: YAML file with policies, relative to the folder of DAGs (templated). None takes ``[lake]
-        policy_file``, or else ``lake_policy.yaml`` where it exists.
+    :param policy_file: YAML file with policies, relative to the bundle of the DAG or to the folder of DAGs (templated).
+        None takes ``[lake] policy_file``, or else ``lake_policy.yaml`` where it exists.
     :param policy: settings that the DAG names itself, such as ``{"compaction": {"level": "minor"}}`` (templated).
     :param dry_run: say what would be done, and return no job (templated).
     :param allowed_tables: patterns, one of which each table has to match as well; None for any table. Not a template,
@@ -167,7 +168,10 @@ class LakeMaintenancePlanOperator(RetryDelays):
 
     def _plan(self, context: Context, now: datetime, *, is_dry_run: bool) -> tuple[PlannedTables, FleetRun]:
         hook = LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
-        policies = PolicyReader(hook, policy_file=self.policy_file, policy=self.policy)
+        # It has another path for each version of its DAGs; what dag.test() runs may be in none.
+        bundle = getattr(context["ti"], "bundle_instance", None)
+        folder = None if bundle is None else Path(bundle.path)
+        policies = PolicyReader(hook, policy_file=self.policy_file, policy=self.policy, bundle=folder)
         patterns = TablePatterns.parse(self.tables, self.allowed_tables)
         history = MaintenanceHistory(hook, self.history)
         events = _triggering_events(context) if self.only_changed else []

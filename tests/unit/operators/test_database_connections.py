@@ -154,8 +154,6 @@ def test_an_option_that_is_null_was_not_given(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_connection_that_is_missing_is_told_with_an_example() -> None:
-    with pytest.raises(
-        InvalidConnectionError, match=r"'pg_none' does not exist; create it.*\"conn_type\": \"postgr"
-    ):
+    with pytest.raises(InvalidConnectionError, match=r"'pg_none' does not exist; create it.*\"conn_type\": \"postgr"):
         database_access("pg_none")
     assert DatabaseAccess.from_settings("pg_none", {}) is None

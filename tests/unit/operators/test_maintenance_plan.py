@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +34,27 @@ Append = Callable[..., int]
 
 def plan(**arguments: Any) -> LakeMaintenancePlanOperator:
     return LakeMaintenancePlanOperator(task_id="plan", **arguments)
+
+
+@pytest.mark.usefixtures("five", "pushed")
+@pytest.mark.parametrize("policy_file", [None, "lake_policy.yaml", "of/another.yaml"])
+def test_a_policy_file_is_taken_from_the_bundle_of_the_dag_and_then_from_the_folder_of_dags(
+    policy_file: str | None,
+    context: Context,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle, dags = tmp_path / "bundle", tmp_path / "dags"
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(dags))
+    context["ti"].bundle_instance = SimpleNamespace(path=bundle)  # type: ignore[attr-defined]  # of the task runner
+    for folder, pool in ((dags, "away"), (bundle, "here")):
+        file = folder / (policy_file or "lake_policy.yaml")
+        file.parent.mkdir(parents=True)
+        file.write_text(f"tables: {{shop.*: {{pool: {pool}}}}}")
+        # Whoever plans takes no pool, so a table of one is left out.
+        assert plan(tables="shop.orders", policy_file=policy_file, run_pool="other").execute(context) == []
+        assert f"Its policy asks for pool {pool!r}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("five")
