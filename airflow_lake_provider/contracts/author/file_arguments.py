@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import timedelta
 
-from airflow_lake_provider.contracts.argument_validation import names, text
+from airflow_lake_provider.contracts.argument_validation import names, not_none, text
 from airflow_lake_provider.contracts.author.reader_options import FORMATS, check_column_list
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 _LONGEST_MEMORY_DAYS = 36_500
+# As Python and JSON write one; a class of characters has no use for quotes.
+_TEXT_OF_LIST = re.compile(r"\s*[\[(]\s*['\"]")
+
+
+def file_path(value: object, name: str) -> str:
+    """Return a path or a glob; one that a template makes of no value, or of a list, would match no file."""
+    path = text(not_none(value, name), name)
+    if _TEXT_OF_LIST.match(path):
+        raise InvalidSpecError(
+            f"{name} must be one path or glob, got the text of a list: {path!r}; write a glob such as "
+            "'in/{a,b}.csv', or map the task over the paths"
+        )
+    return path
 
 
 def file_format(value: object, name: str) -> str:

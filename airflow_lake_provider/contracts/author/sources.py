@@ -13,7 +13,13 @@ from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, label, names, optional, options, text
 from airflow_lake_provider.contracts.author.debezium_connector import DebeziumConnector
-from airflow_lake_provider.contracts.author.file_arguments import column_list, file_age, file_format, partition_names
+from airflow_lake_provider.contracts.author.file_arguments import (
+    column_list,
+    file_age,
+    file_format,
+    file_path,
+    partition_names,
+)
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.reader_options import check_reader_options, format_of_path
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
@@ -179,7 +185,7 @@ class Files(Source):
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.files:FilesSource"
     has_plain_rows: ClassVar[bool] = True
     is_queryable: ClassVar[bool] = True
-    path: str = field(metadata=reads(text, _RENDERED_LATER))
+    path: str = field(metadata=reads(file_path, _RENDERED_LATER))
     format: str | None = field(default=None, metadata=reads(optional(file_format)))
     schema: str | None = field(default=None, metadata=reads(optional(column_list)))
     options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
@@ -326,7 +332,7 @@ class ChangeEvents(ChangeStream):
 
     kind: ClassVar[str] = ""
     format: ClassVar[str] = "json"
-    path: str = field(metadata=reads(text, "events.json"))
+    path: str = field(metadata=reads(file_path, "events.json"))
     table: str = field(metadata=reads(text, "table"))
     schema: str | None = field(default=None, metadata=reads(optional(column_list)))
     options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))

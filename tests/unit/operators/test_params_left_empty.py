@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
@@ -134,3 +134,23 @@ def test_a_name_that_only_begins_so_is_a_name(context: Context) -> None:
     spec = spec_of(LakeUpsertOperator, {**UPSERT, "branch": "None{{ params.x }}"}, context)
     assert isinstance(spec, UpsertSpec)
     assert spec.branch == "NoneNone"
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize(
+    "template", ["{{ ['in/a.csv', 'in/b.csv'] }}", '{{ ["in/a.csv"] | tojson }}', "{{ params.x }}"]
+)
+def test_a_list_or_an_empty_param_is_no_path_that_matches_nothing(
+    context: Context, template: str, native: bool
+) -> None:
+    for source in (Files(template, format="csv"), Debezium(template, table="public.orders")):
+        with pytest.raises(InvalidSpecError, match=r"\.path must (be one path or glob|be a text|not be 'None')"):
+            spec_of(LakeUpsertOperator, {**UPSERT, "source": source}, context, native=native)
+
+
+@pytest.mark.parametrize("path", ["in/[ab]*.csv", "[ab]/*.csv", "in/['].csv", "(a)/*.csv"])
+def test_a_glob_with_brackets_is_a_path(context: Context, path: str) -> None:
+    spec = spec_of(LakeUpsertOperator, {**UPSERT, "source": Files(path)}, context)
+    assert isinstance(spec, UpsertSpec)
+    assert isinstance(spec.source, Files)
+    assert spec.source.path == path
