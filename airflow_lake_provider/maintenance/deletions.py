@@ -58,7 +58,8 @@ def plan_orphan_files(
         "mode": asked.mode.value,
         "older_than": to_iso(asked.older_than),
         "max_share": asked.max_share,
-        **({"quarantine_for": to_iso(asked.quarantine_for)} if asked.mode is OrphanMode.QUARANTINE else {}),
+        # What was moved aside before is deleted by the one and by the other.
+        **({} if asked.mode is OrphanMode.DRY_RUN else {"quarantine_for": to_iso(asked.quarantine_for)}),
     }
     effect = Effect(core_seconds=orphan_seconds(files))
     # No reader opens an orphan; storage is what it costs.

@@ -49,9 +49,16 @@ def test_tasks_have_the_arguments_that_the_policy_names() -> None:
     }
 
 
-@pytest.mark.parametrize("mode", ["dry-run", "delete"])
-def test_orphan_files_are_looked_for_as_the_policy_says_and_removed_where_it_allows_that(mode: str) -> None:
-    given = {"mode": mode, "older_than": "P5D", "max_share": 0.1, "every": "P2D"}
+# A run that deletes also ends what lies in the quarantine, so it needs to know how long that is.
+@pytest.mark.parametrize(
+    ("mode", "kept"),
+    [("dry-run", {}), ("quarantine", {"quarantine_for": "P90D"}), ("delete", {"quarantine_for": "P90D"})],
+    ids=["dry-run", "quarantine", "delete"],
+)
+def test_orphan_files_are_looked_for_as_the_policy_says_and_removed_where_it_allows_that(
+    mode: str, kept: dict[str, str]
+) -> None:
+    given = {"mode": mode, "older_than": "P5D", "max_share": 0.1, "every": "P2D", "quarantine_for": "P90D"}
     (task,) = plan(replace(WELL, orphans=counted(days=3)), orphans=given).tasks
     assert task == {
         "action": "remove-orphans",
@@ -59,6 +66,7 @@ def test_orphan_files_are_looked_for_as_the_policy_says_and_removed_where_it_all
         "mode": mode,
         "older_than": "P5D",
         "max_share": 0.1,
+        **kept,
     }
 
 
