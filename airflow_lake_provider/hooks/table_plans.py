@@ -64,7 +64,7 @@ def table_plans(
 
     A table that cannot be read, or whose policy cannot, has a plan with its error, and no action. What would wait is
     left out: actions that keep failing, and tables that a run has leased. So is what removes files by their
-    place, where the locations of two of the tables overlap.
+    place, where the locations of two of the tables overlap. A table that stands among them twice is not expired.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
@@ -110,10 +110,16 @@ def plan_tables(
         merged = policies.policy_of(listed, table, now)
         if merged.policy is None:
             plan, look = broken(str(listed), merged.error or "its policy cannot be read")
-            return plan, replace(look, folders=table.locations())
+            return plan, replace(look, folders=table.locations(), uuid=table.facts.uuid)
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
-        look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), folders=table.locations())
+        look = TableLook(
+            health=health,
+            policy=merged,
+            newest=newest_snapshots(table.facts),
+            folders=table.locations(),
+            uuid=table.facts.uuid,
+        )
         plan = explained(plan_of(health, merged.policy, now, past), merged)
         return _fitting(plan, table), look
 
@@ -129,7 +135,11 @@ def plan_tables(
         dropped -= {str(table) for table in hook.list_tables()}
     return PlannedTables(
         plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-        overlaps=tuple(overlaps_of_all(TableLocations(name=plan.table, folders=look.folders) for plan, look in looked)),
+        overlaps=tuple(
+            overlaps_of_all(
+                TableLocations(name=plan.table, folders=look.folders, uuid=look.uuid) for plan, look in looked
+            )
+        ),
         looks={plan.table: look for plan, look in looked},
     )
 

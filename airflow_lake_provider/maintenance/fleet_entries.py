@@ -47,12 +47,14 @@ class TableLook:
     :param policy: merged; None where it, or the table, could not be read.
     :param newest: snapshots of main, newest first.
     :param folders: in which its files lie.
+    :param uuid: identity of the table; empty where it could not be read.
     """
 
     health: TableHealth
     policy: TablePolicy | None = None
     newest: tuple[Snapshot, ...] = ()
     folders: tuple[str, ...] = ()
+    uuid: str = ""
 
 
 def newest_snapshots(facts: TableFacts) -> tuple[Snapshot, ...]:

@@ -17,6 +17,8 @@ from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 
 # It removes what no metadata of its own table names, which may be another table's.
 _OF_WHOLE_LOCATIONS = frozenset({"remove-orphans"})
+# It removes what its own entry of the catalog no longer names, and another entry of the table may.
+_OF_ONE_ENTRY = _OF_WHOLE_LOCATIONS | {"snapshot-expiry"}
 # Characters of a reason: XCom is a database, and somebody else chooses the text of an error.
 _LONGEST = 300
 _MOST_FOREIGN = 100
@@ -96,15 +98,20 @@ def fleet_run(
 
 
 def without_shared(plans: Iterable[TablePlan], overlaps: Iterable[Overlap]) -> list[TablePlan]:
-    """Return plans without what removes files by their place, where another table's files may be there.
+    """Return plans without what removes files that another table, or another entry of the same one, may read.
 
     :param overlaps: of the locations of the tables.
     """
-    shared = {name: overlap.seen_by(name) for overlap in overlaps for name in (overlap.table, overlap.other)}
+    # That a table stands twice says more than that it has a neighbour, and counts.
+    weightiest_last = sorted(overlaps, key=lambda each: each.is_same_table)
+    shared = {name: overlap.seen_by(name) for overlap in weightiest_last for name in (overlap.table, overlap.other)}
     return [_apart(plan, shared[plan.table]) if plan.table in shared else plan for plan in plans]
 
 
 def _apart(plan: TablePlan, overlap: Overlap) -> TablePlan:
+    if overlap.is_same_table:
+        why = f"The catalog has this table as {overlap.other}, too, and that entry may read what this one expires."
+        return plan.without(_OF_ONE_ENTRY, why, "Drop one of them without PURGE.", is_unsupported=True)
     why, instead = f"Another table's files may be there: {overlap}.", "Give each table a location of its own."
     return plan.without(_OF_WHOLE_LOCATIONS, why, instead, is_unsupported=True)
 

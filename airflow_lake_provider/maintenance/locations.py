@@ -19,11 +19,13 @@ class TableLocations:
     :param name: whole name.
     :param folders: where its files lie, or may be written; none where nobody knows.
     :param error: why the table cannot be read; its folders are then those of its metadata file, if that is known.
+    :param uuid: its identity; empty where nobody asks.
     """
 
     name: str
     folders: tuple[str, ...] = ()
     error: str | None = None
+    uuid: str = ""
 
     @cached_property
     def parts(self) -> tuple[tuple[str, str, str], ...]:
@@ -40,6 +42,7 @@ class Overlap:
     :param other: name of the other table.
     :param other_folder: of the other table.
     :param other_error: why that one cannot be read.
+    :param is_same_table: both are entries of one table, whose files each of them reads.
     """
 
     table: str
@@ -47,6 +50,7 @@ class Overlap:
     other: str
     other_folder: str
     other_error: str | None = None
+    is_same_table: bool = False
 
     def __str__(self) -> str:
         broken = "" if self.other_error is None else ", which cannot be read"
@@ -59,7 +63,13 @@ class Overlap:
         """
         if table == self.table:
             return self
-        return Overlap(table=self.other, folder=self.other_folder, other=self.table, other_folder=self.folder)
+        return Overlap(
+            table=self.other,
+            folder=self.other_folder,
+            other=self.table,
+            other_folder=self.folder,
+            is_same_table=self.is_same_table,
+        )
 
 
 def overlapping_locations(table: TableLocations, others: Iterable[TableLocations]) -> list[Overlap]:
@@ -78,7 +88,7 @@ def overlapping_locations(table: TableLocations, others: Iterable[TableLocations
 
 
 def overlaps_of_all(tables: Iterable[TableLocations]) -> list[Overlap]:
-    """Return the overlaps of tables with the nearest one around each, without comparing each with each."""
+    """Return the overlaps of tables with another entry of the same one, or else with the nearest one around each."""
     # By parts of paths: else "a-b" would stand between "a" and "a/b".
     placed = sorted(
         (
@@ -90,14 +100,19 @@ def overlaps_of_all(tables: Iterable[TableLocations]) -> list[Overlap]:
     )
     overlaps: list[Overlap] = []
     around: list[tuple[tuple[str, ...], tuple[str, str], str, TableLocations]] = []
+    entries: dict[tuple[object, ...], str] = {}
     for path, name, place, store, table in placed:
+        folder = table.folders[place]
         while around and path[: len(around[-1][0])] != around[-1][0]:
             around.pop()
-        for _, its_store, folder, other in reversed(around):
+        twin = entries.setdefault((table.uuid, path, store), name) if table.uuid else name
+        if twin != name:
+            overlaps.append(Overlap(table=name, folder=folder, other=twin, other_folder=folder, is_same_table=True))
+        for _, its_store, outer, other in reversed(around if twin == name else ()):
             if other.name != name and _may_be_one(store, its_store):
-                overlaps.append(Overlap(table=name, folder=table.folders[place], other=other.name, other_folder=folder))
+                overlaps.append(Overlap(table=name, folder=folder, other=other.name, other_folder=outer))
                 break
-        around.append((path, store, table.folders[place], table))
+        around.append((path, store, folder, table))
     return overlaps
 
 

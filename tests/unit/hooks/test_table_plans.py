@@ -120,6 +120,23 @@ def test_ages_count_against_the_moment_that_is_given() -> None:
     assert plan.planned_at == later
 
 
+@pytest.mark.usefixtures("three")
+def test_no_expiry_is_planned_of_a_table_that_the_catalog_has_twice(lake_catalog: SqlCatalog, tmp_path: Path) -> None:
+    lake_catalog.create_namespace("backup")
+    metadata = lake_catalog.load_table("shop.orders").metadata_location
+    register(tmp_path / "catalog.db", "lake_default", "backup", {"orders": metadata})
+    given: dict[str, Any] = {"policy": {"expiry": {"min_snapshots": 7}}, "now": datetime.now(UTC) + timedelta(days=9)}
+    plans = {each.table: each for each in table_plans(["shop.orders", "shop.well", "backup.*"], **given)}
+    for name, other in (("shop.orders", "backup.orders"), ("backup.orders", "shop.orders")):
+        assert "snapshot-expiry" not in [task["action"] for task in plans[name].tasks]
+        (left_out,) = (each for each in plans[name].not_planned if each.action == "snapshot-expiry")
+        assert left_out.is_unsupported
+        assert f"The catalog has this table as {other}, too" in left_out.why
+    # A copy of it elsewhere, or one beside it, does not read its files.
+    (alone,) = table_plans("shop.orders", **given)
+    assert [task["action"] for task in alone.tasks] == ["snapshot-expiry", "compaction"]
+
+
 DAYS = {"keep": "P30D"}
 CURVE = {"strategy": "zorder", "level": "full"}
 

@@ -101,6 +101,19 @@ def test_a_table_whose_location_is_shared_is_told_which_other_table_is_there() -
     ]
 
 
+def test_a_table_that_stands_twice_expires_nothing_and_a_neighbour_of_its_folder_does() -> None:
+    twins = Overlap(table="a.b", folder="s3://b/x", other="c.b", other_folder="s3://b/x", is_same_table=True)
+    inner = Overlap(table="a.inner", folder="s3://b/x/y", other="c.b", other_folder="s3://b/x")
+    plans = [plan(name, action("snapshot-expiry")) for name in ("a.b", "a.inner", "c.b")]
+    for overlaps in ([twins, inner], [inner, twins]):
+        made = run(*plans, overlaps=overlaps)
+        assert [each.table for job in made.jobs for each in job.plans] == ["a.inner"]
+        assert {each["table"]: each["reason"].partition(", and")[0] for each in made.not_run} == {
+            "a.b": "The catalog has this table as c.b, too",
+            "c.b": "The catalog has this table as a.b, too",
+        }
+
+
 def test_a_run_that_is_made_again_is_the_same() -> None:
     plans = [plan(f"a.t{number}", action(seconds=number)) for number in range(1, 30)]
     assert run(*plans).as_kwargs == run(*plans).as_kwargs

@@ -84,6 +84,15 @@ def test_a_table_that_cannot_be_read_overlaps_by_its_metadata_file_or_is_nowhere
     assert folders_of_metadata("s3://b/meta/x.json") == ("s3://b/meta",)
 
 
+def test_two_entries_of_one_table_are_told_from_two_tables_of_one_folder() -> None:
+    entries = [
+        TableLocations(name=name, folders=("s3://b/t",), uuid=uuid)
+        for name, uuid in (("a.b", "1"), ("c.b", "1"), ("d.b", "2"), ("e.b", ""), ("f.b", ""))
+    ]
+    same = {frozenset((each.table, each.other)) for each in overlaps_of_all(entries) if each.is_same_table}
+    assert same == {frozenset(("a.b", "c.b"))}
+
+
 PLACES = st.lists(st.sampled_from(["a", "b", "a-b", "a.b"]), min_size=1, max_size=4).map(
     lambda parts: "s3://" + "/".join(parts)
 )
