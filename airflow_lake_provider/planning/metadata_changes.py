@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
-from airflow_lake_provider.contracts.durations import span_millis
+from airflow_lake_provider.contracts.durations import epoch_millis, span_millis, to_iso
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_lake_provider.contracts.specs.job import JobSpec
     from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
@@ -115,8 +115,30 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
             ),
         ),
     )
-    reason = f"tag {spec.tag!r} is on snapshot {wanted}"
-    return PlannedChange.of(table, spec, reason, change, ref=spec.tag, ref_before=there, ref_after=wanted)
+    return PlannedChange.of(
+        table,
+        spec,
+        f"tag {spec.tag!r} is on snapshot {wanted}",
+        change,
+        ref=spec.tag,
+        ref_before=there,
+        ref_after=wanted,
+        warnings=tuple(_past_its_age(facts, spec.tag, facts.snapshots[wanted], max_age)),
+    )
+
+
+def _past_its_age(facts: TableFacts, tag: str, snapshot: Snapshot, max_age: int | None) -> Iterator[str]:
+    """Yield a warning where an expiry removes a tag at once: ages count from the snapshot, not from the tag.
+
+    :param max_age: asked for, in milliseconds; None keeps that of a tag that is moved.
+    """
+    if max_age is None and tag in facts.references:
+        max_age = facts.references[tag].max_ref_age
+    if max_age is not None and epoch_millis(datetime.now(UTC)) - snapshot.at > max_age:
+        yield (
+            f"snapshot {snapshot.id} is older than the tag's max_age, {to_iso(timedelta(milliseconds=max_age))}, so "
+            f"the next expiry removes tag {tag!r}, and may remove the snapshot; give an age above that of the snapshot"
+        )
 
 
 def plan_tag_removal(table: LoadedTable, spec: DropTagSpec) -> PlannedChange:

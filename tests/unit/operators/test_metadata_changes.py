@@ -115,6 +115,20 @@ def test_a_table_of_version_3_is_changed_by_spark(
     assert LakeRollbackOperator(snapshot_id=first, **ORDERS).execute(context)["outcome"] == "nothing-due"
 
 
+def test_a_tag_that_the_next_expiry_removes_is_made_with_a_warning(
+    orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    for number, (max_age, is_past) in enumerate({None: False, "P30D": False, "PT0.001S": True}.items()):
+        report = LakeCreateTagOperator(tag=f"t{number}", snapshot_id=first, max_age=max_age, **ORDERS).execute(context)
+        assert report["outcome"] == "done"
+        assert [f"snapshot {first} is older than" in each for each in report["warnings"]] == [True] * is_past
+    # One that is moved keeps its age.
+    second = append(orders.refresh(), 2)
+    moved = LakeCreateTagOperator(tag="t2", snapshot_id=second, replace=True, **ORDERS).execute(context)
+    assert any(f"snapshot {second} is older than" in each for each in moved["warnings"])
+
+
 def test_a_tag_is_made_once_kept_and_dropped_once(orders: Table, append: Append, context: Context) -> None:
     first = append(orders, 1)
     job = LakeCreateTagOperator(tag="month end", max_age="P30D", **ORDERS)
