@@ -62,6 +62,22 @@ def test_a_batch_that_another_commit_overtakes_is_made_anew_of_its_rows(new_flow
     assert table(flow) == expected(after(after(after([], first), overtaking), late))
 
 
+def test_a_column_that_another_commit_adds_meanwhile_starts_the_batch_over(new_flow: NewFlow) -> None:
+    flow = history_of(new_flow, missing_columns="null")
+    first, late = [Event(1, 1, 1, "Bern", "a")], [Event(1, 3, 1, "Oslo", "b")]
+    put(flow, "first.jsonl", first)
+    flow.apply("first")
+    put(flow, "late.jsonl", late)
+
+    def overtake() -> None:
+        flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN more INT")
+        flow.spark.sql(f"DELETE FROM {flow.table} WHERE id = 1")
+
+    report = flow.apply("late", progress=InterruptedProgress(at="read", then=overtake))
+    assert report.attempts == 2
+    assert table(flow) == expected(after([], late))
+
+
 def whole(flow: Flow, at: str, rows: dict[int, tuple[str, str]], **changes: Any) -> Any:
     """Apply all rows that there are at a time."""
     for path in flow.inbox.glob("*"):

@@ -149,7 +149,10 @@ class FormatTable(ABC):
 
     @abstractmethod
     def current_rows(self, base: str | None) -> DataFrame | None:
-        """Live rows at a branch's head, in columns named as they are now; None where there are none."""
+        """Live rows at a branch's head, in columns named as they are now; None where there are none.
+
+        :raises CommitConflictError: the branch has moved on, and its columns are others.
+        """
 
     def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:  # formats ask it
         """Rows with values as the table gives them back, so that they can be compared; all but the keys."""

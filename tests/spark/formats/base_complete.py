@@ -188,6 +188,21 @@ class CompleteSuite(WholeTableSuite):
                 assert (report.attempts, counts(report)[:3]) == (2, (0, 3, 1))
         assert (retry[0].outcome, report.outcome) == (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
 
+    @needs("upsert", "kept-values", "schema-evolution")
+    def test_a_column_that_another_writer_adds_meanwhile_starts_the_comparison_over(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), at=1_700_000_000)
+        load(flow, "run 1")
+        flow.arrive("1.jsonl", row(1, "b"), row(2, "a"), at=1_700_000_001)
+
+        def foreign() -> None:
+            flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN more INT")
+            flow.spark.sql(f"INSERT INTO {flow.table} VALUES (2, 'foreign', 2, 7)")
+
+        between = InterruptedProgress(at="compare", then=foreign)
+        report = load(flow, "run 2", between, max_deleted_share=1, missing_columns="null")
+        assert report.attempts == 2
+        assert flow.rows() == {1: ("b", 0, None), 2: ("a", 0, None)}
+
     @needs("upsert", "kept-values", "lake-table-source", "audits", "branches")
     def test_tables_and_queries_are_whole_sources_and_wait_for_audits_and_on_branches(self, flow: Flow) -> None:
         copy = Flow(flow.spark, f"{flow.table}_copy", flow.inbox, dict(flow.changes))

@@ -120,7 +120,7 @@ class IcebergFormatTable(FormatTable):
         return applied_state.other_positions(self.table, source_name) if self.exists() else {}
 
     def current_rows(self, base: str | None) -> DataFrame | None:
-        return None if base is None else self.table.rows_by_newest_schema(int(base))
+        return None if base is None else self.table.rows_of_base(int(base))
 
     def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         return as_stored(self.table, rows, keys)

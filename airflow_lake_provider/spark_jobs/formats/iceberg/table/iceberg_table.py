@@ -13,7 +13,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.applied_history import MainHistory
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    CommitConflictError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
@@ -274,6 +279,15 @@ class IcebergTable:
         absent = set(self.new_variants(snapshot_id))
         nulls = {each.name: sf.lit(None).cast(each.dataType) for each in rows.schema if each.name in absent}
         return rows.withColumns(nulls) if nulls else rows
+
+    def rows_of_base(self, snapshot_id: int) -> DataFrame:
+        """Return the live rows of a head that a commit to this table starts from, by the names of columns now.
+
+        :raises CommitConflictError: only those of a branch's head have them, and it is none any more.
+        """
+        if self.has_new_schema(snapshot_id) and not self.branches_at(snapshot_id):
+            raise CommitConflictError(f"{self.name}: the branch has moved on from snapshot {snapshot_id}")
+        return self.rows_by_newest_schema(snapshot_id)
 
     def branches_at(self, snapshot_id: int) -> list[str]:
         """Return the branches whose head is a snapshot, main first.

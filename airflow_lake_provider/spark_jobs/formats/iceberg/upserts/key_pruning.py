@@ -147,11 +147,12 @@ def rows_of_keys(table: IcebergTable, base: str, keys: DataFrame, ranges: KeyRan
     """Return the rows of a branch's head that satisfy the conditions on some keys, with their places.
 
     :param keys: the key columns, and nothing else.
+    :raises CommitConflictError: the branch has moved on, and its columns are others.
     """
     alias = table.name.table
     batch_keys = BatchKeys.of_rows(keys, tuple(keys.columns), ranges)
     predicates, _ = key_pruning(table, batch_keys, quoted_name(alias))
-    rows = table.rows_by_newest_schema(int(base)).alias(alias)
+    rows = table.rows_of_base(int(base)).alias(alias)
     for predicate in predicates:
         rows = rows.filter(sf.expr(predicate))
     return rows.select("*", *place_columns(table.format_version))

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     WINS,
@@ -42,20 +41,10 @@ def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:
     # Of the files as they were planned: Spark would read the manifests once more.
     with rows_of_files(table, candidates.tasks) as table_rows:
         if table_rows is None:
-            table_rows = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
+            table_rows = candidates.of(table.rows_of_base(int(candidates.snapshot)))
         elif not _is_joined_by_number(commit):
             table_rows = candidates.of(table_rows)
         return _resolved(table, commit, table_rows, candidates.pruning)
-
-
-def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
-    """Return the rows of a snapshot by the names that its columns have now.
-
-    :raises CommitConflictError: only those of a branch's head have them, and it is none any more.
-    """
-    if table.has_new_schema(snapshot) and not table.branches_at(snapshot):
-        raise CommitConflictError(f"{table.name}: the branch has moved on from snapshot {snapshot}")
-    return table.rows_by_newest_schema(snapshot)
 
 
 def _is_joined_by_number(commit: PlannedUpsert) -> bool:
