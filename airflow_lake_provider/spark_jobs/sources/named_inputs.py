@@ -19,10 +19,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.named_inputs import MadeOfInputs
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE, release_frames
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
@@ -222,10 +225,13 @@ def readable_rows(batches: Mapping[str, RawBatch]) -> dict[str, DataFrame]:
     }
 
 
-def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch]) -> bool:
+def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch], spec: LoadSpec) -> bool:
     """Return whether rows that are made of inputs say of each whether it is a delete.
 
-    :raises BadInputError: they do not, and a delete of an input has nothing but its key.
+    An author may make such rows of any input, such as files of changes. Loads that delete nothing refuse the column.
+
+    :raises BadInputError: a delete of an input has nothing but its key, and the rows tell none. Also where they tell
+        deletes, of which ``ignore_stale`` keeps no order.
     """
     has_column = CHANGE_TYPE in map(str.lower, rows.columns)
     bare = [name or "source" for name, each in batches.items() if each.has_bare_deletes]
@@ -235,7 +241,17 @@ def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch]) -> bool:
             f"{CHANGE_TYPE}, so that they would become rows of NULL. Select {CHANGE_TYPE}, or give the KafkaTopic "
             "tombstones='skip'"
         )
-    return has_column and any(each.has_change_type for each in batches.values())
+    if not has_column or any(each.has_change_type for each in batches.values()):
+        return has_column
+    if not isinstance(spec, UpsertSpec) or spec.is_complete:
+        return False
+    engine = spec.merge_engine
+    if engine.ignore_stale and engine.deletes is Deletes.HARD:
+        raise BadInputError(
+            f"{spec.table}: {CHANGE_TYPE} deletes rows, and ignore_stale cannot tell a late row of a key whose row, "
+            "and its order, is gone; use deletes='soft', which keeps the order, or deletes='ignore'"
+        )
+    return True
 
 
 class InputsSource(PlainSource):

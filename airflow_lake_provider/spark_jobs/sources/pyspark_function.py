@@ -108,7 +108,7 @@ class PySparkFunctionSource(InputsSource):
         # What a function reads that declares nothing, nobody knows.
         declared = {relation for each in inputs.values() for relation in sources_of(each)[1]}
         reads_more = not inputs or not sources_of(rows)[1] <= declared
-        return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches))
+        return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches, self.spec))
 
     @contextmanager
     def refusing_unreadable(self, listing: Any) -> Iterator[None]:

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
@@ -44,12 +45,13 @@ class QuerySource(InputsSource):
             batches: Mapping[str, RawBatch] = read_inputs(self.inputs, listing)
         else:
             batches = {_SOURCE: self.inputs[""].raw(listing, types)}
-        return run_query(self.spark, self.source.sql, self.kept(batches))
+        return run_query(self.spark, self.spec, self.source.sql, self.kept(batches))
 
 
-def run_query(spark: SparkSession, query: str, batches: Mapping[str, RawBatch]) -> RawBatch:
+def run_query(spark: SparkSession, spec: LoadSpec, query: str, batches: Mapping[str, RawBatch]) -> RawBatch:
     """Return the result of a query over views.
 
+    :param spec: of the load that it is for.
     :param batches: rows by the name of their view.
     :raises BadInputError: it cannot be resolved, or records below it cannot be read.
     """
@@ -63,4 +65,4 @@ def run_query(spark: SparkSession, query: str, batches: Mapping[str, RawBatch]) 
             raise BadInputError(f"the query over {views_text} cannot be resolved: {message_of(error)}") from error
     # A query of nothing but constants may be anything, too.
     reads_more = bool(others) or not views or not {view.lower() for view in views} <= set(map(str.lower, batches))
-    return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches))
+    return RawBatch(rows=rows, reads_more=reads_more, has_change_type=tells_deletes(rows, batches, spec))

@@ -283,6 +283,38 @@ def test_another_word_for_the_type_of_a_change_is_refused_and_makes_no_row_of_a_
     assert flow.rows() == {2: (1, 2)}
 
 
+_TOLD = "SELECT id, name, n, IF(op = 'd', 'delete', 'upsert') AS _change_type FROM source"
+_TOLD_BY_CODE = """
+def told(spark, inputs, params):
+    return inputs["orders"].selectExpr("id", "name", "n", "IF(op = 'd', 'delete', 'insert') AS _change_type")
+"""
+
+
+@pytest.mark.parametrize("kind", ["query", "function"])
+def test_what_an_author_makes_of_files_may_tell_deletes_as_changes_of_a_table_do(flow: Flow, kind: str) -> None:
+    files = Files(f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA)
+    source: Any = Query(_TOLD, over=files, name="o")
+    if kind == "function":
+        source = PySparkFunction("own:told", function_code=_TOLD_BY_CODE, over={"orders": files}, name="o")
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"))
+    flow.apply("run 1", source=source, **PLAIN)
+    flow.arrive("2.jsonl", row(1, "a", op="d"), row(3, "c"))
+    assert flow.apply("run 2", source=source, **PLAIN).rows_deleted == 1
+    assert flow.rows() == {2: ("b", 0), 3: ("c", 0)}
+
+
+def test_loads_that_delete_nothing_refuse_a_column_that_tells_deletes(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b", op="d"))
+    source = Query(_TOLD, over=Files(f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA), name="o")
+    identity = RunIdentity.of("dag", "run 1", "task", "-1")
+    spec = AppendSpec(catalog="lake_default", table=flow.table, run=identity, source=source)
+    told = r"_change_type.*Iceberg reserves.*say so to an upsert as well: delete_when=\"_change_type = 'delete'\""
+    with pytest.raises(BadInputError, match=told):
+        append_batch(flow.spark, spec, Progress())
+    with pytest.raises(BadInputError, match=told):
+        flow.apply("run 1", source=source, is_complete=True, **PLAIN)
+
+
 def test_what_is_cached_of_inputs_is_given_back(flow: Flow) -> None:
     code = "def joined(spark, inputs, params):\n    return inputs['a'].join(inputs['b'].select('id'), 'id', 'left')"
     files = {name: Files(f"{flow.inbox}/{name}/*.jsonl", format="json", schema=SCHEMA) for name in "ab"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,8 @@ from airflow_lake_provider.contracts.author.merge_engines import Aggregation, De
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
@@ -27,6 +31,13 @@ from airflow_lake_provider.spark_jobs.sources.named_inputs import InputsListing,
 from airflow_lake_provider.spark_jobs.sources.new_input import decide_input
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 
+JOB: dict[str, Any] = {
+    "catalog": "lake",
+    "table": "a.b",
+    "run": RunIdentity.of("dag", "run", "task", "-1"),
+    "source": Query("SELECT * FROM source", over="/in/*.csv", name="q"),
+}
+SPEC = partial(UpsertSpec, **JOB, keys=("id",))
 YEAR, NOW = timedelta(days=365), datetime(2026, 6, 1, tzinfo=UTC)
 # Numbers of files, and of the heads of tables: the order in which they come does not matter.
 HEADS = st.integers(0, 3)
@@ -104,10 +115,35 @@ def test_bare_deletes_are_told_by_a_column_of_what_is_made_of_them_or_refused() 
     def made(*columns: str) -> Any:
         return SimpleNamespace(columns=list(columns))
 
-    assert tells_deletes(made("id", "_change_type"), {"o": topic, "t": RawBatch(rows=none)})
-    assert not tells_deletes(made("id"), {"t": table})
+    spec = SPEC()
+    assert tells_deletes(made("id", "_change_type"), {"o": topic, "t": RawBatch(rows=none)}, spec)
+    assert not tells_deletes(made("id"), {"t": table}, spec)
     with pytest.raises(BadInputError, match=r"topic in o delete rows.* rows of NULL\. Select _change_type, or"):
-        tells_deletes(made("id"), {"o": topic, "t": table})
+        tells_deletes(made("id"), {"o": topic, "t": table}, spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "deletes"),
+    [
+        (SPEC, True),
+        (lambda: SPEC(merge_engine=Deduplicate(ignore_stale=True, deletes="soft"), order_by=("n",)), True),
+        (lambda: SPEC(is_complete=True), False),
+        (lambda: AppendSpec(**JOB), False),
+    ],
+)
+def test_a_column_that_an_author_makes_tells_deletes_to_loads_that_delete(
+    spec: Callable[[], LoadSpec], deletes: bool
+) -> None:
+    rows: Any = SimpleNamespace(columns=["id", "_CHANGE_TYPE"])
+    assert tells_deletes(rows, {"": RawBatch(rows=rows)}, spec()) is deletes
+    assert tells_deletes(rows, {}, spec()) is deletes
+
+
+def test_deletes_that_an_author_tells_and_no_row_remembers_are_refused_beside_late_rows() -> None:
+    rows: Any = SimpleNamespace(columns=["id", "_change_type"])
+    spec = SPEC(merge_engine=Deduplicate(ignore_stale=True), order_by=("n",))
+    with pytest.raises(BadInputError, match=r"_change_type deletes rows, and ignore_stale .*use deletes='soft'"):
+        tells_deletes(rows, {}, spec)
 
 
 @pytest.mark.parametrize(
