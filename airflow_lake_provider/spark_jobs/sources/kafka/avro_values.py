@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.sources.kafka.avro_units import with_units_of
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     MOST_SCHEMAS,
     NAMED,
@@ -76,7 +77,8 @@ class AvroValues:
         payload = sf.expr(f"substring({VALUE}, {PREFIX_BYTES + 1})")
         value = sf.when(sf.lit(False), decoded(payload, reader, reader))
         for number, writer in writers.items():
-            value = value.when(sf.col(_PREFIX) == sf.lit(ids[number]), decoded(payload, writer, reader))
+            own = decoded(payload, writer, with_units_of(writer, reader, number))
+            value = value.when(sf.col(_PREFIX) == sf.lit(ids[number]), own)
         no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_PREFIX).isNull(), _NO_FRAME)
         faults = [sf.col(UNPARSABLE), no_frame]
         if self.sample is not None:

@@ -1,0 +1,103 @@
+"""Units of Avro's numbers in a topic whose schema has changed them.
+
+Avro resolves a long of the writer to a long of the reader as it is, whatever logical types both have. Registries take
+such a schema for compatible. Milliseconds would be read as microseconds, and a decimal with another scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import Schema, last_name, named_types
+
+# Spark reads each of a family as one type, so that columns stay what they are in the units of any writer.
+_FAMILIES = (
+    {"timestamp-millis", "timestamp-micros"},
+    {"local-timestamp-millis", "local-timestamp-micros"},
+)
+
+
+def with_units_of(writer: Schema, reader: Schema, number: int) -> Schema:
+    """Return a reader's schema with the units in which a writer has written its times.
+
+    :param number: of the writer's schema, for the message.
+    :raises UnsupportedError: the schemas have a field in units of which Spark makes other types.
+    """
+    in_units: Schema = _Units(named_types(writer), number).of(writer, reader, "")
+    return in_units
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Walk of two types at once.
+
+    :param types: of the writer, by name.
+    """
+
+    types: Mapping[str, Any]
+    number: int
+
+    def of(self, writer: Any, reader: Any, path: str) -> Any:
+        """Return a reader's type in the writer's units; a type that is meant by its name has those of its place."""
+        writer = self.types.get(last_name(writer), writer)
+        if isinstance(reader, list):
+            branches = writer if isinstance(writer, list) else [writer]
+            return [self.of(self._of_kind(branches, branch), branch, path) for branch in reader]
+        if isinstance(writer, list):
+            writer = self._of_kind(writer, reader)
+        if not isinstance(reader, Mapping) or not isinstance(writer, Mapping):
+            return reader
+        reader = self._in_unit(writer, reader, path)
+        inside = {
+            name: self.of(writer[name], reader[name], f"{path}.{name}")
+            for name in ("items", "values")
+            if name in writer and name in reader
+        }
+        if "fields" in reader and "fields" in writer:
+            inside["fields"] = [self._field(writer, field, path) for field in reader["fields"]]
+        return {**reader, **inside}
+
+    def _field(self, writer: Mapping[str, Any], field: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+        there = {each["name"]: each["type"] for each in writer["fields"]}
+        name = next((name for name in (field["name"], *field.get("aliases", ())) if name in there), None)
+        if name is None:
+            return field
+        at = f"{path}.{field['name']}" if path else str(field["name"])
+        return {**field, "type": self.of(there[name], field["type"], at)}
+
+    def _in_unit(self, writer: Mapping[str, Any], reader: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+        units = [_unit_of(each) for each in (writer, reader)]
+        if None in units or units[0] == units[1]:
+            return reader
+        if any(set(units) <= family for family in _FAMILIES):
+            return {**reader, "logicalType": units[0]}
+        raise UnsupportedError(
+            f"schema {self.number} has {path!r} as {units[0]}, and the latest one as {units[1]}, so that its values "
+            "would be read in another unit; register a version that has the new unit in a field of another name"
+        )
+
+    def _of_kind(self, branches: list[Any], wanted: Any) -> Any:
+        """Return the branch of a union that Avro takes for a type: that of its name, else the first of its kind."""
+        named = [self.types.get(last_name(each), each) for each in branches]
+        fitting = [each for each in named if _kind_of(each) == _kind_of(wanted)]
+        fitting.sort(key=lambda each: last_name(each) != last_name(wanted))
+        return fitting[0] if fitting else next((each for each in named if _may_widen(each, wanted)), None)
+
+
+def _may_widen(writer: Any, reader: Any) -> bool:
+    return (_kind_of(writer), _kind_of(reader)) == ("int", "long")
+
+
+def _kind_of(kind: Any) -> Any:
+    return kind["type"] if isinstance(kind, Mapping) else kind
+
+
+def _unit_of(kind: Mapping[str, Any]) -> str | None:
+    """Return the logical type of a number, with the scale of a decimal; None without one."""
+    logical = kind.get("logicalType")
+    if logical == "decimal":
+        return f"decimal of scale {kind.get('scale', 0)}"
+    return str(logical) if logical and kind["type"] in ("int", "long") else None
