@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -18,6 +20,8 @@ from airflow_lake_provider.spark_jobs.sources.unreadable_files import unreadable
 
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
+# Numbers in units that Spark does not know: it reads them as they are.
+_UNITS = ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos")
 _ONE_FOR_ALL = ("avroschema", "avroschemaurl")
 
 
@@ -40,6 +44,7 @@ def merged_columns(
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
         for file, schema in zip(files, readers.map(lambda file: _schema_text(spark, file), files), strict=True):
             first_of.setdefault(schema, file)
+    _refuse_other_units(first_of)
     for file in list(first_of.values())[1:]:
         columns = columns_of(file)
         refuse_unfit_columns(columns.names, file.path)
@@ -50,6 +55,38 @@ def merged_columns(
             )
         merged = _merged_columns(merged, columns)
     return merged
+
+
+def _refuse_other_units(first_of: Mapping[str, InputFile]) -> None:
+    """Refuse a column of plain numbers whose unit is another in each file.
+
+    :param first_of: a file of each schema.
+    """
+    units: dict[str, tuple[str, InputFile]] = {}
+    for schema, file in first_of.items():
+        for path, unit in _units(json.loads(schema)):
+            other, first = units.setdefault(path.lower(), (unit, file))
+            if other != unit:
+                raise BadInputError(
+                    f"avro files do not go together: {path} is {other} in {first.path} and {unit} in {file.path}, and "
+                    "Spark reads plain numbers of both. Write it in one unit, or give each kind of file a source of "
+                    "its own, with a Query that makes one unit of it"
+                )
+
+
+def _units(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the paths of such numbers with their units."""
+    if isinstance(kind, list):
+        for branch in kind:
+            yield from _units(branch, path)
+    if not isinstance(kind, Mapping):
+        return
+    if (unit := kind.get("logicalType")) in _UNITS:
+        yield path, unit
+    for inside in (kind.get("items"), kind.get("values"), *([] if isinstance(kind["type"], str) else [kind["type"]])):
+        yield from _units(inside, path)
+    for field in kind.get("fields", ()):
+        yield from _units(field["type"], f"{path}.{field['name']}" if path else str(field["name"]))
 
 
 def _schema_text(spark: SparkSession, file: InputFile) -> str:

@@ -42,6 +42,8 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_t
 
 # Of many files the footers are read by Spark's tasks alone.
 _MOST_OPENED = 64
+# Spark advises to cut it at a depth, by which values would be lost.
+_RECURSIVE = "recursive reference in Avro schema"
 # pandas writes times without a zone, which is UTC in our sessions, and old writers text without saying so.
 _SAME_IN_PARQUET = (("timestamp_ntz", "timestamp"), ("date", "timestamp_ntz"), ("binary", "string"))
 # With the files that have them.
@@ -267,6 +269,11 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
             raise
         failing = first_failing(files, lambda some: _fails(reader, some))
         refuse_unread_types(SparkSession.active(), failing, str(source.format), error)
+        if _RECURSIVE in str(error):
+            raise BadInputError(
+                f"{failing.path} has a record of avro inside of itself, of which no table has a column; give the "
+                "source a schema of Avro without that field, options={'avroSchema': '{...}'}"
+            ) from error
         raise BadInputError(
             f"{failing.path} cannot be read as {source.format}, by itself or together with the files before it "
             f"({reason_of(error)}): repair the file, remove it from the source, or say in the source's schema how "

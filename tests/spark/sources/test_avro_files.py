@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,38 @@ def test_avro_that_was_cut_off_or_does_not_fit_its_schema_is_no_work_for_a_retry
     other = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}'
     with pytest.raises(BadInputError, match=r"a\.avro cannot be read as avro.*AvroTypeException"):
         apply(spark, tmp_path / "in", format="avro", options={"avroSchema": other})
+
+
+def test_a_time_of_another_unit_than_that_of_the_files_before_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    number = "CAST({} AS {}) AS v"
+    folder = tmp_path / "in"
+    written = {"a": (36_000_000, "INT", "time-millis"), "b": (36_000_000_000, "BIGINT", "time-micros")}
+    for name, (value, kind, unit) in written.items():
+        plain = "int" if kind == "INT" else "long"
+        fields = [{"name": "id", "type": "long"}, {"name": "v", "type": {"type": plain, "logicalType": unit}}]
+        schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+        rows = spark.sql(f"SELECT {len(name)}L AS id, {number.format(value, kind)}").coalesce(1)
+        rows.write.format("avro").option("avroSchema", schema).save(str(folder / f"_{name}"))
+        (made,) = (folder / f"_{name}").glob("*.avro")
+        made.rename(folder / f"{name}.avro")
+    with pytest.raises(BadInputError, match=r"v is time-millis in .*a\.avro and time-micros in .*b\.avro"):
+        apply(spark, folder, format="avro")
+
+
+def test_a_record_inside_of_itself_is_refused_and_may_be_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "parent", "type": ["null", "r"]}]
+    schemas = [json.dumps({"type": "record", "name": "r", "fields": fields[:count]}) for count in (2, 1)]
+    jvm: Any = spark._jvm
+    avro, folder = jvm.org.apache.avro, tmp_path / "in"
+    folder.mkdir()
+    schema = avro.Schema.Parser().parse(schemas[0])
+    writer = avro.file.DataFileWriter(avro.generic.GenericDatumWriter(schema))
+    writer.create(schema, jvm.java.io.File(str(folder / "a.avro")))
+    record = avro.generic.GenericData.Record(schema)
+    record.put("id", jvm.java.lang.Long.valueOf(1))
+    writer.append(record)
+    writer.close()
+    with pytest.raises(BadInputError, match=r"a\.avro has a record of avro inside of itself.*avroSchema"):
+        apply(spark, folder, format="avro")
+    apply(spark, folder, "avro_left_out", format="avro", options={"avroSchema": schemas[1]})
+    assert rows_of(spark, flow(spark, tmp_path, "avro_left_out")) == [{"id": 1}]
