@@ -183,20 +183,21 @@ def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[Inp
     """
     what, read = f"{source.format} files of {source.path!r}", [file for file in files if file.size]
     names: set[str] = set()
+    also = _SAME_IN_PARQUET if source.format == "parquet" else ()
     for columns, some in _schemas(spark, source, read):
-        # Of old Hive: Spark then goes by the place of a column.
-        by_place = source.format == "orc" and all(name.startswith("_col") for name in columns.names)
-        stored = _named_by_place(columns, declared) if by_place else columns
-        also = _SAME_IN_PARQUET if source.format == "parquet" else ()
-        refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what, also)
-        names.update(name.lower() for name in stored.names)
+        for stored in _by_place_and_by_name(columns, declared) if source.format == "orc" else (columns,):
+            refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what, also)
+            names.update(name.lower() for name in stored.names)
     if read:
         refuse_absent_columns(names, declared, what)
 
 
-def _named_by_place(columns: StructType, declared: StructType) -> StructType:
-    pairs = zip(columns, declared, strict=False)
-    return StructType([StructField(want.name, have.dataType) for have, want in pairs])
+def _by_place_and_by_name(columns: StructType, declared: StructType) -> Iterator[StructType]:
+    """Yield the columns of old Hive, of which Spark goes by the place, and those of files that have names."""
+    placed = [field for field in columns if field.name.startswith("_col")]
+    pairs = zip(placed, declared, strict=False)
+    yield StructType([StructField(want.name, have.dataType) for have, want in pairs])
+    yield StructType([field for field in columns if field not in placed])
 
 
 def _schema_without_rows(

@@ -354,3 +354,16 @@ def test_parquet_of_a_newer_writer_is_refused_with_the_encoding_and_the_codec(
     for name, said in (("split", "BYTE_STREAM_SPLIT"), ("packed", "Brotli")):
         with pytest.raises(BadInputError, match=rf"{name}\.parquet is written in a way .*{said}.*zstd or snappy"):
             apply(spark, tmp_path / f"{name}.parquet", format="parquet")
+
+
+def test_a_numbered_column_of_orc_beside_named_ones_is_compared_with_the_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Old Hive names columns by their place. Spark read NULL for the number that is too long for an INT.
+    (tmp_path / "in").mkdir()
+    orc.write_table(pa.table({"_col0": [1], "_col1": [2**40]}), tmp_path / "in" / "a.orc")
+    orc.write_table(pa.table({"id": [2], "n": pa.array([7], pa.int32())}), tmp_path / "in" / "b.orc")
+    with pytest.raises(BadInputError, match=r"n .*bigint.*int|n .*int.*bigint"):
+        apply(spark, tmp_path / "in", format="orc", schema="id BIGINT, n INT")
+    apply(spark, tmp_path / "in", "numbered", format="orc", schema="id BIGINT, n BIGINT")
+    assert flow(spark, tmp_path, "numbered").rows() == {1: (2**40,), 2: (7,)}
