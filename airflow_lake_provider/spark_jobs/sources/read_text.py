@@ -59,6 +59,7 @@ _LONGEST = 100 + len(CHANGED_VALUE)
 # The bound of the parser of JSON, which ends a text that was packed a thousandfold, too.
 _ABOUT_TEXTS = "; a text of JSON has at most 20,000,000 characters, so write longer ones as Parquet"
 _ABOUT_DOCUMENTS = "; a record of several lines takes options={'multiLine': True}"
+_ABOUT_QUOTES = "; a number in quotes is a text: declare STRING, and cast it in a Query"
 _ABOUT_COUNTS = "; a row has as many values as there are columns"
 _ABOUT_LEVELS = f"; without a schema a record has at most {MOST_LEVELS} levels: declare a column of more as STRING"
 # Without the setting Spark 4 takes these alone, as they are spelled.
@@ -190,7 +191,7 @@ def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, 
     if is_whole and is_utf8(lower):
         # Named, it lets Spark decode before it parses, and put a sign in the place of bytes that are none.
         options = {name: value for name, value in options.items() if name.lower() not in ENCODING_OPTIONS}
-    hint = f"{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
+    hint = f"{_ABOUT_QUOTES}{'' if is_whole else _ABOUT_DOCUMENTS}{_ABOUT_TEXTS}"
     if source.schema:
         return options, hint
     return {**options, "maxNestingDepth": str(MOST_LEVELS)}, f"{hint}{_ABOUT_LEVELS}"

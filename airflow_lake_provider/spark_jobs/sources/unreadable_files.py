@@ -82,6 +82,8 @@ _CONTENT_WORDS = (
     "column_already_exists",
     "illegal parquet type",
     "invalid spark read type",
+    # Of a time that its type does not hold, in another unit than microseconds.
+    "long overflow",
     "with local time zone",
     "uniontype",
     "parquet_type_illegal",

@@ -356,6 +356,14 @@ def test_parquet_of_a_newer_writer_is_refused_with_the_encoding_and_the_codec(
             apply(spark, tmp_path / f"{name}.parquet", format="parquet")
 
 
+def test_a_time_that_its_type_does_not_hold_is_no_work_for_a_retry(spark: SparkSession, tmp_path: Path) -> None:
+    # Milliseconds of which a TIMESTAMP would have more microseconds than a number of 64 bits holds.
+    times = pa.array([99_999_999_999_999_999], pa.int64()).cast(pa.timestamp("ms"))
+    pq.write_table(pa.table({"id": [1], "at": times}), tmp_path / "a.parquet")
+    with pytest.raises(BadInputError, match=r"a\.parquet cannot be read as parquet.*long overflow"):
+        apply(spark, tmp_path / "a.parquet", format="parquet")
+
+
 def test_a_numbered_column_of_orc_beside_named_ones_is_compared_with_the_schema(
     spark: SparkSession, tmp_path: Path
 ) -> None:
