@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.progress import say
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields, refuse_untyped_columns
 
 
 def fit_target(
@@ -39,6 +39,7 @@ def fit_target(
     table_format = declared_format(spec.table_format)
     refuse_reserved_columns(spec.table, columns.names, table_format)
     refuse_unfit_fields(spec.table, columns)
+    refuse_untyped_columns(spec.table, columns, target.schema())
     if target.is_created():
         _refuse_new_columns(spec.table, target, columns, table_format)
         return target.fit_schema(columns, spec.schema_contract, missing)

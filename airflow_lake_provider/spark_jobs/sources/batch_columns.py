@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     MapType,
+    NullType,
     NumericType,
     StructType,
     TimestampNTZType,
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
 
 _OURS = "_lake_"
@@ -74,6 +76,22 @@ def refuse_unfit_fields(table: str, columns: StructType) -> None:
         raise BadInputError(
             f"{table}: columns {empty} of the batch have a struct without fields, which no file of a table can hold; "
             "leave them out in a Query, or declare the source's schema without them"
+        )
+
+
+def refuse_untyped_columns(table: str, columns: StructType, table_schema: StructType | None) -> None:
+    """Refuse new columns that hold nothing but NULL, of no type: a table that had them would take no value later.
+
+    :param table_schema: None where the table is not there yet.
+    :raises BadInputError: naming them.
+    """
+    there = {name.lower() for name in (table_schema or StructType()).names}
+    new = [field for field in columns if field.name.lower() not in there]
+    if untyped := [f.name for f in new if any(isinstance(kind, NullType) for kind in types_inside(f.dataType))]:
+        raise BadInputError(
+            f"{table}: columns {untyped} of the batch hold nothing but NULL, so that nothing tells their type; give "
+            f"them one in a Query, such as CAST(NULL AS STRING) AS {quoted_name(untyped[0])}, or leave them out with "
+            "exclude_columns"
         )
 
 

@@ -129,3 +129,22 @@ def test_a_type_that_csv_cannot_hold_is_refused_by_the_column_wherever_it_comes_
     spark.sql(f"CREATE TABLE {table.table} USING iceberg AS SELECT 1L AS id, {NESTED[kind]} AS v")
     with pytest.raises(BadInputError, match=told):
         table.apply(source=Files(f"{tmp_path}/a.csv", "csv", name="typed", options={"header": "true"}))
+
+
+@pytest.mark.parametrize("nothing", ["NULL", "array()", "named_struct('x', NULL)"])
+def test_a_new_column_without_a_type_is_refused_and_one_of_the_table_has_its_type(
+    spark: SparkSession, tmp_path: Path, nothing: str
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"id": 1}) + "\n")
+    table = f"untyped_{len(nothing)}"
+    reading: dict[str, Any] = {"schema": "id BIGINT"}
+    with pytest.raises(BadInputError, match=r"columns \['note'\] of the batch hold nothing but NULL.*CAST\(NULL AS"):
+        apply(spark, tmp_path / "a.json", table, query=f"SELECT id, {nothing} AS note FROM source", **reading)
+    apply(spark, tmp_path / "a.json", table, query="SELECT id, 'x' AS note FROM source", **reading)
+    (tmp_path / "b.json").write_text(json.dumps({"id": 2}) + "\n")
+    with pytest.raises(BadInputError, match=r"columns \['more'\] of the batch hold nothing but NULL"):
+        apply(
+            spark, tmp_path / "b.json", table, query=f"SELECT id, 'x' AS note, {nothing} AS more FROM source", **reading
+        )
+    apply(spark, tmp_path / "b.json", table, query="SELECT id, NULL AS note FROM source", **reading)
+    assert flow(spark, tmp_path, table).rows() == {1: ("x",), 2: (None,)}
