@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.contracts.argument_validation import optional, options, text
-from airflow_lake_provider.contracts.author_object import is_open
+from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _TEXTS = (
     *("proxy_user", "name", "yarn_queue", "deploy_mode", "spark_binary"),
 )
 _MAPPINGS = ("conf", "env_vars")
+_NUMBERS = ("num_executors", "executor_cores", "total_executor_cores")
 # Spark takes them from its command line, which says what the connection says.
 _OF_CONNECTION = {
     "spark.master": "the host of the Spark connection",
@@ -40,9 +41,11 @@ class SparkArguments(Base):
 
     def __init__(self, **spark_arguments: Any) -> None:
         super().__init__(**spark_arguments)
-        for name in (*_LISTS, *_TEXTS, *_MAPPINGS):
+        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_NUMBERS):
             value = getattr(self, _attribute(name))
-            if not is_open(value):
+            if _attribute(name) not in (*SparkSubmitOperator.template_fields, *self.template_fields):
+                refuse_template(value, name)
+            if name not in _NUMBERS and not is_open(value):
                 _read(value, name)
 
     def read_spark_arguments(self) -> None:

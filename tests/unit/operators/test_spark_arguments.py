@@ -45,6 +45,24 @@ def test_a_number_or_blanks_where_spark_takes_a_text_are_refused(name: str) -> N
         compaction(**{name: " "})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("archives", "repositories", "executor_memory", "driver_memory", "yarn_queue", "deploy_mode", "spark_binary"),
+        *("num_executors", "executor_cores", "total_executor_cores"),
+    ],
+)
+def test_a_template_that_the_official_operator_would_hand_to_spark_as_it_is_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{name} is not templated, so .* would stay as it is"):
+        compaction(**{name: TEMPLATE})
+
+    class Sized(LakeCompactionOperator):
+        template_fields = (*LakeCompactionOperator.template_fields, f"_{name}")
+
+    of_template: dict[str, Any] = {name: TEMPLATE}
+    Sized(task_id="s", table="shop.orders", **of_template)
+
+
 @pytest.mark.parametrize("name", ["conf", "env_vars"])
 @pytest.mark.parametrize(
     ("value", "words"),
