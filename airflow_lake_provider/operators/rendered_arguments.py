@@ -111,7 +111,7 @@ class RenderedArguments(Base):
 
     def _set_xcomargs_dependencies(self) -> None:
         super()._set_xcomargs_dependencies()
-        _follow(self, [getattr(self, name, None) for name in self.template_fields])
+        _follow(self, [getattr(self, name, None) for name in (*self.template_fields, *_unseen(type(self)))])
 
     def _set_xcomargs_dependency(self, field: str, newvalue: Any) -> None:
         super()._set_xcomargs_dependency(field, newvalue)
@@ -152,15 +152,22 @@ class _Partial(OperatorPartial):
 
     def _expand(self, expand_input: Any, *, strict: bool) -> MappedOperator:
         mapped = OperatorPartial._expand(self, expand_input, strict=strict)
-        fixed = [value for name, value in self.kwargs.items() if name in mapped.template_fields]
+        rendered = {*mapped.template_fields, *_unseen(self.operator_class)}
+        fixed = [value for name, value in self.kwargs.items() if name in rendered]
         _follow(mapped, [fixed, expand_input.value])
         return mapped
 
 
+def _unseen(operator: type) -> list[str]:
+    """Return the attributes that are rendered and not shown, in which Airflow looks for no reference."""
+    arguments: Mapping[str, Argument] = getattr(operator, "arguments", {})
+    return [name for name, argument in arguments.items() if argument.is_templated and not argument.is_shown]
+
+
 def _follow(task: BaseOperator | MappedOperator, value: Any) -> None:
-    """Put a task behind those whose XCom the objects in a value refer to."""
-    for item in _objects_in(value):
-        values = [getattr(item, field.name) for field in fields(item)]
+    """Put a task behind those whose XCom a value, and the objects in it, refer to."""
+    in_objects = ([getattr(item, field.name) for field in fields(item)] for item in _objects_in(value))
+    for values in (value, *in_objects):
         for upstream, _ in XComArg.iter_xcom_references(values):
             if upstream.task_id not in task.upstream_task_ids:
                 task.set_upstream(upstream)
