@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
-from airflow_lake_provider.contracts.author.table_layout import TableLayout, partition_terms
+from airflow_lake_provider.contracts.author.table_layout import TableLayout, partition_terms, sort_terms
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
@@ -202,14 +203,21 @@ def refuse_row_change(
 
 
 def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
-    """Refuse a compaction that sorts by columns which the table lacks.
+    """Refuse a compaction in an order that nobody names, or by columns which the table lacks.
 
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
     """
     refuse_unfit("compaction", table)
     shape = table.facts.shape
-    if spec.strategy.is_by_curve and (unknown := unknown_names(spec.sort_by, shape.columns)):
+    is_sort = spec.strategy is CompactionStrategy.SORT
+    if is_sort and not spec.sort_by and not shape.sort_order:
+        raise InvalidSpecError(
+            f"{spec.table}: strategy 'sort' needs an order, and the table has none; give sort_by, give the table an "
+            "order by ALTER TABLE ... WRITE ORDERED BY, or take strategy 'binpack'"
+        )
+    columns = [".".join(term.column) for term in sort_terms(spec.sort_by)] if is_sort else spec.sort_by
+    if unknown := unknown_names(columns, shape.columns):
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.transforms import IdentityTransform
 
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import Files
@@ -99,3 +100,28 @@ def test_a_compaction_by_columns_that_are_not_there_is_refused_without_spark(
     found = refusal(LakeCompactionOperator(sort_by=["id", "place"], **given), context)
     assert "sort_by names columns that the table lacks: ['place']" in str(found)
     assert starts_spark(LakeCompactionOperator(sort_by=["ID", "name"], **given), context)
+
+
+def test_a_compaction_in_an_order_that_the_table_cannot_have_is_refused_without_spark(
+    make: Make, context: Context
+) -> None:
+    given: dict[str, Any] = {"task_id": "t", "level": "full", "strategy": "sort", **NO_SPARK}
+    make("shop.target")
+    unordered = refusal(LakeCompactionOperator(table="shop.target", **given), context)
+    assert isinstance(unordered, InvalidSpecError)
+    assert "strategy 'sort' needs an order, and the table has none; give sort_by" in str(unordered)
+    sort_by = ["bucket(4, place)", "id DESC"]
+    lacking = refusal(LakeCompactionOperator(table="shop.target", sort_by=sort_by, **given), context)
+    assert "sort_by names columns that the table lacks: ['place']" in str(lacking)
+    sort_by = ["truncate(2, NAME) ASC NULLS LAST", "`id` DESC"]
+    assert starts_spark(LakeCompactionOperator(table="shop.target", sort_by=sort_by, **given), context)
+
+
+def test_a_compaction_in_the_tables_own_order_reaches_spark(
+    make: Make, context: Context, lake_catalog: SqlCatalog
+) -> None:
+    make("shop.target")
+    with lake_catalog.load_table("shop.target").update_sort_order() as order:
+        order.asc("id", IdentityTransform())
+    given: dict[str, Any] = {"task_id": "t", "level": "full", "strategy": "sort", **NO_SPARK}
+    assert starts_spark(LakeCompactionOperator(table="shop.target", **given), context)
