@@ -39,7 +39,26 @@ else:
     Base = object
 
 
-class RenderedArguments(Base):
+class NumbersOfDigits(Base):
+    """Part of an operator, or a sensor, whose native templates make a number of digits, and of nothing else."""
+
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Any = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Render as Airflow does, but for texts that Python reads as a number and nobody else."""
+        rendered = super().render_template(content, context, jinja_env, seen_oids)
+        if isinstance(content, str) and isinstance(rendered, int) and not isinstance(rendered, bool):
+            # Python reads 2026_1_12 and 2026_11_2 as one number, so that two batches would have one name.
+            text = self.dag.get_template_env(force_sandboxed=True).from_string(content).render(context)
+            return rendered if text.strip() == str(rendered) else text
+        return rendered
+
+
+class RenderedArguments(NumbersOfDigits):
     """Part of an operator that takes author objects and files of SQL."""
 
     template_ext: ClassVar[tuple[str, ...]] = (".sql",)  # type: ignore[misc]  # of the class in Airflow, too
@@ -57,22 +76,14 @@ class RenderedArguments(Base):
         jinja_env: Any = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Render an author object into a copy, and a text as a text whatever it ends with.
-
-        A native template makes a number of digits, and of nothing else.
-        """
+        """Render an author object into a copy, and a text as a text whatever it ends with."""
         if isinstance(content, AuthorObject):
             return content.rendered(lambda value: self.render_template(value, context, jinja_env, seen_oids))
         if isinstance(content, str) and content.endswith(self.template_ext):
             if seen_oids is not None and id(content) in seen_oids:
                 return content
             return self._render((jinja_env or self.get_template_env()).from_string(content), context)
-        rendered = super().render_template(content, context, jinja_env, seen_oids)
-        if isinstance(content, str) and isinstance(rendered, int) and not isinstance(rendered, bool):
-            # Python reads 2026_1_12 and 2026_11_2 as one number, so that two batches would have one name.
-            text = self.dag.get_template_env(force_sandboxed=True).from_string(content).render(context)
-            return rendered if text.strip() == str(rendered) else text
-        return rendered
+        return super().render_template(content, context, jinja_env, seen_oids)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:

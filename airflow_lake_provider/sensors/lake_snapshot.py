@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName, table_name
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
+from airflow_lake_provider.operators.rendered_arguments import NumbersOfDigits
 from airflow_lake_provider.operators.retry_delays import as_task_failure, refusing_for_good
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, TableHead, decide
 from airflow_lake_provider.tables.watermark import Since
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
 
-class LakeSnapshotSensor(BaseSensorOperator):
+class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
     """Wait until rows of a table changed since a snapshot, a time or a consumer's cursor.
 
     Follows the branch's ancestry without Spark: compactions and other commits that change no rows do not count, a
@@ -131,7 +132,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
         if not isinstance(answer, NewSnapshot):
             self.log.info("%s: %s", self.table, answer.reason.value)
             return PokeReturnValue(False)
-        payload = answer.to_payload(self.table, self.branch)
+        payload = answer.to_payload(self.table, label(self.branch, "branch"))
         self.log.info("%s: new snapshot %s", self.table, payload)
         return PokeReturnValue(True, payload)
 
@@ -162,15 +163,16 @@ class LakeSnapshotSensor(BaseSensorOperator):
         return error
 
     def _defer(self, context: Context) -> NoReturn:
+        start = self._start(context)
         # All that the task needs later comes with the event: dag.test() drops the kwargs of a deferral.
         self.defer(
             timeout=timedelta(seconds=self.timeout),
             trigger=LakeSnapshotTrigger(
                 table=self.table,
                 lake_conn_id=self.lake_conn_id,
-                branch=self.branch,
-                since=self._start(context).to_text(),
-                consumer=self.consumer,
+                branch=label(self.branch, "branch"),
+                since=start.to_text(),
+                consumer=start.consumer,
                 min_added_rows=self.min_added_rows,
                 poll_interval=self.poke_interval,
                 deadline=time.time() + self._seconds,

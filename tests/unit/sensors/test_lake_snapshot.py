@@ -137,6 +137,33 @@ def test_deferred_it_carries_everything_in_the_trigger_and_the_event(orders: Tab
     assert (found["snapshot_id"], found["previous_snapshot_id"]) == (str(second), str(first))
 
 
+@pytest.mark.parametrize("name", ["branch", "consumer"])
+@pytest.mark.parametrize("text", ["20261129", "2026_1_12"])
+@pytest.mark.parametrize("native", [False, True])
+def test_deferred_it_looks_at_the_branch_and_the_consumer_that_its_templates_name(
+    name: str, text: str, native: bool, orders: Table, append: Append
+) -> None:
+    head = append(orders, 1)
+    given = {"since": "2040-01-01T00:00:00Z"} if name == "branch" else {}
+    with DAG("d", schedule=None, render_template_as_native_obj=native):
+        task = sensor(deferrable=True, **{**given, name: f"{{{{ '{text}' }}}}"})
+    if name == "consumer":
+        # It has read all that there is.
+        orders.manage_snapshots().create_tag(head, f"lake.consumer.{text}").commit()
+    task.render_template_fields({})
+    with pytest.raises(TaskDeferred) as deferred:
+        run(task)
+    assert getattr(deferred.value.trigger, name) == text
+
+
+def test_the_payload_has_the_branch_as_a_text(orders: Table, append: Append) -> None:
+    orders.manage_snapshots().create_branch(append(orders, 1), "20261129").commit()
+    with DAG("d", schedule=None, render_template_as_native_obj=True):
+        task = sensor(since=AN_HOUR_AGO, branch="{{ 20261129 }}")
+    task.render_template_fields({})
+    assert run(task)["branch"] == "20261129"
+
+
 @pytest.mark.parametrize("soft_fail", [False, True])
 def test_deferred_it_ends_in_time_where_nobody_else_looks_at_the_clock(
     soft_fail: bool, orders: Table, append: Append
