@@ -17,6 +17,7 @@ from airflow.sdk.definitions.xcom_arg import PlainXComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_lake_provider.contracts.argument_validation import names
+from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reports.history_entry import DONE, FAILED, NOTHING_DUE
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -144,6 +145,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.jobs = jobs
         self.reports = reports
         self.lake_conn_id = lake_conn_id
+        refuse_template(history, "history")
         self.history = history
         if notifier is not None and not callable(notifier):
             raise InvalidSpecError(

@@ -115,8 +115,9 @@ class LakeMaintenancePlanOperator(RetryDelays):
         # Airflow's own method of that name prints templates, and has no caller.
         self.dry_run = dry_run  # type: ignore[method-assign, assignment]
         limits = {"max_core_seconds": max_core_seconds, "max_bytes": max_bytes, "max_tables": max_tables}
+        of_jobs = {"job_core_seconds": job_core_seconds, "job_tables": job_tables}
         with refusing_for_good():
-            for name, value in {**limits, "job_core_seconds": job_core_seconds, "job_tables": job_tables}.items():
+            for name, value in {**limits, **of_jobs, "history": history, "run_pool": run_pool}.items():
                 refuse_template(value, name)
                 if isinstance(value, (int, float)) and value < 0:
                     raise InvalidSpecError(f"{name} must be 0 or more, got {value!r}; None is no limit")

@@ -309,6 +309,8 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
         ({"max_bytes": "many"}, "max_bytes must be a size"),
         ({"max_bytes": False}, "max_bytes must be a size"),
         ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
+        ({"history": "{{ params.history }}"}, "history is not templated"),
+        ({"run_pool": "{{ params.pool }}"}, "run_pool is not templated"),
         ({"allowed_tables": "shop.*"}, "allowed_tables must be a list"),
     ],
 )
