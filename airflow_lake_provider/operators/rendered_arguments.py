@@ -163,9 +163,8 @@ class _Partial(OperatorPartial):
 
     def _expand(self, expand_input: Any, *, strict: bool) -> MappedOperator:
         mapped = OperatorPartial._expand(self, expand_input, strict=strict)
-        rendered = {*mapped.template_fields, *_unseen(self.operator_class)}
-        fixed = [value for name, value in self.kwargs.items() if name in rendered]
-        _follow(mapped, [fixed, expand_input.value])
+        # All of them: an operator may keep one under another name than its author gives, or make others of it.
+        _follow(mapped, [list(self.kwargs.values()), expand_input.value])
         return mapped
 
 
