@@ -62,6 +62,22 @@ def test_a_batch_that_another_commit_overtakes_is_made_anew_of_its_rows(new_flow
     assert table(flow) == expected(after(after(after([], first), overtaking), late))
 
 
+def test_a_time_that_stands_for_none_is_refused_before_it_spoils_the_versions_of_its_key(new_flow: NewFlow) -> None:
+    flow = history_of(new_flow)
+    never = 24 * 365 * 7979
+    first, late = [Event(1, 1, 1, "Bern", "a")], [Event(1, 3, 1, "Oslo", "b")]
+    for events in ([*first, Event(1, never, 1, "Rome", "c")], [Event(2, never, 1, "Rome", "c")]):
+        put(flow, "first.jsonl", events)
+        with pytest.raises(BadInputError, match="versions would begin or end in the year 9999 or later"):
+            flow.apply("first")
+    # What has never begun to be valid may be told to end.
+    put(flow, "first.jsonl", [*first, Event(3, never, 1, deletes=True)])
+    flow.apply("first")
+    put(flow, "late.jsonl", late)
+    flow.apply("late")
+    assert table(flow) == expected(after(after([], first), late))
+
+
 def test_a_column_that_another_commit_adds_meanwhile_starts_the_batch_over(new_flow: NewFlow) -> None:
     flow = history_of(new_flow, missing_columns="null")
     first, late = [Event(1, 1, 1, "Bern", "a")], [Event(1, 3, 1, "Oslo", "b")]

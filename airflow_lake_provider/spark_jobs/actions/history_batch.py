@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType, TimestampType
 
@@ -76,7 +76,7 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
     """Return a batch of rows of the table, each identified by its key and the time from which it is valid.
 
     :param batch: of which the columns fit the table; it is given back together with the result.
-    :raises BadInputError: the batch, or the table, has no time where it needs one.
+    :raises BadInputError: the batch, or the table, has no time where it needs one, or one that stands for none.
     """
     spec, target, base = new.spec, new.target, new.applied_state.base
     schema = target.schema() or StructType()
@@ -96,7 +96,9 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
         identity = engine.identity_in_table(spec.keys)
         fields = changes.select(*map(quoted, identity)).schema
         ranges = ranges_column([(quoted(each.name), each.dataType) for each in fields])
-        deletes, measures = changes.agg(sf.count_if(DELETED), ranges).collect()[0]
+        never = ~sf.col(DELETED) & (_is_never(quoted(engine.valid_from)) | _is_never(quoted(engine.valid_to)))
+        deletes, without_time, measures = changes.agg(sf.count_if(DELETED), sf.count_if(never), ranges).collect()[0]
+        _refuse_never(spec, without_time)
     key_ranges = read_ranges(identity, measures)
     total = key_ranges.keys
     return replace(
@@ -111,6 +113,23 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
         located=rows,
         cached=(*batch.cached, *cached),
     )
+
+
+def _is_never(time: Column) -> Column:
+    return sf.coalesce(sf.year(time) >= _NEVER, sf.lit(False))
+
+
+def _refuse_never(spec: UpsertSpec, count: int) -> None:
+    """Refuse a time that stands for none: a table with it would be refused by the next batch.
+
+    :raises BadInputError: with the count.
+    """
+    if count:
+        raise BadInputError(
+            f"{spec.table}: {count} versions would begin or end in the year 9999 or later, which others write for no "
+            "time at all. The time of a row is that of its change, so leave such rows out, or give them their time, in "
+            "a Query"
+        )
 
 
 def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame) -> DataType:
@@ -158,8 +177,7 @@ def _checked(spec: UpsertSpec, engine: History, rows: DataFrame, schema: StructT
         f"have NULL in {engine.valid_from}, so nobody can say since when they are valid; fill it with "
         "LakeUpdateRowsOperator": start.isNull(),
         f"have an end in {engine.valid_to} and are current, or end in the year 9999 or later. A version that is valid "
-        f"now has NULL there; set it with LakeUpdateRowsOperator": end.isNotNull()
-        & (is_current | (sf.year(end) >= _NEVER)),
+        f"now has NULL there; set it with LakeUpdateRowsOperator": end.isNotNull() & (is_current | _is_never(end)),
         f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, or "
         "never where there is one, so nobody can say which of them is valid; repair them with LakeUpdateRowsOperator "
         "or LakeDeleteRowsOperator": (end <= start) | has_begun | is_another,
