@@ -97,7 +97,7 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         counts = differences.counts
         raw.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
-        _refuse_deleting(spec, counts)
+        _refuse_deleting(spec, counts, schema_changes)
         rows = _last_rows(spec, raw, whole, differences, order_by, cached)
         upserts = rows.count()
         gone = whole.deleted_keys(differences).withColumn(DELETED, sf.lit(True))
@@ -147,9 +147,10 @@ def _with_flag(spec: UpsertSpec, rows: DataFrame) -> DataFrame:
     return batch.with_deleted_column(spec.merge_engine.deleted_column).changes
 
 
-def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts) -> None:
+def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts, schema_changes: Sequence[str]) -> None:
     """Refuse what is likely to be no whole, and a table of which not every row has a key.
 
+    :param schema_changes: of the table, which stay.
     :raises BadInputError: with the counts.
     """
     if counts.null_in_table:
@@ -158,11 +159,13 @@ def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts) -> None:
             "so that no batch can say whether they stay; delete them by LakeDeleteRowsOperator, or choose other keys"
         )
     if counts.deleted > share_of(counts.live, spec.max_deleted_share):
+        changed = f"No row was changed, and the schema was: {', '.join(schema_changes)}"
         raise BadInputError(
             f"{spec.table}: the batch has {counts.rows:,} rows and lacks the keys of {counts.deleted:,} of the table's "
             f"{counts.live:,} live rows, a share of {counts.deleted / counts.live:.1%}, and "
-            f"max_deleted_share={spec.max_deleted_share:g} was asked for. Nothing was changed. Look whether the source "
-            "is whole; where it is, give a greater max_deleted_share for this run, up to 1"
+            f"max_deleted_share={spec.max_deleted_share:g} was asked for. "
+            f"{changed if schema_changes else 'Nothing was changed'}. Look whether the source is whole; where it is, "
+            "give a greater max_deleted_share for this run, up to 1"
         )
 
 

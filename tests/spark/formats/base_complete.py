@@ -189,6 +189,19 @@ class CompleteSuite(WholeTableSuite):
         assert (retry[0].outcome, report.outcome) == (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
 
     @needs("upsert", "kept-values", "schema-evolution")
+    def test_what_a_refused_delivery_leaves_of_its_columns_is_said(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), at=1_700_000_000)
+        load(flow, "run 1")
+        flow.arrive("1.jsonl", {**row(1, "a"), "more": 1}, at=1_700_000_001)
+        wider = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, more INT")
+        with pytest.raises(BadInputError, match="No row was changed, and the schema was: added column more int") as one:
+            load(flow, "run 2", source=wider)
+        assert "Nothing was changed" not in str(one.value)
+        assert flow.rows() == {1: ("a", 0), 2: ("a", 0)}
+        with pytest.raises(BadInputError, match="Nothing was changed"):
+            load(flow, "run 2", source=wider)
+
+    @needs("upsert", "kept-values", "schema-evolution")
     def test_a_column_that_another_writer_adds_meanwhile_starts_the_comparison_over(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), at=1_700_000_000)
         load(flow, "run 1")
