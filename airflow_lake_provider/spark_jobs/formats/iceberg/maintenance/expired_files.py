@@ -19,7 +19,7 @@ from typing import IO, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
 from airflow_lake_provider.iceberg.orphan_files import SLASHES
@@ -155,6 +155,7 @@ def expired_files(
     :param after: the same without the expired snapshots, not committed yet.
     :param was_begun: an earlier expiry may have deleted part of them.
     :raises UnsupportedError: a file of the metadata is missing.
+    :raises CommitConflictError: another expiry has deleted it meanwhile.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
         expired = ExpiredFiles(table, owners, foreign, noted)
@@ -166,7 +167,8 @@ def expired_files(
             if left is None and not is_missing(error):
                 raise
             if left is None:
-                raise unreadable_files(table, error) from error
+                # What an earlier expiry had is forgotten since then.
+                raise unreadable_files(table, error, after if was_begun else before) from error
             noted.seek(0)
             noted.truncate()
             expired = ExpiredFiles(table, owners, foreign, noted, had_gone=True)
@@ -182,8 +184,18 @@ def is_missing(error: Exception, kinds: frozenset[str] = _MISSING | _BROKEN) -> 
     return any(name in names or name in str(error) for name in kinds)
 
 
-def unreadable_files(table: IcebergTable, error: Exception) -> UnsupportedError:
-    """Return the refusal of what needs every file of the metadata, one of which is missing or broken."""
+def unreadable_files(table: IcebergTable, error: Exception, read: Any) -> LakeProviderError:
+    """Return the refusal of what needs every file of the metadata, one of which is missing or broken.
+
+    :param read: ``org.apache.iceberg.TableMetadata`` whose files were read. Where the table has lost snapshots of it,
+        their files are gone by right.
+    """
+    ids = texts_of(table.spark, read.snapshots(), java_functions(table.spark).snapshot_id)
+    if not table.refresh().facts.snapshots.keys() >= set(ids):
+        return CommitConflictError(
+            f"{table.name}: another expiry has forgotten snapshots and deleted their files while these were looked "
+            "at. Nothing was changed. Run it again"
+        )
     return UnsupportedError(
         f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files no "
         f"other snapshot reaches; nothing was changed: {messages_with_path(error)}. Bring the file back from a copy. "

@@ -128,6 +128,7 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
 
     :return: the outcome ``skipped`` where the table says ``gc.enabled=false``, or its files cannot be told.
     :raises UnsupportedError: a file may be another table's, or a live one by another name; or too many would go.
+    :raises CommitConflictError: another expiry has deleted files of the metadata meanwhile.
     :raises JobFailedError: storage took none of the files.
     """
     before = table.refresh().state()
@@ -291,7 +292,7 @@ def _compare(table: IcebergTable, files: ListedFiles, orphans: _Orphans) -> None
             orphans.note(status, location, size, modified)
     except SPARK_ERRORS as error:
         if is_missing(error):
-            raise unreadable_files(table, error) from error
+            raise unreadable_files(table, error, current) from error
         raise
 
 

@@ -218,6 +218,24 @@ def test_nothing_goes_that_a_snapshot_added_which_came_and_was_expired_meanwhile
     assert committed.exists()
 
 
+def test_a_look_that_meets_an_expiry_tells_of_no_broken_table(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    table.delete([1])
+    made_old(table)
+    gone = orphan(table, "data/orphan.parquet")
+
+    def expire_meanwhile() -> None:
+        older = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+        table.other_session().sql(f"CALL system.expire_snapshots(table => '{table.name}', {older})").collect()
+
+    with pytest.raises(CommitConflictError, match="another expiry has forgotten snapshots"):
+        remove(table, Meddling("find orphan files", expire_meanwhile))
+    assert gone.exists()
+    assert remove(table).files_removed >= 1
+    assert (gone.exists(), table.rows_read()) == (False, table.rows)
+
+
 def test_a_table_that_moved_keeps_its_files_and_what_lies_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
