@@ -88,7 +88,7 @@ def commit_expiry(
             files.refuse_foreign()
             facts.update(dict(files.counts))
             with progress.phase("commit"):
-                committed = _commit(table, expiry, retention.stage_branches)
+                committed = _commit(table, expiry, request, retention.stage_branches)
             if committed:
                 with progress.phase("delete files"):
                     deleted, not_deleted = files.delete(_named_meanwhile(table, before))
@@ -176,7 +176,7 @@ def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:
     return transaction
 
 
-def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -> bool:
+def _commit(table: IcebergTable, expiry: Any, request: RetentionRequest, stage_branches: tuple[str, ...]) -> bool:
     """Commit, again on newer metadata where another commit came first; False where the plan does not hold for it."""
     ids = _expired(table, expiry)
     for _ in CommitRetries.of(str(table.name), table.properties(), _COMMITS).attempts(say):
@@ -190,6 +190,9 @@ def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -
             # It was sent twice: the second was refused because the first went through.
             return True
         try:
+            # A branch may have gone back, and now needs as its newest snapshots what was older than these before.
+            if ids - _expired(table, _by_age(table, request, stage_branches)):
+                return False
             expiry = _by_id(table, ids, stage_branches)
         except SPARK_ERRORS:
             # A branch or a tag came to one of them; PySpark has a class of its own for what Iceberg says then.
