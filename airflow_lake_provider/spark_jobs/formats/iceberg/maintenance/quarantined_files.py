@@ -98,6 +98,24 @@ class MovedFiles:
         return kind(f"{message}: {self.causes}")
 
 
+def _quarantine_of(location: str) -> str:
+    return f"{location.rstrip('/')}/{QUARANTINE}"
+
+
+def _earlier_quarantines(owners: FileOwners) -> Iterator[str]:
+    """Yield the quarantines of where the table lay before, but for those where another table is now."""
+    for folder in dict.fromkeys(_quarantine_of(each.location) for each in owners.earlier):
+        if owners.owner_of(f"{folder}/_") == owners.table.name:
+            yield folder
+
+
+def _is_own(folder: str, aside: str, home: str, owners: FileOwners) -> bool:
+    """Tell whether a move is of the table's own files, into this quarantine: anybody may have written it."""
+    root = owners.default_root
+    is_here = is_below(normalised(aside, root), normalised_folder(folder, root))
+    return is_here and owners.owner_of(home) == owners.table.name
+
+
 @dataclass
 class QuarantinedFiles:
     """Files of a table that lie in its quarantine.
@@ -112,7 +130,7 @@ class QuarantinedFiles:
     @property
     def folder(self) -> str:
         """Folder of the table's location that has them all."""
-        return f"{self.table.facts.location.rstrip('/')}/{QUARANTINE}"
+        return _quarantine_of(self.table.facts.location)
 
     def put(self, files: Sequence[tuple[str, int]]) -> MovedFiles:
         """Move files there. One that is gone was not moved, and is no failure.
@@ -138,26 +156,27 @@ class QuarantinedFiles:
         :param owners: a journal can name any file; only the table's own come back.
         """
         restored = MovedFiles()
-        for journal in [location for location, _ in self._listed() if location.endswith(_JOURNAL)]:
-            failed = 0
-            for move in self._read(journal):
-                home, aside, size = str(move["from"]), str(move["to"]), int(move["size"])
-                if self._length(aside) != size:
-                    # It was not moved, or is back already.
-                    continue
-                why = self._bring_back(aside, home, size) if self._is_own(aside, home, owners) else _NOT_OWN
-                if why is None:
-                    self.table.java.io().deleteFile(aside)
-                restored.note(why)
-                failed += why is not None
-            if not failed:
-                self.table.java.io().deleteFile(journal)
+        for folder in (self.folder, *_earlier_quarantines(owners)):
+            for journal in [location for location, _ in self._listed(folder) if location.endswith(_JOURNAL)]:
+                moved = MovedFiles()
+                self._restore(journal, folder, owners, moved)
+                if not moved.failures:
+                    self.table.java.io().deleteFile(journal)
+                restored.add(moved)
         return restored
 
-    def _is_own(self, aside: str, home: str, owners: FileOwners) -> bool:
-        """Tell whether a move is of the table's own files, into this quarantine: anybody may have written it."""
-        folder = normalised_folder(self.folder, owners.default_root)
-        return owners.owner_of(home) == owners.table.name and is_below(normalised(aside, owners.default_root), folder)
+    def _restore(self, journal: str, folder: str, owners: FileOwners, restored: MovedFiles) -> None:
+        """Move the files of a journal back."""
+        for move in self._read(journal):
+            home, aside, size = str(move["from"]), str(move["to"]), int(move["size"])
+            if self._length(aside) != size:
+                # It was not moved, or is back already.
+                continue
+            is_own = _is_own(folder, aside, home, owners)
+            why = self._bring_back(aside, home, size) if is_own else _NOT_OWN
+            if why is None:
+                self.table.java.io().deleteFile(aside)
+            restored.note(why)
 
     def _bring_back(self, aside: str, home: str, size: int) -> str | None:
         """Bring a file back, or return why not. What came there since, by another writer, stays.
@@ -184,14 +203,14 @@ class QuarantinedFiles:
         """
         end, purged = epoch_millis(before), 0
         # A store that does not know the time says 0.
-        old = (location for location, at in self._listed() if 0 < at < end and _MOVED.search(location))
+        old = (location for location, at in self._listed(self.folder) if 0 < at < end and _MOVED.search(location))
         while batch := list(islice(old, _BATCH)):
             purged -= delete_files(self.table, batch)
             purged += sum(not location.endswith(_JOURNAL) for location in batch)
         return purged
 
-    def _listed(self) -> Iterator[tuple[str, int]]:
-        for chunk in chunks_of_listing(self.table, self.folder):
+    def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
+        for chunk in chunks_of_listing(self.table, folder):
             yield from zip(chunk["location"].to_pylist(), chunk["modified"].to_pylist(), strict=True)
 
     def _move(self, source: str, target: str, size: int, length: int) -> str | None:

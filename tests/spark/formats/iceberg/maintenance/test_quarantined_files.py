@@ -102,6 +102,20 @@ def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: Sp
     assert table.rows_read() == table.rows
 
 
+def test_a_table_that_moved_gets_back_what_its_old_place_has_in_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    table, other = MaintainedTable(spark), MaintainedTable(spark)
+    table.append(0, 3)
+    other.append(0, 3)
+    home, of_other = orphan(table, "data/orphan.parquet"), orphan(other, "data/orphan.parquet")
+    assert remove(table, mode="quarantine").files_removed == remove(other, mode="quarantine").files_removed == 1
+    spark.sql(f"ALTER TABLE {table.name} SET LOCATION 'file:{tmp_path}/moved'")
+    # Its metadata goes to the new place, so that the log tells of the old one.
+    table.append(3, 3)
+    assert remove(table, mode="restore").files_restored == 1
+    assert (home.exists(), of_other.exists()) == (True, False)
+    assert remove(table, mode="restore").outcome is Outcome.NOTHING_DUE
+
+
 def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table, other = MaintainedTable(spark), MaintainedTable(spark)
     precious, aside = hostile.victim(tmp_path, "precious"), orphan(table, "_quarantine/run/x")
