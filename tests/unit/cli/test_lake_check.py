@@ -48,5 +48,5 @@ def test_a_column_with_what_a_terminal_obeys_is_shown_as_it_is_written(
 def test_a_table_or_a_connection_that_is_not_there_is_said(orders: Table) -> None:
     with pytest.raises(SystemExit, match=r"MissingTableError: .*shop\.absent"):
         run_lake("check", "shop.absent")
-    with pytest.raises(SystemExit, match="InvalidConnectionError: connection 'absent': it does not exist"):
+    with pytest.raises(SystemExit, match="InvalidConnectionError: connection 'absent' does not exist"):
         run_lake("check", "shop.orders", "--conn-id", "absent")

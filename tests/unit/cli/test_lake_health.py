@@ -99,7 +99,7 @@ def test_a_policy_that_cannot_be_read_is_said_beside_what_defaults_find(
         (["shop orders"], "InvalidSpecError: .*no patterns"),
         (["shop.*", "--fresh-within", "soon"], "InvalidSpecError: --fresh-within must be"),
         (["shop.*", "--fresh-within", ""], "InvalidSpecError: --fresh-within must be"),
-        (["shop.*", "--conn-id", "absent"], "InvalidConnectionError: connection 'absent': it does not exist"),
+        (["shop.*", "--conn-id", "absent"], "InvalidConnectionError: connection 'absent' does not exist"),
     ],
 )
 def test_what_cannot_be_asked_is_said(arguments: list[str], why: str, orders: Table) -> None:

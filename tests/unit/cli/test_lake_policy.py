@@ -73,7 +73,7 @@ def test_a_policy_that_cannot_be_read_is_a_line_and_the_exit_code_is_1(
         (["shop.absent"], r"MissingTableError: .*shop\.absent does not exist"),
         (["none.*"], r"No table of connection 'lake_default' matches none\.\*"),
         (["--policy-file", "absent.yaml"], r"InvalidSpecError: .*absent\.yaml: there is no such file"),
-        (["--conn-id", "absent"], "InvalidConnectionError: connection 'absent': it does not exist"),
+        (["--conn-id", "absent"], "InvalidConnectionError: connection 'absent' does not exist"),
     ],
 )
 def test_what_cannot_be_asked_is_said(arguments: list[str], why: str, orders: Table) -> None:
