@@ -243,7 +243,9 @@ def tells_deletes(rows: DataFrame, batches: Mapping[str, RawBatch], spec: LoadSp
         )
     if not has_column or any(each.has_change_type for each in batches.values()):
         return has_column
-    if not isinstance(spec, UpsertSpec) or spec.is_complete:
+    # Left out, it is the author's own column, which delete_when may read.
+    is_left_out = CHANGE_TYPE in map(str.lower, spec.exclude_columns)
+    if not isinstance(spec, UpsertSpec) or spec.is_complete or is_left_out:
         return False
     engine = spec.merge_engine
     if engine.ignore_stale and engine.deletes is Deletes.HARD:

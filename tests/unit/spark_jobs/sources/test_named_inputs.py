@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.lake_tables import Changes
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.specs.append import AppendSpec
@@ -37,6 +38,7 @@ JOB: dict[str, Any] = {
     "run": RunIdentity.of("dag", "run", "task", "-1"),
     "source": Query("SELECT * FROM source", over="/in/*.csv", name="q"),
 }
+LEFT_OUT = SchemaContract(exclude_columns=["_Change_Type"])
 SPEC = partial(UpsertSpec, **JOB, keys=("id",))
 YEAR, NOW = timedelta(days=365), datetime(2026, 6, 1, tzinfo=UTC)
 # Numbers of files, and of the heads of tables: the order in which they come does not matter.
@@ -128,6 +130,7 @@ def test_bare_deletes_are_told_by_a_column_of_what_is_made_of_them_or_refused() 
         (SPEC, True),
         (lambda: SPEC(merge_engine=Deduplicate(ignore_stale=True, deletes="soft"), order_by=("n",)), True),
         (lambda: SPEC(is_complete=True), False),
+        (lambda: SPEC(delete_when="_change_type = 'd'", schema_contract=LEFT_OUT), False),
         (lambda: AppendSpec(**JOB), False),
     ],
 )
