@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -44,6 +45,8 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_t
 _MOST_OPENED = 64
 # Spark advises to cut it at a depth, by which values would be lost.
 _RECURSIVE = "recursive reference in Avro schema"
+# Of the columns of several files. Spark takes a file alone for old Hive's where all its names begin so.
+_BY_PLACE = re.compile(r"_col\d+")
 # pandas writes times without a zone, which is UTC in our sessions, and old writers text without saying so.
 _SAME_IN_PARQUET = (("timestamp_ntz", "timestamp"), ("date", "timestamp_ntz"), ("binary", "string"))
 # With the files that have them.
@@ -194,7 +197,8 @@ def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[Inp
 
 def _by_place_and_by_name(columns: StructType, declared: StructType) -> Iterator[StructType]:
     """Yield the columns of old Hive, of which Spark goes by the place, and those of files that have names."""
-    placed = [field for field in columns if field.name.startswith("_col")]
+    by_place = all(field.name.startswith("_col") for field in columns)
+    placed = [field for field in columns if by_place or _BY_PLACE.fullmatch(field.name)]
     pairs = zip(placed, declared, strict=False)
     yield StructType([StructField(want.name, have.dataType) for have, want in pairs])
     yield StructType([field for field in columns if field not in placed])

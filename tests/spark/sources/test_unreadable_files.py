@@ -375,3 +375,10 @@ def test_a_numbered_column_of_orc_beside_named_ones_is_compared_with_the_schema(
         apply(spark, tmp_path / "in", format="orc", schema="id BIGINT, n INT")
     apply(spark, tmp_path / "in", "numbered", format="orc", schema="id BIGINT, n BIGINT")
     assert flow(spark, tmp_path, "numbered").rows() == {1: (2**40,), 2: (7,)}
+
+
+def test_a_name_of_orc_that_begins_as_those_of_old_hive_is_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    orc.write_table(pa.table({"id": [1], "_collected": ["a"]}), tmp_path / "in" / "a.orc")
+    apply(spark, tmp_path / "in", "collected", format="orc", schema="id BIGINT, _collected STRING")
+    assert flow(spark, tmp_path, "collected").rows() == {1: ("a",)}
