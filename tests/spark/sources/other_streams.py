@@ -31,16 +31,17 @@ maxwell = LakeUpsertOperator(
         WITH events AS (
             SELECT *,
                 CAST(regexp_extract(position, '([0-9]+):', 1) AS BIGINT) AS log_file,
-                CAST(regexp_extract(position, '([0-9]+)$', 1) AS BIGINT) AS log_offset
+                CAST(regexp_extract(position, '([0-9]+)$', 1) AS BIGINT) AS log_offset,
+                coalesce(xoffset, 9223372036854775807) AS place
             FROM source
             WHERE database = 'shop' AND `table` = 'orders'
               AND type IN ('insert', 'update', 'delete', 'bootstrap-insert')
         )
         SELECT data.*, IF(type = 'delete', 'delete', 'upsert') AS _change_type,
-            log_file, log_offset, xoffset, 1 AS step
+            log_file, log_offset, place, 1 AS step
         FROM events
         UNION ALL
-        SELECT old.id, NULL, NULL, 'delete', log_file, log_offset, xoffset, 0
+        SELECT old.id, NULL, NULL, 'delete', log_file, log_offset, place, 0
         FROM events WHERE type = 'update' AND old.id IS NOT NULL
         """,
         over=Files(
@@ -52,8 +53,8 @@ maxwell = LakeUpsertOperator(
         ),
     ),
     keys=["id"],
-    order_by=["log_file", "log_offset", "xoffset", "step"],
-    schema_contract={"exclude_columns": ["log_file", "log_offset", "xoffset", "step"]},
+    order_by=["log_file", "log_offset", "place", "step"],
+    schema_contract={"exclude_columns": ["log_file", "log_offset", "place", "step"]},
 )
 # [END maxwell]
 

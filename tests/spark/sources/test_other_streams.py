@@ -104,15 +104,28 @@ def test_events_of_maxwell_are_ordered_by_their_place_in_the_binlog(flow: Flow) 
             **where,
             "type": kind,
             "position": f"db-1.bin.{9 + n // 6:06}:{95 + n % 6}",
-            "xoffset": 0,
+            **({"commit": True} if n % 2 else {"xoffset": 0}),
             "data": row,
             "old": old,
         }
         for n, (kind, row, old) in enumerate(HISTORY)
     ]
-    lines(flow, "a.json", [bound, other, *events])
+    # One statement moves two keys up: all its rows have one position, and the last one no place in the transaction.
+    moves: list[dict[str, Any]] = [
+        {
+            **where,
+            "type": "update",
+            "position": "db-1.bin.000020:5",
+            "data": state(id_ + 1, "moved", 1.0),
+            "old": {"id": id_},
+        }
+        for id_ in (21, 20)
+    ]
+    moves[0]["xoffset"], moves[1]["commit"] = 0, True
+    lines(flow, "a.json", [bound, other, *events, *moves])
     run(flow, other_streams.maxwell, "run 1", path=f"{flow.inbox}/*.json")
-    assert flow.rows() == ENDS
+    assert {id_: row for id_, row in flow.rows().items() if id_ < 20} == ENDS
+    assert sorted(id_ for id_ in flow.rows() if id_ >= 20) == [21, 22]
 
 
 def test_rows_of_canal_are_ordered_by_offset_and_place(flow: Flow) -> None:
