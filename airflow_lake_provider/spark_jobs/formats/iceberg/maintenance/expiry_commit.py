@@ -186,12 +186,13 @@ def _commit(table: IcebergTable, expiry: Any, request: RetentionRequest, stage_b
             return True
         except JavaError as error:
             refusal = _refusal(table, error)
-        if ids and not ids & _ids(table, table.refresh().java.operations().current()):
+        left = ids & _ids(table, table.refresh().java.operations().current())
+        if ids and not left:
             # It was sent twice: the second was refused because the first went through.
             return True
         try:
             # A branch may have gone back, and now needs as its newest snapshots what was older than these before.
-            if ids - _expired(table, _by_age(table, request, stage_branches)):
+            if left - _expired(table, _by_age(table, request, stage_branches)):
                 return False
             expiry = _by_id(table, ids, stage_branches)
         except SPARK_ERRORS:
