@@ -18,7 +18,6 @@ from pyspark.sql.types import (
 )
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
 
 _OURS = "_lake_"
@@ -85,14 +84,31 @@ def refuse_untyped_columns(table: str, columns: StructType, table_schema: Struct
     :param table_schema: None where the table is not there yet.
     :raises BadInputError: naming them.
     """
-    there = {name.lower() for name in (table_schema or StructType()).names}
-    new = [field for field in columns if field.name.lower() not in there]
-    if untyped := [f.name for f in new if any(isinstance(kind, NullType) for kind in types_inside(f.dataType))]:
+    if untyped := list(_untyped(columns, table_schema)):
         raise BadInputError(
             f"{table}: columns {untyped} of the batch hold nothing but NULL, so that nothing tells their type; give "
-            f"them one in a Query, such as CAST(NULL AS STRING) AS {quoted_name(untyped[0])}, or leave them out with "
-            "exclude_columns"
+            "them one in a Query, such as CAST(NULL AS STRING), or leave them out with exclude_columns"
         )
+
+
+def _untyped(kind: DataType, there: DataType | None, path: str = "") -> Iterator[str]:
+    """Yield the paths of what has no type, neither in the batch nor in the table.
+
+    :param there: type of the table in its place; None where the table has none.
+    """
+    match kind:
+        case NullType() if there is None:
+            yield path
+        case StructType():
+            fields = {field.name.lower(): field.dataType for field in there} if isinstance(there, StructType) else {}
+            for field in kind:
+                name = f"{path}.{field.name}" if path else field.name
+                yield from _untyped(field.dataType, fields.get(field.name.lower()), name)
+        case ArrayType():
+            yield from _untyped(kind.elementType, there.elementType if isinstance(there, ArrayType) else None, path)
+        case MapType():
+            yield from _untyped(kind.keyType, there.keyType if isinstance(there, MapType) else None, path)
+            yield from _untyped(kind.valueType, there.valueType if isinstance(there, MapType) else None, path)
 
 
 def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Sequence[str]) -> None:

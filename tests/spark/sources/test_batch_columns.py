@@ -138,13 +138,28 @@ def test_a_new_column_without_a_type_is_refused_and_one_of_the_table_has_its_typ
     (tmp_path / "a.json").write_text(json.dumps({"id": 1}) + "\n")
     table = f"untyped_{len(nothing)}"
     reading: dict[str, Any] = {"schema": "id BIGINT"}
-    with pytest.raises(BadInputError, match=r"columns \['note'\] of the batch hold nothing but NULL.*CAST\(NULL AS"):
+    with pytest.raises(
+        BadInputError, match=r"columns \['note(\.x)?'\] of the batch hold nothing but NULL.*CAST\(NULL AS"
+    ):
         apply(spark, tmp_path / "a.json", table, query=f"SELECT id, {nothing} AS note FROM source", **reading)
     apply(spark, tmp_path / "a.json", table, query="SELECT id, 'x' AS note FROM source", **reading)
     (tmp_path / "b.json").write_text(json.dumps({"id": 2}) + "\n")
-    with pytest.raises(BadInputError, match=r"columns \['more'\] of the batch hold nothing but NULL"):
+    with pytest.raises(BadInputError, match=r"columns \['more(\.x)?'\] of the batch hold nothing but NULL"):
         apply(
             spark, tmp_path / "b.json", table, query=f"SELECT id, 'x' AS note, {nothing} AS more FROM source", **reading
         )
     apply(spark, tmp_path / "b.json", table, query="SELECT id, NULL AS note FROM source", **reading)
     assert flow(spark, tmp_path, table).rows() == {1: ("x",), 2: (None,)}
+
+
+def test_a_new_field_without_a_type_is_refused_inside_of_a_column_that_the_table_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query = "SELECT id, array(named_struct('x', 1, {})) AS items FROM source"
+    for place, more in enumerate(["'y', 'b'", "'y', NULL"]):
+        (tmp_path / f"{place}.json").write_text(json.dumps({"id": place}) + "\n")
+        apply(spark, tmp_path / f"{place}.json", "untyped_field", query=query.format(more), schema="id BIGINT")
+    (tmp_path / "2.json").write_text(json.dumps({"id": 2}) + "\n")
+    nothing = query.format("'y', 'b', 'Z', NULL")
+    with pytest.raises(BadInputError, match=r"\['items\.Z'\] of the batch hold nothing but NULL"):
+        apply(spark, tmp_path / "2.json", "untyped_field", query=nothing, schema="id BIGINT")
