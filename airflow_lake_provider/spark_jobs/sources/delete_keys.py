@@ -48,12 +48,15 @@ from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_u
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
+# They are then in the driver, and in each executor: a table of keys may have any number.
+_MOST_BROADCAST = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListedKeys:
     """Keys, and the identity of where they come from.
 
-    :param keys: the key columns in the types of the table; None when there are none.
+    :param keys: the key columns in the types of the table, few ones as a broadcast; None when there are none.
     :param identity: path, size and modification time of each file, or table and snapshot.
     """
 
@@ -212,7 +215,8 @@ def _checked(spec: DeleteRowsSpec, rows: DataFrame, types: dict[str, DataType]) 
                 f"{spec.table}: key column {name} is NULL in {of_null} rows and does not fit "
                 f"{types[name].simpleString()} in {of_lost - of_null}"
             )
-    return fitted.select(*(quoted(name) for name in types))
+    keys = fitted.select(*(quoted(name) for name in types))
+    return sf.broadcast(keys) if counts[0] <= _MOST_BROADCAST else keys
 
 
 # Above, a float stands for more than one integer: 2^24 and 2^53 are the widths of the two significands (IEEE 754).

@@ -11,27 +11,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
+from airflow_lake_provider.spark_jobs.sources import delete_keys
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys, lossless_cast
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from tests.spark.said_settings import said
 
 SECRET = "47114711"
 
 
-def keys_in(spark: SparkSession, path: Path, target: str = "customer_id BIGINT", **source: Any) -> list[Any]:
+def listed(spark: SparkSession, path: Path, target: str = "customer_id BIGINT", **source: Any) -> DataFrame | None:
     """Keys of the files, in the types of a table with the columns ``target``."""
     options = {} if source.get("format", "csv") == "json" else {"header": "true"}
     keys_from = Files(str(path), **{"format": "csv", "options": options, **source})
     columns = parse_ddl(target)
     run = RunIdentity.of("dag", "run", "task", "-1")
     spec = DeleteRowsSpec(catalog="c", table="shop.orders", run=run, keys_from=keys_from, keys=tuple(columns.names))
-    keys = list_keys(spark, spec, keys_from, columns).keys
+    return list_keys(spark, spec, keys_from, columns).keys
+
+
+def keys_in(spark: SparkSession, path: Path, target: str = "customer_id BIGINT", **source: Any) -> list[Any]:
+    keys = listed(spark, path, target, **source)
     return [] if keys is None else sorted(row[0] if len(row) == 1 else tuple(row) for row in keys.collect())
 
 
@@ -53,6 +60,22 @@ def test_a_header_says_which_column_a_key_is_in_whatever_the_place_of_it_in_the_
     (tmp_path / "b.csv").write_text(f"customer_id,request_id\n{SECRET},8\n")
     for schema in (None, "customer_id BIGINT, request_id BIGINT"):
         assert "the same in all files" in refusal(spark, tmp_path, schema=schema)
+
+
+@pytest.mark.parametrize(("most", "are_broadcast"), [(3, True), (2, False)])
+def test_few_keys_alone_are_sent_to_each_executor(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, are_broadcast: bool
+) -> None:
+    (tmp_path / "a.csv").write_text("customer_id\n1\n2\n3\n")
+    monkeypatch.setattr(delete_keys, "_MOST_BROADCAST", most)
+    keys = listed(spark, tmp_path)
+    assert keys is not None
+    rows = spark.range(10).withColumnRenamed("id", "customer_id")
+    # Of its own Spark would send so few.
+    with said(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.enabled": "false"}):
+        found = rows.join(keys, on="customer_id", how="left_semi")
+        assert ("BroadcastHashJoin" in str(java_rows(found).queryExecution().executedPlan())) == are_broadcast
+        assert sorted(row[0] for row in found.collect()) == [1, 2, 3]
 
 
 def test_keys_of_csv_that_is_read_without_its_header_are_refused_with_the_option(

@@ -225,7 +225,7 @@ def copied_files(
 def _others(rows: DataFrame, match: RowMatch) -> DataFrame:
     """Return the rows that do not match; a predicate that is NULL matches no row."""
     if match.keys is not None:
-        return rows.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_anti")
+        return rows.join(match.keys, on=match.keys.columns, how="left_anti")
     return rows.filter(~sf.coalesce(sf.expr(match.where or "false"), sf.lit(False)))
 
 

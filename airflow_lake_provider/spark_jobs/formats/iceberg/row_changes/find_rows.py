@@ -103,7 +103,7 @@ def matching_of_files(rows: DataFrame, match: RowMatch) -> DataFrame:
     if match.keys is None:
         return rows.filter(sf.expr(match.where or "false"))
     # Not pruned by the keys: they would become literals of the plan, which the Spark UI and its event log keep.
-    return rows.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_semi")
+    return rows.join(match.keys, on=match.keys.columns, how="left_semi")
 
 
 def check_match(table: IcebergTable, match: RowMatch) -> Any:
