@@ -110,6 +110,11 @@ class JavaFunctions:
         return self._make.function(self._make.method(_MANIFEST, "partitionSpecId", "int"))
 
     @cached_property
+    def path_of_manifest(self) -> Any:
+        """Map a ``ManifestFile`` to its location."""
+        return self._make.function(self._make.method(_MANIFEST, "path", _TEXT))
+
+    @cached_property
     def bytes_of_manifest(self) -> Any:
         """Map a ``ManifestFile`` to its length."""
         return self._make.function(self._make.method(_MANIFEST, "length", "long"))

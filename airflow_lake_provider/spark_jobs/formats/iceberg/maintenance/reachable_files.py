@@ -17,7 +17,7 @@ from airflow_lake_provider.iceberg.table_obstacles import with_types_of_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
@@ -97,12 +97,12 @@ def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
     :param snapshots: ``org.apache.iceberg.Snapshot``; committed since the files of a table were looked at.
     """
     io, spark = table.java.io(), table.spark
-    library, location = guava(spark), java_functions(spark).location
+    library, functions = guava(spark), java_functions(spark)
     named: set[str] = set()
     for snapshot in snapshots:
-        named |= {str(manifest.path()) for manifest in snapshot.allManifests(io)}
+        named |= set(texts_of(spark, snapshot.allManifests(io), functions.path_of_manifest))
         for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
-            named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(location))
+            named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(functions.location))
     return named
 
 

@@ -12,12 +12,14 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import (
     check_match,
     matching,
@@ -28,6 +30,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import has_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list column bounds of removed files"
 
@@ -66,10 +70,14 @@ def _candidates(table: IcebergTable, expression: Any) -> tuple[dict[str, Any], d
     io, specs = table.java.io(), table.java.specs()
     manifests: dict[str, Any] = {}
     reached_by: dict[str, set[str]] = defaultdict(set)
+    # A call for each manifest of each snapshot would be millions: most of them are in most snapshots.
+    location = java_functions(table.spark).path_of_manifest
     for snapshot in table.java.snapshots():
-        for manifest in snapshot.dataManifests(io):
-            manifests[str(manifest.path())] = manifest
-            reached_by[str(manifest.path())].add(str(snapshot.snapshotId()))
+        id_, listed = str(snapshot.snapshotId()), snapshot.dataManifests(io)
+        for place, path in enumerate(texts_of(table.spark, listed, location)):
+            reached_by[path].add(id_)
+            if path not in manifests:
+                manifests[path] = listed.get(place)
     candidates: dict[str, Any] = {}
     snapshots: dict[str, set[str]] = defaultdict(set)
     for path, manifest in manifests.items():
@@ -122,6 +130,7 @@ def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str
         sf.col("snapshot_id").cast("string").alias("snapshot"), sf.col("data_file.file_path").alias("path")
     )
     live = entries.filter("status < 2").select(sf.col("data_file.file_path").alias("path"))
-    gone = {row["snapshot"] for row in removed.join(live, on="path", how="left_anti").distinct().collect()}
-    removing = {row["snapshot"] for row in removed.distinct().collect() if row["path"] in paths}
-    return tuple(sorted(gone | removing))
+    named = dataframe_of(table.spark, pa.table({"path": pa.array(sorted(paths), pa.string())}))
+    gone = removed.join(live, on="path", how="left_anti")
+    removing = removed.join(sf.broadcast(named), on="path", how="left_semi")
+    return tuple(sorted(row["snapshot"] for row in gone.union(removing).select("snapshot").distinct().collect()))
