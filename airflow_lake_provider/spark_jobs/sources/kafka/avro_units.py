@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import Schema, last_name, named_types
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import Schema, meant, named_types, nearest
 
 # Spark reads each of a family as one type, so that columns stay what they are in the units of any writer.
 _FAMILIES = (
@@ -23,10 +23,12 @@ _FAMILIES = (
 def with_units_of(writer: Schema, reader: Schema, number: int) -> Schema:
     """Return a reader's schema with the units in which a writer has written its times.
 
+    Both are as :func:`record_schema` returns them.
+
     :param number: of the writer's schema, for the message.
     :raises UnsupportedError: the schemas have a field in units of which Spark makes other types.
     """
-    in_units: Schema = _Units(named_types(writer), number).of(writer, reader, "")
+    in_units: Schema = _Units(named_types(writer), named_types(reader), number).of(writer, reader, "")
     return in_units
 
 
@@ -34,20 +36,21 @@ def with_units_of(writer: Schema, reader: Schema, number: int) -> Schema:
 class _Units:
     """Walk of two types at once.
 
-    :param types: of the writer, by name.
+    :param types: of the writer, by full name.
+    :param wanted: types of the reader, by full name.
     """
 
     types: Mapping[str, Any]
+    wanted: Mapping[str, Any]
     number: int
 
     def of(self, writer: Any, reader: Any, path: str) -> Any:
         """Return a reader's type in the writer's units; a type that is meant by its name has those of its place."""
-        writer = self.types.get(last_name(writer), writer)
+        writer = meant(writer, self.types)
         if isinstance(reader, list):
-            branches = writer if isinstance(writer, list) else [writer]
-            return [self.of(self._of_kind(branches, branch), branch, path) for branch in reader]
+            return [self.of(self._of_branch(writer, reader, place), each, path) for place, each in enumerate(reader)]
         if isinstance(writer, list):
-            writer = self._of_kind(writer, reader)
+            writer = nearest(reader, self._branches(writer))
         if not isinstance(reader, Mapping) or not isinstance(writer, Mapping):
             return reader
         reader = self._in_unit(writer, reader, path)
@@ -79,20 +82,13 @@ class _Units:
             "would be read in another unit; register a version that has the new unit in a field of another name"
         )
 
-    def _of_kind(self, branches: list[Any], wanted: Any) -> Any:
-        """Return the branch of a union that Avro takes for a type: that of its name, else the first of its kind."""
-        named = [self.types.get(last_name(each), each) for each in branches]
-        fitting = [each for each in named if _kind_of(each) == _kind_of(wanted)]
-        fitting.sort(key=lambda each: last_name(each) != last_name(wanted))
-        return fitting[0] if fitting else next((each for each in named if _may_widen(each, wanted)), None)
+    def _branches(self, writer: Any) -> list[Any]:
+        return [meant(each, self.types) for each in (writer if isinstance(writer, list) else [writer])]
 
-
-def _may_widen(writer: Any, reader: Any) -> bool:
-    return (_kind_of(writer), _kind_of(reader)) == ("int", "long")
-
-
-def _kind_of(kind: Any) -> Any:
-    return kind["type"] if isinstance(kind, Mapping) else kind
+    def _of_branch(self, writer: Any, reader: list[Any], place: int) -> Any:
+        """Return what of a writer's type Avro reads as a branch of the reader's; None for nothing."""
+        wanted = [meant(each, self.wanted) for each in reader]
+        return nearest(wanted[place], [w for w in self._branches(writer) if nearest(w, wanted) == wanted[place]])
 
 
 def _unit_of(kind: Mapping[str, Any]) -> str | None:

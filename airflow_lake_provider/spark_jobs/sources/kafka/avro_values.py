@@ -21,9 +21,12 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     READ,
     Schema,
     decoded,
+    full_name,
     is_framed,
-    last_name,
+    kind_of,
+    meant,
     named_types,
+    nearest,
     prefix_of,
     record_schema,
     refuse_without_avro,
@@ -110,27 +113,23 @@ def _lost_inside(
 ) -> Iterator[str]:
     """Yield the paths of fields that the records inside a writer's type have, and those of the reader's lack.
 
-    :param types: by name, of the writer and of the reader.
+    :param types: by full name, of the writer and of the reader.
     :param seen: pairs of records that are looked at: a record may have itself inside.
     """
-    writer, reader = (types[place].get(last_name(each), each) for place, each in enumerate((writer, reader)))
+    writer, reader = (meant(each, types[place]) for place, each in enumerate((writer, reader)))
     if isinstance(writer, list):
         for branch in writer:
             yield from _lost_inside(branch, reader, types, path, seen)
         return
     if isinstance(reader, list):
-        branches = (types[1].get(last_name(each), each) for each in reader)
-        fitting = [each for each in branches if _kind_of(each) == _kind_of(writer)]
-        # As Avro does: the branch of that name, else the first of its kind.
-        fitting.sort(key=lambda each: last_name(each) != last_name(writer))
-        reader = fitting[0] if fitting else None
-    if not isinstance(writer, Mapping) or _kind_of(writer) != _kind_of(reader):
+        reader = nearest(writer, [meant(each, types[1]) for each in reader])
+    if not isinstance(writer, Mapping) or kind_of(writer) != kind_of(reader):
         return
     for inside in ("items", "values"):
         if inside in writer:
             yield from _lost_inside(writer[inside], reader[inside], types, path, seen)
-    names = (last_name(writer), last_name(reader))
-    if _kind_of(writer) != "record" or names in seen:
+    names = (full_name(writer), full_name(reader))
+    if kind_of(writer) != "record" or names in seen:
         return
     seen.add(names)
     there = {name: each["type"] for each in reader["fields"] for name in (each["name"], *each.get("aliases", ()))}
@@ -140,10 +139,6 @@ def _lost_inside(
             yield at
         else:
             yield from _lost_inside(each["type"], there[each["name"]], types, at, seen)
-
-
-def _kind_of(kind: Any) -> Any:
-    return kind["type"] if isinstance(kind, Mapping) else kind
 
 
 def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, SparkSession
@@ -57,7 +57,7 @@ def decoded(payload: Column, writer: Schema, reader: Schema) -> Column:
 
 
 def record_schema(schema: str, what: str) -> Schema:
-    """Return a schema of Avro.
+    """Return a schema of Avro, in which no name depends on the types around it.
 
     :param what: it is, for the message.
     :raises UnsupportedError: it is no record.
@@ -65,21 +65,80 @@ def record_schema(schema: str, what: str) -> Schema:
     plain = json.loads(schema)
     if not isinstance(plain, dict) or plain.get("type") != "record":
         raise UnsupportedError(f"{what} is no record of Avro, so that it has no columns: {schema[:200]}")
-    return plain
+    qualified: Schema = _qualified(plain, "", set())
+    return qualified
 
 
-def last_name(kind: Any) -> str:
-    """Return the name of a type without its namespace; empty where it has none."""
-    name = kind.get("name", "") if isinstance(kind, Mapping) else kind
-    return name.rpartition(".")[2] if isinstance(name, str) else ""
+def _qualified(kind: Any, within: str, defined: set[str]) -> Any:
+    """Return a type with the namespace of the type around it, where it has none of its own.
+
+    :param within: namespace of the type around it; empty for none.
+    :param defined: full names of the types before it.
+    """
+    if isinstance(kind, list):
+        return [_qualified(branch, within, defined) for branch in kind]
+    if isinstance(kind, str):
+        # What the namespace lacks is of none, or Avro's own.
+        return name if (name := f"{within}.{kind}") in defined else kind
+    if kind["type"] in NAMED:
+        if within and "." not in kind["name"] and kind.get("namespace") is None:
+            kind = {**kind, "namespace": within}
+        # Before its fields: it may have itself inside.
+        defined.add(full_name(kind))
+        within = full_name(kind).rpartition(".")[0]
+    parts = ["items", "values", *([] if isinstance(kind["type"], str) else ["type"])]
+    inside = {part: _qualified(kind[part], within, defined) for part in parts if part in kind}
+    if "fields" in kind:
+        inside["fields"] = [{**each, "type": _qualified(each["type"], within, defined)} for each in kind["fields"]]
+    return {**kind, **inside}
+
+
+def full_name(kind: Any) -> str:
+    """Return the name of a type with its namespace; empty where it has none."""
+    name = kind.get("name", "") if isinstance(kind, Mapping) else ""
+    own, _, last = name.rpartition(".")
+    namespace = own if "." in name else kind.get("namespace") if name else ""
+    return f"{namespace}.{last}" if namespace else last
 
 
 def named_types(kind: Any) -> dict[str, Any]:
-    """Return the types with names inside a type, which others mean by their name."""
+    """Return the types with names inside a type, by full name, by which others mean them."""
     if isinstance(kind, list):
         return {name: each for branch in kind for name, each in named_types(branch).items()}
     if not isinstance(kind, Mapping):
         return {}
     inside = [kind.get("items"), kind.get("values"), *(each["type"] for each in kind.get("fields", ()))]
-    own = {last_name(kind): kind} if kind["type"] in NAMED else {}
+    own = {full_name(kind): kind} if kind["type"] in NAMED else {}
     return {**own, **named_types(inside)}
+
+
+def meant(kind: Any, types: Mapping[str, Any]) -> Any:
+    """Return the type that a name means; any other one is itself.
+
+    :param types: by full name.
+    """
+    return types.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def kind_of(kind: Any) -> Any:
+    """Return what a type is, whatever its name and its unit."""
+    return kind["type"] if isinstance(kind, Mapping) else kind
+
+
+def nearest(kind: Any, branches: Sequence[Any]) -> Any:
+    """Return the branch of a union that Avro takes for a type; None where none fits.
+
+    That is the one of its full name, else the last of its name without namespace, else the first of its kind.
+
+    :param branches: none of them a name.
+    """
+    of_kind = [each for each in branches if kind_of(each) == kind_of(kind)]
+    for name_of in (full_name, _last_name):
+        if namesakes := [each for each in of_kind if name_of(each) and name_of(each) == name_of(kind)]:
+            return namesakes[-1]
+    widened = (each for each in branches if {kind_of(each), kind_of(kind)} == {"int", "long"})
+    return of_kind[0] if of_kind else next(widened, None)
+
+
+def _last_name(kind: Any) -> str:
+    return full_name(kind).rpartition(".")[2]

@@ -40,7 +40,18 @@ def read(spark: SparkSession, value: str, writer: Any, reader: Any) -> Any:
     return found[0]
 
 
+def two_times(created: Any, updated: Any) -> dict[str, Any]:
+    """Return a record of two others that have one name in two namespaces."""
+
+    def time(namespace: str, unit: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "Time", "namespace": namespace, "fields": [{"name": "at", "type": unit}]}
+
+    fields = [{"name": "c", "type": time("com.a", created)}, {"name": "u", "type": time("com.b", updated)}]
+    return {"type": "record", "name": "Box", "fields": fields}
+
+
 MILLIS, MICROS = long_of("timestamp-millis"), long_of("timestamp-micros")
+AT = "timestamp'2026-01-02 03:04:05.678Z'"
 LOCAL_MILLIS, LOCAL_MICROS = long_of("local-timestamp-millis"), long_of("local-timestamp-micros")
 
 
@@ -53,6 +64,12 @@ LOCAL_MILLIS, LOCAL_MICROS = long_of("local-timestamp-millis"), long_of("local-t
         ("timestamp'2026-01-02 03:04:05Z'", ["null", MILLIS], ["null", MICROS], "2026-01-02 03:04:05"),
         ("CAST(1.25 AS DECIMAL(10,2))", decimal_of(2), decimal_of(2, 12), str(Decimal("1.25"))),
         ("1767323045678", "long", MILLIS, "2026-01-02 03:04:05.678"),
+        (
+            f"named_struct('c', named_struct('at', {AT}), 'u', named_struct('at', {AT}))",
+            two_times(MILLIS, MICROS),
+            two_times(MICROS, MICROS),
+            "{{2026-01-02 03:04:05.678}, {2026-01-02 03:04:05.678}}",
+        ),
     ],
 )
 def test_times_are_read_in_the_unit_of_their_writer(

@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     READ,
     Schema,
     decoded,
-    last_name,
+    meant,
     named_types,
     prefix_of,
     record_schema,
@@ -102,7 +102,7 @@ def _without_logical_types(kind: Any) -> Any:
 def connect_fields(envelope: Schema) -> Iterator[dict[str, Any]]:
     """Yield the field ``after`` of Connect's schema, as its converter of JSON writes it.
 
-    :param envelope: schema of Avro.
+    :param envelope: schema of Avro, as :func:`record_schema` returns it.
     """
     named = named_types(envelope)
     for field in envelope["fields"]:
@@ -117,8 +117,8 @@ def _value_type(kind: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(kind, list):
         return _value_type(next((each for each in kind if each != "null"), "null"), named)
     if isinstance(kind, str):
-        of_name: Mapping[str, Any] = named.get(last_name(kind), {"type": kind})
-        return of_name
+        of_name = meant(kind, named)
+        return of_name if isinstance(of_name, Mapping) else {"type": kind}
     # Spelled {"type": {"type": "array"}}.
     return _value_type(kind["type"], named) if isinstance(kind["type"], (Mapping, list)) else kind
 

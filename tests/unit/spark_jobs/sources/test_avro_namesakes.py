@@ -1,0 +1,106 @@
+"""Types of Avro with one simple name in two namespaces: each is itself, wherever it is meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.avro_events import connect_fields
+from airflow_lake_provider.spark_jobs.sources.kafka.avro_units import with_units_of
+from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import with_lost_fields
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import Schema, record_schema
+
+
+def record(name: str, namespace: str | None = None, **fields: Any) -> dict[str, Any]:
+    listed = [{"name": each, "type": kind} for each, kind in fields.items()]
+    return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": listed}
+
+
+def decimal_of(scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}
+
+
+def as_read(schema: Any) -> Schema:
+    return record_schema(json.dumps(schema), "a schema")
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+TWO_TIMES = record("Order", created=record("Time", "com.a", at=MILLIS), updated=record("Time", "com.b", at=MICROS))
+TWO_SCALES = record(
+    "Order", net=record("Money", "com.a", sum=decimal_of(2)), rate=record("Money", "com.b", sum=decimal_of(4))
+)
+# Of a name without a dot, the namespace is that of the record around it.
+INHERITED = record(
+    "Order",
+    "com.a",
+    created=record("Time", at=MILLIS),
+    updated=record("com.b.Box", inner=record("Time", at=MICROS), again="Time"),
+    last=["null", "Time"],
+)
+IN_A_UNION = record("Order", at=["null", record("Time", "com.a", at=MILLIS), record("Time", "com.b", at=MICROS)])
+BY_REFERENCE = record("Order", **{name: TWO_TIMES["fields"][i]["type"] for i, name in enumerate("ab")})
+BY_REFERENCE["fields"] += [{"name": "c", "type": ["null", "com.a.Time", "com.b.Time"]}]
+
+
+@pytest.mark.parametrize("schema", [TWO_TIMES, TWO_SCALES, INHERITED, IN_A_UNION, BY_REFERENCE])
+def test_a_schema_is_in_its_own_units(schema: Any) -> None:
+    read = as_read(schema)
+    assert with_units_of(read, read, 1) == read
+    assert with_lost_fields(read, {1: read}) == read
+
+
+def test_the_units_are_those_of_the_namesake_that_the_writer_has_there() -> None:
+    both = record("Order", created=record("Time", "com.a", at=MICROS), updated=record("Time", "com.b", at=MICROS))
+    assert with_units_of(TWO_TIMES, both, 1) == TWO_TIMES
+
+
+def test_a_type_of_another_namespace_is_the_same_where_it_is_alone() -> None:
+    def moved(name: str, unit: Any) -> Any:
+        return record("Order", at=["null", record(name, at=unit)])
+
+    assert with_units_of(moved("v1.Time", MILLIS), moved("v2.Time", MICROS), 1) == moved("v2.Time", MILLIS)
+
+
+def test_a_union_of_records_has_each_in_the_units_of_its_own() -> None:
+    branches = [record("Net", sum=decimal_of(2)), record("Rate", sum=decimal_of(4))]
+    older, latest = record("Order", v=["null", branches[0]]), record("Order", v=["null", *branches])
+    assert with_units_of(older, latest, 1) == latest
+
+
+def test_names_are_resolved_as_avro_does() -> None:
+    fields = as_read(INHERITED)["fields"]
+    assert fields[0]["type"]["namespace"] == "com.a"
+    assert [each["type"] for each in fields[1]["type"]["fields"]][1] == "com.b.Time"
+    assert fields[2]["type"] == ["null", "com.a.Time"]
+    # What the namespace lacks may be of none.
+    plain = record("Order", a=record("Time", at=MILLIS), b=record("com.b.Box", inner="Time", text="string"))
+    assert as_read(plain) == plain
+
+
+def test_a_field_that_a_namesake_has_is_lost_in_the_other() -> None:
+    street, vat = {"street": "string"}, {"vat": "string"}
+    ship = record("Address", "com.b", **street)
+    writer = record("Order", bill=record("Address", "com.a", **street, **vat), ship=ship)
+    latest = record("Order", bill=record("Address", "com.a", **street), ship=ship)
+    with pytest.raises(UnsupportedError, match=r"schema 7 has bill\.vat, which the latest one lacks inside of 'bill'"):
+        with_lost_fields(latest, {7: writer})
+    inside = record("Order", bill=["null", record("Address", "com.a", next=["null", ship], **street)])
+    deeper = record("Order", bill=["null", record("Address", "com.a", next=["null", {**ship, "fields": []}], **street)])
+    with pytest.raises(UnsupportedError, match=r"bill\.next\.street"):
+        with_lost_fields(deeper, {7: inside})
+
+
+def test_the_row_of_an_event_is_that_of_its_own_namespace() -> None:
+    envelope = record(
+        "Envelope",
+        "shop.orders",
+        before=["null", record("Value", id="long")],
+        after=["null", "Value"],
+        source=record("Value", "io.debezium", version="string"),
+    )
+    (after,) = connect_fields(as_read(envelope))
+    assert after == {"field": "after", "fields": [{"field": "id", "type": "int64"}]}
