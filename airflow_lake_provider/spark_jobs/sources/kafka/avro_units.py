@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import Schema, meant, named_types, nearest
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
+    Schema,
+    full_name,
+    last_name,
+    meant,
+    named_types,
+    nearest,
+)
 
 # Spark reads each of a family as one type, so that columns stay what they are in the units of any writer.
 _FAMILIES = (
@@ -49,27 +56,34 @@ class _Units:
         writer = meant(writer, self.types)
         if isinstance(reader, list):
             return [self.of(self._of_branch(writer, reader, place), each, path) for place, each in enumerate(reader)]
+        if not isinstance(reader, Mapping):
+            return reader
         if isinstance(writer, list):
             writer = nearest(reader, self._branches(writer))
-        if not isinstance(reader, Mapping) or not isinstance(writer, Mapping):
-            return reader
-        reader = self._in_unit(writer, reader, path)
+        written = self._namesake(reader) if writer is None else writer
+        parts: Mapping[str, Any] = written if isinstance(written, Mapping) else {}
+        reader = self._in_unit(parts, reader, path)
         inside = {
-            name: self.of(writer[name], reader[name], f"{path}.{name}")
+            name: self.of(parts.get(name), reader[name], f"{path}.{name}")
             for name in ("items", "values")
-            if name in writer and name in reader
+            if name in reader
         }
-        if "fields" in reader and "fields" in writer:
-            inside["fields"] = [self._field(writer, field, path) for field in reader["fields"]]
+        if "fields" in reader:
+            inside["fields"] = [self._field(parts, field, path) for field in reader["fields"]]
         return {**reader, **inside}
 
     def _field(self, writer: Mapping[str, Any], field: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-        there = {each["name"]: each["type"] for each in writer["fields"]}
+        there = {each["name"]: each["type"] for each in writer.get("fields", ())}
         name = next((name for name in (field["name"], *field.get("aliases", ())) if name in there), None)
-        if name is None:
-            return field
         at = f"{path}.{field['name']}" if path else str(field["name"])
-        return {**field, "type": self.of(there[name], field["type"], at)}
+        return {**field, "type": self.of(None if name is None else there[name], field["type"], at)}
+
+    def _namesake(self, reader: Mapping[str, Any]) -> Any:
+        """Return the writer's type of a name: later fields, which it has, may mean the reader's by that name."""
+        # One in another namespace, where both have but one.
+        others = (each for name, each in self.types.items() if name not in self.wanted)
+        moved = [each for each in others if last_name(each) == last_name(reader)]
+        return self.types.get(full_name(reader)) or (moved[0] if len(moved) == 1 else None)
 
     def _in_unit(self, writer: Mapping[str, Any], reader: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         units = [_unit_of(each) for each in (writer, reader)]

@@ -101,6 +101,11 @@ def full_name(kind: Any) -> str:
     return f"{namespace}.{last}" if namespace else last
 
 
+def last_name(kind: Any) -> str:
+    """Return the name of a type without its namespace; empty where it has none."""
+    return full_name(kind).rpartition(".")[2]
+
+
 def named_types(kind: Any) -> dict[str, Any]:
     """Return the types with names inside a type, by full name, by which others mean them."""
     if isinstance(kind, list):
@@ -133,12 +138,8 @@ def nearest(kind: Any, branches: Sequence[Any]) -> Any:
     :param branches: none of them a name.
     """
     of_kind = [each for each in branches if kind_of(each) == kind_of(kind)]
-    for name_of in (full_name, _last_name):
+    for name_of in (full_name, last_name):
         if namesakes := [each for each in of_kind if name_of(each) and name_of(each) == name_of(kind)]:
             return namesakes[-1]
     widened = (each for each in branches if {kind_of(each), kind_of(kind)} == {"int", "long"})
     return of_kind[0] if of_kind else next(widened, None)
-
-
-def _last_name(kind: Any) -> str:
-    return full_name(kind).rpartition(".")[2]

@@ -71,6 +71,34 @@ def test_a_union_of_records_has_each_in_the_units_of_its_own() -> None:
     assert with_units_of(older, latest, 1) == latest
 
 
+@pytest.mark.parametrize(
+    "new",
+    [
+        lambda meta: ["null", meta],
+        lambda meta: {"type": "array", "items": meta},
+        lambda meta: ["null", record("Wrapper", inner={"type": "map", "values": ["null", meta]})],
+    ],
+)
+def test_a_type_that_is_defined_in_a_field_without_a_writer_has_the_units_of_its_later_places(new: Any) -> None:
+    def latest(unit: Any) -> Any:
+        return record("Order", a=new(record("Meta", "com.a", ts=unit)), b="com.a.Meta")
+
+    older = record("Order", b=record("Meta", "com.a", ts=MILLIS))
+    assert with_units_of(older, latest(MICROS), 1) == latest(MILLIS)
+    # Its namespace may be another one.
+    assert with_units_of(record("Order", b=record("Meta", "v0", ts=MILLIS)), latest(MICROS), 1) == latest(MILLIS)
+    # What the writer has no type for is as it is.
+    assert with_units_of(record("Order", c=record("Other", ts=MILLIS)), latest(MICROS), 1) == latest(MICROS)
+
+
+def test_a_type_in_a_branch_that_the_writer_lacks_has_the_units_of_its_later_places() -> None:
+    def latest(unit: Any) -> Any:
+        return record("Order", a=["null", "string", record("Meta", ts=unit)], b=["null", "Meta"])
+
+    older = record("Order", a=["null", "string"], b=["null", record("Meta", ts=MILLIS)])
+    assert with_units_of(older, latest(MICROS), 1) == latest(MILLIS)
+
+
 def test_names_are_resolved_as_avro_does() -> None:
     fields = as_read(INHERITED)["fields"]
     assert fields[0]["type"]["namespace"] == "com.a"
