@@ -9,14 +9,12 @@ import base64
 import logging
 from typing import Any
 
-from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
+from airflow_lake_provider.contracts.applied.positions import OffsetsPosition, topic_id
 from airflow_lake_provider.contracts.author.topic import Topic
 
 _log = logging.getLogger(__name__)
 # Of each of the two requests, with the search for a broker. Spark starts in less time than a second try would take.
 _SECONDS = 10.0
-# Of brokers that know no ids: a topic that is made anew could not be told.
-_NO_ID = "A" * 22
 
 
 def end_of_topic(source: Topic) -> OffsetsPosition | None:
@@ -36,7 +34,8 @@ def end_of_topic(source: Topic) -> OffsetsPosition | None:
         # It holds the client, which would go on to look for brokers.
         error.__traceback__ = None
         return None
-    return None if end.topic == _NO_ID else end
+    # Of brokers that know no ids, a topic that is made anew could not be told.
+    return end if end.topic else None
 
 
 def _asked(client: Any, topic: str) -> OffsetsPosition:
@@ -57,4 +56,4 @@ def _id(uuid: Any) -> str:
     """Return the id of a topic as Java's client writes it; that of librdkafka has other letters for two of 64."""
     halves = (uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
     number = b"".join(half.to_bytes(8, "big", signed=True) for half in halves)
-    return base64.urlsafe_b64encode(number).decode().rstrip("=")
+    return topic_id(base64.urlsafe_b64encode(number).decode().rstrip("="))

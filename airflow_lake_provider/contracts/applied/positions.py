@@ -18,6 +18,8 @@ from airflow_lake_provider.contracts.input_file import PATH_BYTES, ConsumedFiles
 from airflow_lake_provider.contracts.property_values import LAST_SECOND, is_whole_number
 
 _DAY = 24 * 60 * 60
+# All zeros, as Java's client writes them.
+_NO_TOPIC_ID = "A" * 22
 
 
 class Comparison(str, Enum):
@@ -260,6 +262,11 @@ class SnapshotPosition(Position):
         return cls(plain)
 
 
+def topic_id(text: str) -> str:
+    """Return the id of a topic, as Java's client writes it; empty for the one of brokers that have no ids."""
+    return "" if text == _NO_TOPIC_ID else text
+
+
 @dataclass(frozen=True)
 class OffsetsPosition(Position):
     """The next offset of each partition of a topic. A partition that is not named was not read at all.
@@ -271,9 +278,13 @@ class OffsetsPosition(Position):
     next: Mapping[str, int]
     topic: str = ""
 
+    def is_of_another(self, topic: str) -> bool:
+        """Return whether an id is that of another topic; where one of both is not known, nothing says so."""
+        return bool(self.topic and topic) and self.topic != topic
+
     def compare(self, other: OffsetsPosition) -> Comparison:
         """Compare partition by partition; offsets of two topics have no order."""
-        if self.topic != other.topic:
+        if self.is_of_another(other.topic):
             return Comparison.INCOMPARABLE
         both = [(self.next.get(name, 0), other.next.get(name, 0)) for name in self.next.keys() | other.next.keys()]
         return Comparison.of(below=all(a <= b for a, b in both), above=all(a >= b for a, b in both))
@@ -283,11 +294,11 @@ class OffsetsPosition(Position):
 
         :raises ValueError: the two are of different topics.
         """
-        if self.topic != other.topic:
+        if self.is_of_another(other.topic):
             raise ValueError(f"{self} and {other} have no order")
         names = self.next.keys() | other.next.keys()
         later = {name: max(self.next.get(name, 0), other.next.get(name, 0)) for name in sorted(names)}
-        return OffsetsPosition(later, self.topic)
+        return OffsetsPosition(later, self.topic or other.topic)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the offsets by partition, and the topic."""
@@ -299,7 +310,7 @@ class OffsetsPosition(Position):
         offsets, topic = plain["next"], plain["topic"]
         if not all(is_whole_number(offset) for offset in offsets.values()) or not isinstance(topic, str):
             raise ValueError("an offset is a whole number from 0 on, and the id of a topic a text")
-        return cls(dict(offsets), topic)
+        return cls(dict(offsets), topic_id(topic))
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,9 @@ def test_what_a_table_cannot_take_is_refused_also_where_nothing_is_new(
 class Cluster:
     """A client whose answers are given: a topic of two partitions, or an error."""
 
-    def __init__(self, fault: Exception | None = None) -> None:
+    def __init__(self, fault: Exception | None = None, id_: tuple[int, int] = (-(2**58) + 7, -1)) -> None:
         self.fault = fault
+        self.id = id_
         self.isolation = ""
 
     def _answer(self, value: Any) -> Future[Any]:
@@ -192,7 +193,8 @@ class Cluster:
         return future
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
-        id_ = Given(get_most_significant_bits=lambda: -(2**58) + 7, get_least_significant_bits=lambda: -1)
+        most, least = self.id
+        id_ = Given(get_most_significant_bits=lambda: most, get_least_significant_bits=lambda: least)
         described = Given(topic_id=id_, partitions=[Given(id=0), Given(id=1)])
         return {"orders": self._answer(described)}
 
@@ -221,6 +223,10 @@ def test_offsets_end_behind_committed_transactions_and_ids_are_written_as_javas(
     cluster = Cluster()
     assert asked_of(monkeypatch, cluster) == OffsetsPosition({"0": 3, "1": 4}, "_AAAAAAAAAf_________" + "_w")
     assert cluster.isolation == "READ_COMMITTED"
+
+
+def test_a_broker_without_ids_is_left_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked_of(monkeypatch, Cluster(id_=(0, 0))) is None
 
 
 @pytest.mark.parametrize("fault", [KafkaException("no such topic"), TimeoutError(), ValueError("no servers")])

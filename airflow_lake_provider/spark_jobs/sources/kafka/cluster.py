@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.positions import topic_id
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -44,7 +45,7 @@ _GONE = ("OffsetOutOfRangeException", "OffsetNotAvailableException")
 class TopicOffsets:
     """Offsets of a topic at one moment, by partition.
 
-    :param id: of the topic; another one that is made under its name has another.
+    :param id: of the topic; another one that is made under its name has another. Empty where the broker tells none.
     :param earliest: the first that is still there.
     :param beginning: where a table begins that has applied nothing.
     :param end: behind the last one of committed transactions.
@@ -89,7 +90,8 @@ def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: d
         # A partition without a record since then begins at its end.
         since_then = offsets(spec.forTimestamp(epoch_millis(since))) if since is not None else earliest
         beginning = {name: end[name] if offset < 0 else offset for name, offset in since_then.items()}
-        return TopicOffsets(id=str(described.topicId().toString()), earliest=earliest, beginning=beginning, end=end)
+        id_ = topic_id(str(described.topicId().toString()))
+        return TopicOffsets(id=id_, earliest=earliest, beginning=beginning, end=end)
 
 
 def may_be_compacted(spark: SparkSession, access: KafkaAccess, topic: str) -> bool:

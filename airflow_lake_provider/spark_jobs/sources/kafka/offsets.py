@@ -122,7 +122,7 @@ class TopicListing(Listing):
     def consumed_by(self, position: SourcePosition) -> int:
         """Return of how many partitions a position has consumed records that are read, or that wait."""
         consumed = self._consumed(position)
-        if consumed is None or consumed.topic != self.topic.id:
+        if consumed is None or consumed.is_of_another(self.topic.id):
             return 0
         starts = {name: max(start, self.topic.earliest[name]) for name, start in self.since.items()}
         count = sum(consumed.next.get(name, 0) > start for name, start in starts.items())
@@ -178,7 +178,7 @@ class TopicListing(Listing):
         return replace(self, since=since, upto=upto, waiting=sum(waiting.values()) - sum(taken.values()))
 
     def _remade(self, consumed: OffsetsPosition) -> str:
-        if consumed.topic != self.topic.id:
+        if consumed.is_of_another(self.topic.id):
             return f"its id was {consumed.topic} and is {self.topic.id}"
         behind = {name: end for name, end in self.topic.end.items() if end < consumed.next.get(name, 0)}
         if gone := consumed.next.keys() - self.topic.end.keys():

@@ -97,6 +97,9 @@ def files(*names: str) -> FilesPosition:
         (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-1": 1}), Comparison.INCOMPARABLE),
         (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-0": 5, "t-1": 0}), Comparison.EQUAL),
         (OffsetsPosition({"0": 5}, "a"), OffsetsPosition({"0": 9}, "b"), Comparison.INCOMPARABLE),
+        # A broker of before that told no id says nothing of another topic.
+        (OffsetsPosition({"0": 5}), OffsetsPosition({"0": 9}, "b"), Comparison.BEFORE),
+        (OffsetsPosition({"0": 5}, "a"), OffsetsPosition({"0": 5}), Comparison.EQUAL),
         (WatermarkPosition("id", 9), WatermarkPosition("id", 10), Comparison.BEFORE),
         (WatermarkPosition("at", "2026-10"), WatermarkPosition("at", "2026-09"), Comparison.AFTER),
         (WatermarkPosition("id", 9), WatermarkPosition("at", 9), Comparison.INCOMPARABLE),
@@ -116,6 +119,15 @@ def test_two_positions_of_a_kind_compare_by_its_own_rule(first: Any, second: Any
     turned = {Comparison.BEFORE: Comparison.AFTER, Comparison.AFTER: Comparison.BEFORE}
     assert first.compare(second) is expected
     assert second.compare(first) is turned.get(expected, expected)
+
+
+def test_the_id_of_brokers_that_have_none_is_none_and_one_that_is_there_is_kept() -> None:
+    stored = OffsetsPosition.from_plain({"next": {"0": 5}, "topic": "AAAAAAAAAAAAAAAAAAAAAA"})
+    assert stored == OffsetsPosition({"0": 5})
+    now = OffsetsPosition({"0": 9}, "b")
+    assert stored.joined(now) == now == now.joined(stored)
+    with pytest.raises(ValueError, match="have no order"):
+        now.joined(OffsetsPosition({"0": 9}, "c"))
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,17 @@ def test_a_topic_that_is_made_anew_is_recognised_and_its_position_begins_anew(no
     assert now.beyond(again).is_empty
 
 
+@pytest.mark.parametrize(("then", "now"), [("", "a"), ("a", ""), ("", "")])
+def test_a_topic_whose_id_the_broker_did_not_tell_goes_on_and_keeps_the_one_that_it_gets(then: str, now: str) -> None:
+    after = listed({"0": 5}, topic=then).position_after(NOTHING, None)
+    grown = listed({"0": 7}, topic=now)
+    wanted = grown.beyond(after)
+    assert (wanted.remade, wanted.ranges, grown.consumed_by(after)) == ("", {"0": (5, 7)}, 1)
+    assert grown.position_after(after, None).of(OffsetsPosition) == OffsetsPosition({"0": 7}, then or now)
+    # One that was made anew still is recognised by its end.
+    assert listed({"0": 3}, topic=now).beyond(after).remade.startswith("partition 0 ends at offset 3")
+
+
 @given(COUNTS, st.lists(st.tuples(COUNTS, COUNTS), max_size=6), st.integers(1, 20), st.booleans())
 def test_a_run_that_goes_on_reads_what_was_there_at_its_start_once_and_nothing_else(
     waiting: dict[str, int], steps: list[tuple[dict[str, int], dict[str, int]]], most: int, is_named: bool
