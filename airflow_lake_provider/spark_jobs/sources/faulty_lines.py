@@ -83,7 +83,7 @@ _CONTROLS = r"^[\x00-\x20]++$"
 HAS_TEXT = "octet_length(trim(value)) > 0"
 # Between values of JSON all of these are blanks (RFC 8259, section 2); of CSV a tab may part two of them.
 _BLANKS = text_literal(" \t\r\n")
-_HAS_JSON = f"octet_length(trim(BOTH {_BLANKS} FROM value)) > 0"
+HAS_JSON = f"octet_length(trim(LEADING {_BLANKS} FROM value)) > 0"
 _MEGABYTE = 1024 * 1024
 # A driver of 1 GB ended on an array of 48 MB: the text is parsed with the types, and as an element of another array.
 _MEMORY_OF_A_BYTE = 24
@@ -125,7 +125,7 @@ def faulty_lines(
         fault = fault_of_csv_line(line, lower)
     more = {"wholetext": "true"} if is_whole else {}
     lines = text_lines(spark, literal_paths(files), options, **more)
-    lines = lines.filter(_HAS_JSON if source.format == "json" else HAS_TEXT)
+    lines = lines.filter(HAS_JSON if source.format == "json" else HAS_TEXT)
     return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
 
 
@@ -238,7 +238,12 @@ def is_parsed(line: str, schema: str, options: Mapping[str, str]) -> str:
     record = f"{_from_json(line, schema, options)}.{quoted_name(UNPARSABLE)} IS NULL"
     # Spark's reader makes a row of each object of an array, which the function does not.
     array = f"{_from_json(line, f'ARRAY<STRUCT<{schema}>>', options)} IS NOT NULL"
-    return f"CASE WHEN startswith(ltrim({line}), '[') THEN {array} ELSE {record} END"
+    return f"CASE WHEN {begins_with(line, '[')} THEN {array} ELSE {record} END"
+
+
+def begins_with(line: str, sign: str) -> str:
+    """Return the condition that a line of JSON begins with a sign, behind any blanks; ``ltrim`` knows spaces alone."""
+    return f"startswith(trim(LEADING {_BLANKS} FROM {line}), {text_literal(sign)})"
 
 
 def _ends_with_its_only_brace(line: str) -> str:

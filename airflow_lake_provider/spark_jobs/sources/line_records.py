@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_ar
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
     CHANGED_VALUE,
     NO_VALUES,
+    begins_with,
     fault_of_csv_line,
     fault_of_line,
     parsed_line,
@@ -163,7 +164,7 @@ def parsed_lines(
 
 def _fault_of_line(kind: str, options: Mapping[str, str]) -> Column:
     """Return what is wrong with a line that is not parsed."""
-    fault = f"CASE WHEN startswith(ltrim(value), '[') THEN {text_literal(ARRAY_OF_RECORDS)} END"
+    fault = f"CASE WHEN {begins_with('value', '[')} THEN {text_literal(ARRAY_OF_RECORDS)} END"
     if kind == "csv":
         lower = by_lower_name(options)
         fault = fault_of_csv_line("value", lower, of_every_quote=True)

@@ -44,6 +44,7 @@ JSON_LINES: list[Line] = [
     (b'{"id": 6, "name": "\\ud800"}', UNREADABLE, "surrogate"),
     (b'{"id": 7, "name": "\xff"}', UNREADABLE, "no UTF-8"),
     (b'[{"id": 8}]', UNREADABLE, "an array"),
+    (b'\t[{"id": 8}]', UNREADABLE, "an array"),
     (b" \t ", None, ""),
     (b"null", UNREADABLE, "no JSON object"),
     (b'{"id": 9.5, "tags": "x"}', LOST, "in id, tags"),

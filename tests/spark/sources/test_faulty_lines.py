@@ -37,6 +37,7 @@ WRONG_LINES = {
     "a NUL at the end": f"{A}\0",
     "an array and an object": f"[{A}] {B}",
     "two arrays": f"[{A}][{B}]",
+    "two arrays behind a tabulator": f"\t[{A}][{B}]",
     "a nested object and another": '{"id": 1, "s": {"v": "}"}}{"id": 2}',
     "a brace in a text": '{"id": 1, "v": "}{"}{"id": 2}',
     "single quotes": "{'id': 1, 'v': 'a'}{'id': 2}",
@@ -51,6 +52,7 @@ WRONG_LINES = {
 SOUND_LINES = {
     "blank lines": (f"\n  \n{A}\n\n", [1]),
     "an array of objects": (f"[{A}, {B}]", [1, 2]),
+    "an array of objects behind a tabulator": (f"\t[{A}, {B}]", [1, 2]),
     "blanks around": (f"  {A}  \r\n{B}", [1, 2]),
     "a mark of the byte order": (f"\ufeff{A}", [1]),
     "carriage returns alone": (f"{A}\r{B}\r", [1, 2]),
@@ -148,6 +150,13 @@ def test_two_change_events_on_a_line_are_refused_with_their_file(spark: SparkSes
         path.write_bytes(one + b"\n" + join(one, two) + b"\n")
         with pytest.raises(BadInputError, match=rf"no Debezium change events, .*: 1 in .*{number}\.json"):
             apply(spark, path, **EVENTS)
+
+
+def test_lines_of_blanks_between_change_events_are_no_events(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [event(id=1, name="x"), b" \t \n", b"\t\n", b"\t" + event(id=2, name="y")]
+    (tmp_path / "events.json").write_bytes(b"".join(lines))
+    apply(spark, tmp_path / "events.json", "blank_events", **EVENTS)
+    assert sorted(row["id"] for row in flow(spark, tmp_path, "blank_events").records()) == [1, 2]
 
 
 def collected(rows: DataFrame) -> list[tuple[str, str | None]]:

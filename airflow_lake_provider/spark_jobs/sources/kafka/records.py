@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, fault_of_line
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, begins_with, fault_of_line
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl, refuse_other_keys
@@ -168,7 +168,7 @@ def _with_json(rows: DataFrame, column: str, fields: Sequence[StructField]) -> D
     texted = rows.selectExpr("*", f"CAST({column} AS STRING) AS {_TEXT}")
     parsed = texted.selectExpr("*", f"from_json({_TEXT}, {text_literal(flagged)}, {options}) AS {_PARSED}")
     what = "" if column == VALUE else f"{IN_COLUMN}key"
-    is_object = f"is_valid_utf8({_TEXT}) AND startswith(ltrim({_TEXT}), '{{')"
+    is_object = f"is_valid_utf8({_TEXT}) AND {begins_with(_TEXT, '{')}"
     fault = (
         f"CASE WHEN {_TEXT} IS NULL THEN NULL "
         f"WHEN NOT ({is_object}) THEN {text_literal(_NO_OBJECT + what)} "

@@ -232,12 +232,15 @@ BAD = [
     (b"", "no JSON object"),
     (b"null", "no JSON object"),
     (b'[{"id": 1}]', "no JSON object"),
+    (b'\t[{"id": 1}]', "no JSON object"),
+    (b"\n\t", "no JSON object"),
     (None, "a record without a value"),
 ]
 GOOD = [
     (b'{"id": 1, "name": "\xc3\xa9 {}", "total": 1.50, "at": "2024-01-02T10:00:00Z", "other": 1}', 1),
     (b' {"id":9223372036854775807,"tags":["a"]}\n', 2**63 - 1),
     (b"{}", None),
+    (b'\n\t\r {"id": 5}\r\n', 5),
 ]
 
 

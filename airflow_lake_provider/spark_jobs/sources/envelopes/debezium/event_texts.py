@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import HAS_JSON
 
 DebeziumStream = Debezium | DebeziumTopic
 CORRUPT = "_lake_corrupt"
@@ -87,7 +88,7 @@ class LinesOfFiles(EventTexts):
     def read(self, fields: str, where: Column | None) -> DataFrame:
         """Read the files."""
         lines = self.spark.read.options(**self.source.options).text(literal_paths(self.files))
-        lines = lines.filter("octet_length(trim(value)) > 0")
+        lines = lines.filter(HAS_JSON)
         record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: STRING"
         line = _parsed(f"{fields}, {record}, `value`: STRUCT<{fields}>").alias("line")
         # Parsed where arrival is told: elsewhere Spark would move filters below, and parse a line once per field they
