@@ -75,10 +75,13 @@ def _refuse_other_units(first_of: Mapping[str, InputFile]) -> None:
 
 
 def _units(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the paths of such numbers with their units."""
+    """Yield the paths of such numbers with their units; a branch of several has the name of Spark's column of it."""
     if isinstance(kind, list):
-        for branch in kind:
-            yield from _units(branch, path)
+        branches = [branch for branch in kind if branch != "null"]
+        # These two have one column.
+        is_one = len(branches) == 1 or {_plain(branch) for branch in branches} == {"int", "long"}
+        for place, branch in enumerate(branches):
+            yield from _units(branch, path if is_one else f"{path}.member{place}")
     if not isinstance(kind, Mapping):
         return
     if (unit := kind.get("logicalType")) in _UNITS:
@@ -87,6 +90,10 @@ def _units(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield from _units(inside, path)
     for field in kind.get("fields", ()):
         yield from _units(field["type"], f"{path}.{field['name']}" if path else str(field["name"]))
+
+
+def _plain(kind: Any) -> str:
+    return str(kind["type"] if isinstance(kind, Mapping) else kind)
 
 
 def _schema_text(spark: SparkSession, file: InputFile) -> str:

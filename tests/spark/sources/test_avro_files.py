@@ -123,19 +123,56 @@ def test_a_time_of_another_unit_than_that_of_the_files_before_is_refused(spark: 
         apply(spark, folder, format="avro")
 
 
+def write_record(spark: SparkSession, path: Path, schema: str, id_: int, **inner: tuple[int, Any]) -> None:
+    """Write a file of one record with Java's library.
+
+    :param inner: by field, the branch of its union, and the value of the one field of that record.
+    """
+    jvm: Any = spark._jvm
+    avro = jvm.org.apache.avro
+    path.parent.mkdir(exist_ok=True)
+    parsed = avro.Schema.Parser().parse(schema)
+    writer = avro.file.DataFileWriter(avro.generic.GenericDatumWriter(parsed))
+    writer.create(parsed, jvm.java.io.File(str(path)))
+    record = avro.generic.GenericData.Record(parsed)
+    record.put("id", jvm.java.lang.Long.valueOf(id_))
+    for name, (branch, value) in inner.items():
+        of_branch = avro.generic.GenericData.Record(parsed.getField(name).schema().getTypes().get(branch))
+        of_branch.put(0, value)
+        record.put(name, of_branch)
+    writer.append(record)
+    writer.close()
+
+
+def test_branches_of_a_union_have_units_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    def branch(name: str, kind: str, unit: str) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": "t", "type": {"type": kind, "logicalType": unit}}]}
+
+    def schema(*branches: dict[str, Any], **more: str) -> str:
+        fields = [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", *branches]}]
+        fields += [{"name": name, "type": ["null", kind]} for name, kind in more.items()]
+        return json.dumps({"type": "record", "name": "r", "fields": fields})
+
+    millis, micros = branch("A", "int", "time-millis"), branch("B", "long", "time-micros")
+    jvm: Any = spark._jvm
+    first, second = jvm.java.lang.Integer.valueOf(36_000_000), jvm.java.lang.Long.valueOf(36_000_000_000)
+    write_record(spark, tmp_path / "in" / "a.avro", schema(millis, micros), 1, v=(1, first))
+    write_record(spark, tmp_path / "in" / "b.avro", schema(millis, micros, note="string"), 2, v=(2, second))
+    apply(spark, tmp_path / "in", "avro_branches", format="avro")
+    assert [(row["id"], row["v"]) for row in rows_of(spark, flow(spark, tmp_path, "avro_branches"))] == [
+        (1, {"member0": {"t": 36_000_000}, "member1": None}),
+        (2, {"member0": None, "member1": {"t": 36_000_000_000}}),
+    ]
+    write_record(spark, tmp_path / "in" / "c.avro", schema(millis, branch("B", "int", "time-millis")), 3, v=(1, first))
+    with pytest.raises(BadInputError, match=r"v\.member1\.t is time-micros in .*a\.avro and time-millis in .*c\.avro"):
+        apply(spark, tmp_path / "in", format="avro")
+
+
 def test_a_record_inside_of_itself_is_refused_and_may_be_left_out(spark: SparkSession, tmp_path: Path) -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "parent", "type": ["null", "r"]}]
     schemas = [json.dumps({"type": "record", "name": "r", "fields": fields[:count]}) for count in (2, 1)]
-    jvm: Any = spark._jvm
-    avro, folder = jvm.org.apache.avro, tmp_path / "in"
-    folder.mkdir()
-    schema = avro.Schema.Parser().parse(schemas[0])
-    writer = avro.file.DataFileWriter(avro.generic.GenericDatumWriter(schema))
-    writer.create(schema, jvm.java.io.File(str(folder / "a.avro")))
-    record = avro.generic.GenericData.Record(schema)
-    record.put("id", jvm.java.lang.Long.valueOf(1))
-    writer.append(record)
-    writer.close()
+    folder = tmp_path / "in"
+    write_record(spark, folder / "a.avro", schemas[0], 1)
     with pytest.raises(BadInputError, match=r"a\.avro has a record of avro inside of itself.*avroSchema"):
         apply(spark, folder, format="avro")
     apply(spark, folder, "avro_left_out", format="avro", options={"avroSchema": schemas[1]})
