@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -295,6 +296,28 @@ def test_who_may_read_some_columns_alone_reads_them_in_ranges_too(shop: Shop) ->
         assert sorted(map(tuple, rows.collect())) == shop.ask("SELECT id, w FROM people ORDER BY id")
     with pytest.raises(AccessDeniedError, match="user 'clerk' may not read it"):
         shop.rows("people", connection="pg_clerk")
+
+
+def test_no_timeout_of_transactions_ends_a_read_and_one_of_statements_stays(shop: Shop) -> None:
+    shop.run("DROP ROLE IF EXISTS hasty", "CREATE ROLE hasty LOGIN PASSWORD 'secret'")
+    shop.run("ALTER ROLE hasty SET idle_in_transaction_session_timeout = '1ms'")
+    shop.run("ALTER ROLE hasty SET statement_timeout = '10min'")
+    access = DatabaseAccess(shop.access.url, "hasty", "secret")
+    for name, value in access.to_settings("pg_hasty").items():
+        shop.spark.conf.set(name, value)
+    settings = (
+        "SELECT name, setting FROM pg_settings WHERE name ~ '^(idle_in_)?transaction.*_timeout|^statement_timeout'"
+    )
+    for consistent in (True, False):
+        there = dict(shop.rows(sql=settings, connection="pg_hasty", consistent=consistent))
+        assert there.pop("statement_timeout") == "600000"
+        assert "idle_in_transaction_session_timeout" in there
+        assert set(there.values()) == {"0"}
+    with closing(Database.open(shop.spark, access, is_consistent=True)) as database:
+        database.execute("SET LOCAL idle_in_transaction_session_timeout = '1ms'")
+        time.sleep(0.5)
+        with pytest.raises(JobFailedError, match="idle-in-transaction timeout"):
+            database.text("SELECT 1")
 
 
 def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:

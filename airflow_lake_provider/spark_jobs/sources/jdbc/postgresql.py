@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.errors import AccessDeniedError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    JobFailedError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql_types import (
     literal,
@@ -22,6 +27,14 @@ _OLDEST = 140_000
 _ISOLATED = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 # Texts of times and intervals, whatever the server's or the user's defaults are.
 _TEXT_FORMS = ("SET LOCAL TIME ZONE 'UTC'", "SET LOCAL DateStyle TO 'ISO'", "SET LOCAL IntervalStyle TO 'iso_8601'")
+# The server may end a transaction that waits: the driver's waits until the batch is committed, and a reader's between
+# two fetches. The second one is of version 17. A query, so that it comes behind what has to be said before any.
+_UNENDED = (
+    "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings "
+    "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
+# Whose transaction waited too long for the server: not what a statement asks for.
+_ENDED_STATES = ("25P03", "25P04")
 # As text that sorts as the values do; and now, of the same type.
 _GREATEST = {
     "date": ("to_char(m, 'YYYY-MM-DD')", "current_date"),
@@ -88,17 +101,15 @@ class PostgreSql(Dialect):
                 f"{address} is PostgreSQL {int(version) // 10_000}; it is read from {_OLDEST // 10_000} on"
             )
 
-    def begin(self, database: Asked, version: str, *, is_consistent: bool) -> str | None:
+    def begin(self, database: Asked, version: str, *, is_consistent: bool) -> str | None:  # noqa: ARG002  # others differ
         """Export the snapshot of the transaction."""
-        # The server may end a transaction that waits; this one waits until the batch is committed.
-        waits = ["idle_in_transaction_session_timeout", *(["transaction_timeout"] if int(version) >= 170_000 else [])]
-        database.execute("; ".join([_ISOLATED, *_TEXT_FORMS, *(f"SET LOCAL {name} TO 0" for name in waits)]))
+        database.execute("; ".join([_ISOLATED, *_TEXT_FORMS, _UNENDED]))
         return database.text("SELECT pg_export_snapshot()") if is_consistent else None
 
     def reader_start(self, snapshot: str | None) -> str:
         """Take the snapshot."""
         # Who alters the table waits for the driver, and a reader behind it would wait without an end.
-        settings = (*_TEXT_FORMS, "SET LOCAL lock_timeout TO '5min'")
+        settings = (*_TEXT_FORMS, "SET LOCAL lock_timeout TO '5min'", _UNENDED)
         if snapshot is None:
             return "; ".join(settings)
         return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {literal(snapshot)}", *settings])
@@ -210,7 +221,9 @@ class PostgreSql(Dialect):
         return "PSQLException" in java_name
 
     def error_class(self, state: str, code: int) -> type[LakeProviderError] | None:  # noqa: ARG002  # others have codes
-        """Tell what may not be read from other faults of a statement."""
+        """Tell what may not be read, and a transaction that the server has ended, from other faults of a statement."""
+        if state in _ENDED_STATES:
+            return JobFailedError
         return AccessDeniedError if state == "42501" else None
 
     def check(self, statement: str) -> str:
