@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import DatabaseColumn
+from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb import MariaDb
 from tests.end_to_end.mariadb_server import driver_jars, mariadb_server
 from tests.spark.append_flow import append
 from tests.spark.sources.database_tables import DatabaseTables
@@ -262,6 +265,29 @@ def test_a_watermark_that_would_lose_rows_is_refused(shop: Shop, kind: str, valu
     shop.run(f"CREATE TABLE stamped (w {kind})", f"INSERT INTO stamped VALUES ({value})")
     with pytest.raises(BadInputError, match=says):
         shop.listed("stamped", watermark="w")
+
+
+@pytest.mark.parametrize("null", ["NULL", "NOT NULL"])
+@pytest.mark.parametrize("kind", ["bigint", "date", "datetime", "datetime(6)", "timestamp", "timestamp(6)"])
+def test_an_index_tells_whether_a_watermark_has_rows_without_a_value(shop: Shop, kind: str, null: str) -> None:
+    value = "seq" if kind == "bigint" else "'2024-01-01' + INTERVAL seq HOUR"
+    shop.run(f"CREATE TABLE stamped (w {kind} {null}, KEY (w))")
+    shop.run(f"INSERT INTO stamped SELECT {value} FROM seq_1_to_3000", "ANALYZE TABLE stamped")
+    query = MariaDb().has_nulls("stamped", DatabaseColumn("w", kind.partition("(")[0]))
+    # Neither the whole table nor the whole index.
+    plan = shop.writer.text(f"EXPLAIN FORMAT=JSON {query}")
+    assert re.findall(r'"access_type": "(ALL|index)"', plan) == []
+    assert json.loads(shop.writer.text(query)) == {"are_there": False}
+    if kind.startswith("timestamp"):
+        shop.run("INSERT INTO stamped VALUES ('1970-01-01 00:00:01')")
+    elif kind != "bigint":
+        shop.run("INSERT INTO stamped VALUES ('0001-01-01'), ('2024-00-10')")
+    assert json.loads(shop.writer.text(query)) == {"are_there": False}
+    without = [*(["NULL"] if null == "NULL" else []), *(["'0000-00-00'"] if kind != "bigint" else [])]
+    for none in without:
+        shop.run(f"INSERT INTO stamped VALUES ({none})")
+        assert json.loads(shop.writer.text(query)) == {"are_there": True}
+        shop.run("DELETE FROM stamped WHERE w IS NULL OR CAST(w AS CHAR) LIKE '0000%'")
 
 
 def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:

@@ -24,6 +24,12 @@ _ISOLATED = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _FORMS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%dT%H:%i:%s.%f", "timestamp": "%Y-%m-%dT%H:%i:%s.%fZ"}
 _CASTS = {"date": "DATE", "datetime": "DATETIME(6)", "timestamp": "DATETIME(6)"}
+# Above all that is no date, by which an index is read; outside the range of its type it would not be.
+_ABOVE_NONE = {
+    "date": "CAST('0001-01-01' AS DATE)",
+    "datetime": "CAST('0001-01-01' AS DATETIME)",
+    "timestamp": "CAST('1970-01-01 00:00:01' AS DATETIME)",
+}
 # Several kinds have the code of SQL of a wrong statement.
 _CLASSES: dict[int, type[LakeProviderError]] = {
     # To a database, a table, a column; for want of a privilege; what is below a view.
@@ -127,8 +133,10 @@ class MariaDb(Dialect):
     def has_nulls(self, relation: str, column: DatabaseColumn) -> str:
         """Return the query for NULL, and for dates that are none."""
         name = quoted_identifier(column.name)
-        # IS NULL is true of 0000-00-00, but only where the column is NOT NULL.
-        is_none = f"COALESCE(YEAR({name}), 0) = 0" if column.kind in _FORMS else f"{name} IS NULL"
+        is_none = f"{name} IS NULL"
+        if column.kind in _FORMS:
+            # IS NULL is true of 0000-00-00, but only where the column is NOT NULL.
+            is_none = f"({is_none} OR {name} < {_ABOVE_NONE[column.kind]}) AND COALESCE(YEAR({name}), 0) = 0"
         nulls = f"SELECT 1 FROM {relation} AS lake WHERE {is_none}"
         return f"SELECT JSON_OBJECT('are_there', EXISTS ({nulls}))"
 
