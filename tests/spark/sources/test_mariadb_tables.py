@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -149,6 +150,17 @@ def test_no_limit_of_the_server_ends_a_read(shop: Shop) -> None:
         assert len(shop.rows("log", watermark="w", columns=["id"])) == 300
     finally:
         shop.run("SET GLOBAL sql_select_limit = DEFAULT")
+
+
+@pytest.mark.parametrize("limit", ["wait_timeout", "idle_transaction_timeout", "idle_readonly_transaction_timeout"])
+def test_no_limit_of_the_server_ends_the_transaction_that_waits_for_the_read(shop: Shop, limit: str) -> None:
+    shop.run("CREATE TABLE log (id int)", "INSERT INTO log VALUES (7)", f"SET GLOBAL {limit} = 1")
+    try:
+        source, listing = shop.listed("log")
+        time.sleep(2.5)
+        assert [tuple(row) for row in source.raw(listing, None).rows.collect()] == [(7,)]
+    finally:
+        shop.run(f"SET GLOBAL {limit} = DEFAULT")
 
 
 def test_who_may_read_some_columns_alone_reads_them(shop: Shop) -> None:

@@ -21,6 +21,8 @@ from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb_types import is_date,
 
 _OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
 _ISOLATED = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+# MySQL has no such limits. A long statement's, max_statement_time or max_execution_time, is its owner's wish.
+_UNENDED = "SET SESSION idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _FORMS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%dT%H:%i:%s.%f", "timestamp": "%Y-%m-%dT%H:%i:%s.%fZ"}
 _CASTS = {"date": "DATE", "datetime": "DATETIME(6)", "timestamp": "DATETIME(6)"}
@@ -50,8 +52,9 @@ class MariaDb(Dialect):
     version: ClassVar[str] = "SELECT VERSION()"
     properties: ClassVar[Mapping[str, str]] = {
         # The server ends a connection whose reader takes no rows for a minute, and lets it wait a day for who alters.
-        # A limit of the server's on the rows of any SELECT would end a read, and nothing would tell.
-        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600,lock_wait_timeout=300,"
+        # The driver's waits from the listing to the read. A limit of the server's on the rows of any SELECT would end a
+        # read, and nothing would tell.
+        "sessionVariables": "time_zone='+00:00',net_write_timeout=3600,wait_timeout=28800,lock_wait_timeout=300,"
         f"sql_select_limit={2**64 - 1}",
         "tinyInt1isBit": "false",
     }
@@ -69,7 +72,7 @@ class MariaDb(Dialect):
 
     def refuse_old(self, version: str, address: str) -> None:
         """Refuse a server that the tests, or its own maker, have left behind."""
-        product = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+        product = _product(version)
         match = _VERSION.match(version)
         if match is None or (int(match[1]), int(match[2])) < _OLDEST[product]:
             oldest = ".".join(map(str, _OLDEST[product]))
@@ -77,6 +80,8 @@ class MariaDb(Dialect):
 
     def begin(self, database: Asked, version: str, *, is_consistent: bool) -> str | None:  # noqa: ARG002  # others share it
         """Take a snapshot, which no other connection can see."""
+        if _product(version) == "MariaDB":
+            database.execute(_UNENDED)
         database.execute(_ISOLATED)
         database.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         return None
@@ -183,6 +188,10 @@ class MariaDb(Dialect):
     def check(self, statement: str) -> str:
         """Return the statement without its rows: who may read a view only may not see its plan."""
         return f"SELECT * FROM (\n{statement}\n) AS lake LIMIT 0"
+
+
+def _product(version: str) -> str:
+    return "MariaDB" if "mariadb" in version.lower() else "MySQL"
 
 
 def _stored(database: Asked, table: Sequence[str]) -> dict[str, Any]:
