@@ -123,21 +123,24 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
         ref=spec.tag,
         ref_before=there,
         ref_after=wanted,
-        warnings=tuple(_past_its_age(facts, spec.tag, facts.snapshots[wanted], max_age)),
+        warnings=tuple(_past_its_age(table, spec.tag, facts.snapshots[wanted], max_age)),
     )
 
 
-def _past_its_age(facts: TableFacts, tag: str, snapshot: Snapshot, max_age: int | None) -> Iterator[str]:
+def _past_its_age(table: LoadedTable, tag: str, snapshot: Snapshot, max_age: int | None) -> Iterator[str]:
     """Yield a warning where an expiry removes a tag at once: ages count from the snapshot, not from the tag.
 
-    :param max_age: asked for, in milliseconds; None keeps that of a tag that is moved.
+    :param max_age: asked for, in milliseconds; None keeps that of a tag that is moved, or leaves it to the table.
     """
-    if max_age is None and tag in facts.references:
-        max_age = facts.references[tag].max_ref_age
+    whose, references = "the tag's max_age", table.facts.references
+    if max_age is None and tag in references:
+        max_age = references[tag].max_ref_age
+    if max_age is None:
+        whose, max_age = table.age_of_refs() or ("", None)
     if max_age is not None and epoch_millis(datetime.now(UTC)) - snapshot.at > max_age:
         yield (
-            f"snapshot {snapshot.id} is older than the tag's max_age, {to_iso(timedelta(milliseconds=max_age))}, so "
-            f"the next expiry removes tag {tag!r}, and may remove the snapshot; give an age above that of the snapshot"
+            f"snapshot {snapshot.id} is older than {whose}, {to_iso(timedelta(milliseconds=max_age))}, so the next "
+            f"expiry removes tag {tag!r}, and may remove the snapshot; give a max_age above the age of the snapshot"
         )
 
 

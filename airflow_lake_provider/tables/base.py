@@ -155,6 +155,13 @@ class LoadedTable(ABC):
         """Yield the settings of a maintenance policy that the format has in properties of its own."""
         return iter(())
 
+    def age_of_refs(self) -> tuple[str, int] | None:
+        """Return by which setting of the owner an expiry removes refs without an age of their own, and when.
+
+        :return: what it is called, and milliseconds; None where such refs stay.
+        """
+        return None
+
     @property
     def target_bytes(self) -> int:
         """Bytes that a data file should have."""

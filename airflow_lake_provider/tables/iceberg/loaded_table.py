@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabili
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata, is_below, normalised
 from airflow_lake_provider.contracts.policy_settings import NamedValue
+from airflow_lake_provider.contracts.property_values import number_or
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
@@ -47,7 +48,7 @@ from airflow_lake_provider.iceberg.flink_jobs import (
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
 from airflow_lake_provider.iceberg.owner_settings import owner_policy
-from airflow_lake_provider.iceberg.snapshot_retention import check_settings, expirable_snapshots
+from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
@@ -240,6 +241,11 @@ class LoadedIcebergTable(LoadedTable):
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield what the owner has set by Iceberg's own properties."""
         return owner_policy(self.facts.properties)
+
+    def age_of_refs(self) -> tuple[str, int] | None:
+        """Return the age of the table's property; an expiry refuses a value that is none."""
+        age = number_or(self.facts.properties, MAX_REF_AGE, 0)
+        return (f"the table's {MAX_REF_AGE}", age) if age else None
 
     @property
     def target_bytes(self) -> int:

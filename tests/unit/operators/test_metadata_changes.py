@@ -126,7 +126,23 @@ def test_a_tag_that_the_next_expiry_removes_is_made_with_a_warning(
     # One that is moved keeps its age.
     second = append(orders.refresh(), 2)
     moved = LakeCreateTagOperator(tag="t2", snapshot_id=second, replace=True, **ORDERS).execute(context)
-    assert any(f"snapshot {second} is older than" in each for each in moved["warnings"])
+    assert any(f"snapshot {second} is older than the tag's max_age, P0DT" in each for each in moved["warnings"])
+
+
+def test_a_tag_without_an_age_that_the_table_s_own_ends_is_made_with_a_warning(
+    orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    with orders.refresh().transaction() as change:
+        change.set_properties({"history.expire.max-ref-age-ms": "1"})
+    for number, (max_age, is_past) in enumerate({None: True, "P30D": False}.items()):
+        report = LakeCreateTagOperator(tag=f"t{number}", snapshot_id=first, max_age=max_age, **ORDERS).execute(context)
+        whose = f"snapshot {first} is older than the table's history.expire.max-ref-age-ms, P0DT"
+        assert [whose in each for each in report["warnings"]] == [True] * is_past
+    # An expiry refuses a value that is no age.
+    with orders.refresh().transaction() as change:
+        change.set_properties({"history.expire.max-ref-age-ms": "soon"})
+    assert LakeCreateTagOperator(tag="x", snapshot_id=first, **ORDERS).execute(context)["warnings"] == []
 
 
 def test_a_tag_is_made_once_kept_and_dropped_once(orders: Table, append: Append, context: Context) -> None:
