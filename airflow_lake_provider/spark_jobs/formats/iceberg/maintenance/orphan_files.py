@@ -147,10 +147,9 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
 
 def _restored(table: IcebergTable, spec: OrphanFilesSpec, owners: FileOwners, progress: Progress) -> OrphanFilesReport:
     with progress.phase("restore files") as facts:
-        quarantine = QuarantinedFiles(table)
-        restored = quarantine.restore(owners)
+        restored = QuarantinedFiles(table).restore(owners)
         facts["files"] = restored.moved
-    left = f"{restored.failures.total():,} files could not be moved back, and stay in {quarantine.folder}"
+    left = f"{restored.failures.total():,} files could not be moved back, and stay in {' and '.join(restored.left_in)}"
     if restored.failures and not restored.moved:
         raise restored.error(f"{table.name}: {left}")
     return OrphanFilesReport(

@@ -60,10 +60,12 @@ class MovedFiles:
 
     :param moved: files that are at their new place alone.
     :param failures: files that stay where they were, by why.
+    :param left_in: quarantines in which a restore leaves files.
     """
 
     moved: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    left_in: list[str] = field(default_factory=list)
 
     def note(self, why: str | None, files: int = 1) -> None:
         """Count moves.
@@ -162,6 +164,8 @@ class QuarantinedFiles:
                 self._restore(journal, folder, owners, moved)
                 if not moved.failures:
                     self.table.java.io().deleteFile(journal)
+                elif folder not in restored.left_in:
+                    restored.left_in.append(folder)
                 restored.add(moved)
         return restored
 

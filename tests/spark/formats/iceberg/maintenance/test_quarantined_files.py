@@ -116,6 +116,29 @@ def test_a_table_that_moved_gets_back_what_its_old_place_has_in_quarantine(spark
     assert remove(table, mode="restore").outcome is Outcome.NOTHING_DUE
 
 
+def test_a_restore_says_in_which_quarantines_files_stay(spark: SparkSession, tmp_path: Path) -> None:
+    table, moved_to = MaintainedTable(spark), tmp_path / "moved"
+    table.append(0, 3)
+    lay_at = folder_of(table)
+    homes = [orphan(table, "data/0.parquet")]
+    assert remove(table, mode="quarantine").files_removed == 1
+    spark.sql(f"ALTER TABLE {table.name} SET LOCATION 'file:{moved_to}'")
+    table.append(3, 3)
+    homes[0].write_bytes(b"newer!")
+    with pytest.raises(UnsupportedError, match=rf"1 files could not .* stay in \S*{lay_at}/_quarantine: another"):
+        remove(table, mode="restore")
+    homes.append(moved_to / "data/1.parquet")
+    homes[1].write_bytes(b"orphan")
+    assert QuarantinedFiles(table.handle).put([(f"file:{homes[1]}", len(b"orphan"))]).moved == 1
+    homes[1].write_bytes(b"newer!")
+    both = rf"stay in \S*{moved_to}/_quarantine and \S*{lay_at}/_quarantine: another"
+    with pytest.raises(UnsupportedError, match=f"2 files could not .* {both}"):
+        remove(table, mode="restore")
+    for home in homes:
+        home.unlink()
+    assert remove(table, mode="restore").files_restored == 2
+
+
 def test_a_journal_that_names_what_is_not_the_tables_restores_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table, other = MaintainedTable(spark), MaintainedTable(spark)
     precious, aside = hostile.victim(tmp_path, "precious"), orphan(table, "_quarantine/run/x")
