@@ -122,8 +122,8 @@ def table_policies(
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
-    :param policy_file: YAML file, relative to the folder of DAGs. None takes ``[lake] policy_file``, or else
-        ``lake_policy.yaml`` where it exists.
+    :param policy_file: YAML file, relative to the folder of DAGs; of one in a DAG bundle, the absolute path. None takes
+        ``[lake] policy_file``, or else ``lake_policy.yaml`` where it exists.
     :param policy: settings that the DAG names itself, as the file has them: ``{"orphans": {"mode": "off"}}``.
     :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
     :raises UnsupportedError: tables of the connection's format cannot be listed without Spark.
