@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError, ErrorType
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # of its module of secrets, which is private
 
 from airflow_lake_provider.catalogs.connection_errors import refused
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ENVIRONMENT = "EnvironmentVariablesBackend"
 # Without its own database Airflow does nothing at all, and a command that needs none has none.
 _METASTORE = "MetastoreBackend"
+# Of tasks and triggers: it takes every error of the API server for a connection that is not there.
+_API_SERVER = "ExecutionAPISecretsBackend"
 _LONGEST_SHOWN = 300
 
 
@@ -42,16 +44,38 @@ def _unread(conn_id: str) -> LakeProviderError | None:
 
     for backend in ensure_secrets_backend_loaded():
         name = type(backend).__name__
+        if name == _METASTORE:
+            continue
         try:
-            connection = None if name == _METASTORE else backend.get_connection(conn_id=conn_id)
+            if name == _API_SERVER and not _api_server_has(conn_id):
+                continue
+            connection = backend.get_connection(conn_id=conn_id)
             if connection is not None:
                 # As Airflow does with each that it has read.
                 connection.get_uri()
                 return CatalogUnavailableError(f"connection {conn_id!r}: {name} did not answer at first, and does now")
+        except AirflowNotFoundException:
+            continue
         # Whatever a backend of others raises.
         except Exception as error:  # noqa: BLE001
             return _reason(conn_id, name, error)
     return None
+
+
+def _api_server_has(conn_id: str) -> bool:
+    """Ask the supervisor of this process, which asks the API server.
+
+    :raises AirflowRuntimeError: nobody knows.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    if not isinstance(answer, ErrorResponse):
+        return answer is not None
+    if answer.error is not ErrorType.CONNECTION_NOT_FOUND:
+        raise AirflowRuntimeError(answer)
+    return False
 
 
 def _reason(conn_id: str, backend: str, error: Exception) -> LakeProviderError:

@@ -132,8 +132,9 @@ def test_airflow_gives_a_watcher_a_store_for_its_watermark() -> None:
 
 
 def test_a_connection_is_asked_for_in_the_parts_that_airflow_is_made_of() -> None:
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
     from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.comms import CommsDecoder, ErrorResponse, GetConnection
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 
@@ -142,6 +143,10 @@ def test_a_connection_is_asked_for_in_the_parts_that_airflow_is_made_of() -> Non
     assert "error" in ErrorResponse.model_fields
     assert inspect.signature(ensure_secrets_backend_loaded).parameters == {}
     assert hasattr(ExecutionAPISecretsBackend, "get_connection")
+    # How the server's errors come, and which of them says that there is no connection.
+    assert list(inspect.signature(CommsDecoder.send).parameters) == ["self", "msg"]
+    missing = ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
+    assert AirflowRuntimeError(missing).error.error is ErrorType.CONNECTION_NOT_FOUND
 
 
 def test_pyiceberg_plans_manifest_entries_and_reads_manifests_of_version_3() -> None:

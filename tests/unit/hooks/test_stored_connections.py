@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import configuration
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
 from airflow.secrets import BaseSecretsBackend
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError
@@ -74,6 +77,71 @@ def test_what_a_backend_has_and_nobody_can_read_is_no_outage(
     ) as raised:
         LakeCatalogHook("odd").connection  # noqa: B018
     assert "pass" not in str(raised.value)
+
+
+def test_a_backend_that_says_itself_that_there_is_none_is_no_outage(
+    vault: type[SilentVault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault, "error", AirflowNotFoundException("no secret of that name"))
+    with pytest.raises(InvalidConnectionError, match="connection 'nowhere' does not exist"):
+        LakeCatalogHook("nowhere").connection  # noqa: B018
+
+
+class Supervisor:
+    """The far end of a task's or a trigger's socket; an error of the API server is raised at this end."""
+
+    def __init__(self, *answers: ErrorResponse | ConnectionResult | None) -> None:
+        self.answers = list(answers)
+
+    def send(self, message: object) -> ErrorResponse | ConnectionResult | None:
+        if not isinstance(message, GetConnection):
+            return None
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, ErrorResponse) and answer.error is ErrorType.API_SERVER_ERROR:
+            raise AirflowRuntimeError(answer)
+        return answer
+
+
+@pytest.fixture
+def on_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Supervisor], None]]:
+    configuration.clear_secrets_backends_cache()
+    yield lambda supervisor: monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
+    configuration.clear_secrets_backends_cache()
+
+
+NOT_FOUND = ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND, detail={"conn_id": "away"})
+DOWN = ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 503, "message": "Bad gateway"})
+
+
+@of_each_kind
+@pytest.mark.parametrize("answer", [DOWN, ErrorResponse(error=ErrorType.GENERIC_ERROR)], ids=["server", "other"])
+def test_an_outage_of_the_api_server_is_worth_a_retry(
+    read: Callable[[str], Any], answer: ErrorResponse, on_worker: Callable[[Supervisor], None]
+) -> None:
+    on_worker(Supervisor(answer))
+    with pytest.raises(
+        CatalogUnavailableError,
+        match=r"'away' cannot be looked up: the secrets backend ExecutionAPISecretsBackend failed: .*_ERROR",
+    ) as raised:
+        read("away")
+    assert raised.value.retry_may_help
+
+
+@of_each_kind
+def test_a_connection_that_the_api_server_has_not_is_missing(
+    read: Callable[[str], Any], on_worker: Callable[[Supervisor], None]
+) -> None:
+    on_worker(Supervisor(NOT_FOUND))
+    with pytest.raises(InvalidConnectionError, match="'away' does not exist; create it"):
+        read("away")
+
+
+def test_an_api_server_that_answers_again_is_worth_a_retry(on_worker: Callable[[Supervisor], None]) -> None:
+    fields = {"conn_id": "away", "conn_type": "iceberg", "host": "http://127.0.0.1:1"}
+    missing = dict.fromkeys(("schema", "login", "password", "port", "extra"))
+    on_worker(Supervisor(DOWN, ConnectionResult.model_validate({**fields, **missing})))
+    with pytest.raises(CatalogUnavailableError, match="did not answer at first, and does now"):
+        LakeCatalogHook("away").connection  # noqa: B018
 
 
 @of_each_kind
