@@ -26,7 +26,7 @@ class LakeCreateTagOperator(LakeJobOperator[CreateTagSpec]):
     :param tag: its name (templated); names that begin with ``lake`` are reserved.
     :param snapshot_id: id of the snapshot, as text or a number (templated); None for the head of main.
     :param max_age: age of the snapshot at which an expiry removes the tag: timedelta or ISO-8601 text (templated); None
-        keeps the tag.
+        takes that of the table. Without one the tag stays.
     :param replace: move a tag that is on another snapshot, and give it ``max_age`` where that is another one.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: there is no such snapshot, or the name is taken.
