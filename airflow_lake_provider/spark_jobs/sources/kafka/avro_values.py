@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     full_name,
     is_framed,
     kind_of,
+    last_name,
     meant,
     named_types,
     nearest,
@@ -141,6 +141,29 @@ def _lost_inside(
             yield from _lost_inside(each["type"], there[each["name"]], types, at, seen)
 
 
+def _by_names_of(types: Mapping[str, Any], kind: Any, of_writer: Mapping[str, Any]) -> Any:
+    """Return a type of a writer, whose names are those of the reader.
+
+    :param types: of the reader, by full name.
+    :raises LookupError: it has a name that the reader lacks, or may lack.
+    """
+    if isinstance(kind, list):
+        return [_by_names_of(types, branch, of_writer) for branch in kind]
+    if isinstance(kind, Mapping):
+        if kind["type"] in NAMED:
+            raise LookupError(full_name(kind))
+        # A type of its own is spelled {"type": {"type": ...}}; a word that is none of the writer's names stays.
+        inside = (part for part in ("items", "values", "type") if part in kind)
+        return {**kind, **{part: _by_names_of(types, kind[part], of_writer) for part in inside}}
+    if kind not in of_writer or kind in types:
+        return kind
+    # The namespace may have changed.
+    moved = [name for name, each in types.items() if last_name(each) == last_name(of_writer[kind])]
+    if len(moved) != 1:
+        raise LookupError(kind)
+    return moved[0]
+
+
 def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
     """Return the reader's schema with the fields of writers that it lacks, so that no value is lost.
 
@@ -148,18 +171,19 @@ def with_lost_fields(reader: Schema, writers: Mapping[int, Schema]) -> Schema:
     """
     aliases = {alias: field for field in reader["fields"] for alias in field.get("aliases", ())}
     fields = {**aliases, **{field["name"]: field for field in reader["fields"]}}
-    lost = []
+    lost, types = [], named_types(reader)
     for number, writer in sorted(writers.items(), reverse=True):
         for field in writer["fields"]:
             if field["name"] in fields:
                 _refuse_lost_inside(reader, writer, number, str(field["name"]), fields[field["name"]]["type"])
                 continue
-            if any(f'"type": "{named}"' in json.dumps(field) for named in NAMED):
+            try:
+                kind = _by_names_of(types, field["type"], named_types(writer))
+            except LookupError as error:
                 raise UnsupportedError(
                     f"schema {number} has the field {field['name']!r}, which the latest one lacks, and its type has a "
-                    "name; register a version that has the field, with a default"
-                )
-            kind = field["type"]
+                    f"name, {error.args[0]}; register a version that has the field, with a default"
+                ) from error
             branches = kind if isinstance(kind, list) else [kind]
             optional = ["null", *(branch for branch in branches if branch != "null")]
             fields[field["name"]] = {"name": field["name"], "type": optional, "default": None}

@@ -122,6 +122,21 @@ def test_a_field_that_a_namesake_has_is_lost_in_the_other() -> None:
         with_lost_fields(deeper, {7: inside})
 
 
+def test_a_lost_field_means_the_type_that_the_latest_schema_has_by_that_name() -> None:
+    def order(namespace: str, **more: Any) -> Schema:
+        return as_read(record("Order", namespace, a=record("Meta", id="long"), **more))
+
+    listed = {"type": "array", "items": ["null", "Meta"]}
+    for namespace, meant in (("com.a", "com.a.Meta"), ("com.b", "com.b.Meta")):
+        (*_, field) = with_lost_fields(order(namespace), {1: order("com.a", b=listed)})["fields"]
+        assert field["type"] == ["null", {"type": "array", "items": ["null", meant]}]
+    two = as_read(record("Order", a=record("com.b.Meta", id="long"), c=record("com.c.Meta", id="long")))
+    with pytest.raises(UnsupportedError, match=r"schema 1 has the field 'b', .* its type has a name, com\.a\.Meta"):
+        with_lost_fields(two, {1: order("com.a", b="Meta", c="Meta")})
+    with pytest.raises(UnsupportedError, match="its type has a name, Kind"):
+        with_lost_fields(two, {1: record("Order", k={"type": {"type": "enum", "name": "Kind", "symbols": ["x"]}})})
+
+
 def test_the_row_of_an_event_is_that_of_its_own_namespace() -> None:
     envelope = record(
         "Envelope",
