@@ -60,12 +60,17 @@ def record_schema(schema: str, what: str) -> Schema:
     """Return a schema of Avro, in which no name depends on the types around it.
 
     :param what: it is, for the message.
-    :raises UnsupportedError: it is no record.
+    :raises UnsupportedError: it is no record, or no schema that Avro takes.
     """
     plain = json.loads(schema)
     if not isinstance(plain, dict) or plain.get("type") != "record":
         raise UnsupportedError(f"{what} is no record of Avro, so that it has no columns: {schema[:200]}")
-    qualified: Schema = _qualified(plain, "", set())
+    try:
+        qualified: Schema = _qualified(plain, "", set())
+    # Nothing that Avro's parser takes lacks a part, or has another thing in its place.
+    except (KeyError, TypeError, AttributeError) as error:
+        lacks = f"a type lacks {error}" if isinstance(error, KeyError) else "a part of it is no type"
+        raise UnsupportedError(f"{what} is no schema of Avro, as {lacks}: {schema[:200]}") from None
     return qualified
 
 
@@ -81,14 +86,14 @@ def _qualified(kind: Any, within: str, defined: set[str]) -> Any:
         # What the namespace lacks is of none, or Avro's own.
         return name if (name := f"{within}.{kind}") in defined else kind
     if kind["type"] in NAMED:
-        if within and "." not in kind["name"] and kind.get("namespace") is None:
+        if "." not in kind["name"] and within and kind.get("namespace") is None:
             kind = {**kind, "namespace": within}
         # Before its fields: it may have itself inside.
         defined.add(full_name(kind))
         within = full_name(kind).rpartition(".")[0]
     parts = ["items", "values", *([] if isinstance(kind["type"], str) else ["type"])]
     inside = {part: _qualified(kind[part], within, defined) for part in parts if part in kind}
-    if "fields" in kind:
+    if kind["type"] == "record":
         inside["fields"] = [{**each, "type": _qualified(each["type"], within, defined)} for each in kind["fields"]]
     return {**kind, **inside}
 

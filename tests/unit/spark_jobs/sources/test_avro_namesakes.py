@@ -109,6 +109,22 @@ def test_names_are_resolved_as_avro_does() -> None:
     assert as_read(plain) == plain
 
 
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "record", "name": "r", "fields": [{"name": "a"}]}, "a type lacks 'type'"),
+        ({"type": "record", "name": "r"}, "a type lacks 'fields'"),
+        (record("r", a={"type": "enum", "symbols": ["x"]}), "a type lacks 'name'"),
+        (record("r", a=None), "a part of it is no type"),
+        ({"type": "record", "name": "r", "fields": ["a"]}, "a part of it is no type"),
+        ({"type": "record", "name": 3, "fields": []}, "a part of it is no type"),
+    ],
+)
+def test_what_is_no_schema_is_refused_with_what_it_lacks(schema: Any, says: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"^a schema is no schema of Avro, as {says}: "):
+        as_read(schema)
+
+
 def test_a_field_that_a_namesake_has_is_lost_in_the_other() -> None:
     street, vat = {"street": "string"}, {"vat": "string"}
     ship = record("Address", "com.b", **street)
