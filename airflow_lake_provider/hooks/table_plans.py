@@ -108,18 +108,13 @@ def plan_tables(
 
     def planned(listed: ListedTable, table: LoadedTable) -> tuple[TablePlan, TableLook]:
         merged = policies.policy_of(listed, table, now)
+        where = TableLocations(name=str(listed), folders=table.locations(), uuid=table.facts.uuid)
         if merged.policy is None:
             plan, look = broken(str(listed), merged.error or "its policy cannot be read")
-            return plan, replace(look, folders=table.locations(), uuid=table.facts.uuid)
+            return plan, replace(look, locations=where)
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
-        look = TableLook(
-            health=health,
-            policy=merged,
-            newest=newest_snapshots(table.facts),
-            folders=table.locations(),
-            uuid=table.facts.uuid,
-        )
+        look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), locations=where)
         plan = explained(plan_of(health, merged.policy, now, past), merged)
         return _fitting(plan, table), look
 
@@ -135,11 +130,7 @@ def plan_tables(
         dropped -= {str(table) for table in hook.list_tables()}
     return PlannedTables(
         plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-        overlaps=tuple(
-            overlaps_of_all(
-                TableLocations(name=plan.table, folders=look.folders, uuid=look.uuid) for plan, look in looked
-            )
-        ),
+        overlaps=tuple(overlaps_of_all(look.locations for _, look in looked if look.locations)),
         looks={plan.table: look for plan, look in looked},
     )
 

@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.maintenance.fleet_run import FleetRun
 from airflow_lake_provider.maintenance.health import FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history import ConsumerLag
+from airflow_lake_provider.maintenance.locations import TableLocations
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
 
@@ -46,15 +47,13 @@ class TableLook:
     :param health: of the table.
     :param policy: merged; None where it, or the table, could not be read.
     :param newest: snapshots of main, newest first.
-    :param folders: in which its files lie.
-    :param uuid: identity of the table; empty where it could not be read.
+    :param locations: in which its files lie; None where it could not be read.
     """
 
     health: TableHealth
     policy: TablePolicy | None = None
     newest: tuple[Snapshot, ...] = ()
-    folders: tuple[str, ...] = ()
-    uuid: str = ""
+    locations: TableLocations | None = None
 
 
 def newest_snapshots(facts: TableFacts) -> tuple[Snapshot, ...]:

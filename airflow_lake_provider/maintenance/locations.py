@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from airflow_lake_provider.contracts.file_locations import is_below, normalised_folder
@@ -63,12 +63,13 @@ class Overlap:
         """
         if table == self.table:
             return self
-        return Overlap(
+        return replace(
+            self,
             table=self.other,
             folder=self.other_folder,
             other=self.table,
             other_folder=self.folder,
-            is_same_table=self.is_same_table,
+            other_error=None,
         )
 
 
