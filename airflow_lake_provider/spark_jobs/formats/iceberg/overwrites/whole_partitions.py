@@ -6,7 +6,6 @@ one partition spec. Rows of the same day in files by month would stay, and be th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
     greatest_literal,
     least_literal,
     literal_without_zone,
+    overflows,
     refuse_capitals,
 )
 from airflow_lake_provider.spark_jobs.jvm.java_collections import (
@@ -51,9 +51,6 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 _ALLOW_ROWS = "or let allow_rows=True delete single rows"
 # To Iceberg NULL differs from every value, to SQL that is not known.
 _DIFFERS = frozenset(("NOT_EQ", "NOT_IN", "NOT_STARTS_WITH"))
-_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
-# A LONG may have been an INT when its partitions were written.
-_BITS = {"int": (32,), "long": (32, 64)}
 
 
 def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> Any | None:
@@ -320,10 +317,8 @@ def _in_wrapped_partition(table: IcebergTable, files: Sequence[Any], expression:
 def _wrapped(table: IcebergTable, spec: Any, columns: Any) -> Iterator[tuple[int, int]]:
     """Yield place and value of each field of a spec that truncates one of the columns, where it overflows."""
     for place, field in enumerate(JavaItems(table.spark, spec.fields())):
-        width = _TRUNCATE.fullmatch(str(field.transform()))
-        if width is None or not columns.contains(field.sourceId()):
+        if not columns.contains(field.sourceId()):
             continue
-        for bits in _BITS.get(str(table.java.schema().findType(field.sourceId())), ()):
-            least = -(2 ** (bits - 1))
-            if cut := least % int(width[1]):
-                yield place, least - cut + 2**bits
+        kind = str(table.java.schema().findType(field.sourceId()))
+        for _, value in overflows(str(field.transform()), kind):
+            yield place, value

@@ -9,7 +9,7 @@ formats lose by these rules is little, so nobody looks for ORC files first. ``do
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -92,7 +92,24 @@ def _sure_start(text: str) -> str:
 
 
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
-_LEAST = {"int": -(2**31), "long": -(2**63)}
+# A LONG may have been an INT when its partitions were written.
+_BITS = {"int": (32,), "long": (32, 64)}
+
+
+def overflows(transform: str, kind: str) -> Iterator[tuple[int, int]]:
+    """Yield the least numbers of a type that a transform rounds down below the type, and the partition they are in.
+
+    ``truncate(10, -2147483648)`` is 2147483646 of an INT, as Iceberg's Java computes it.
+
+    :param transform: as Iceberg writes it, such as ``truncate[10]``.
+    :param kind: type of the column, as Iceberg writes it.
+    :return: the least number above those, and the value of the partition.
+    """
+    width = _TRUNCATE.fullmatch(transform)
+    for bits in _BITS.get(kind, ()) if width else ():
+        least = -(2 ** (bits - 1))
+        if width and (cut := least % int(width[1])):
+            yield least - cut + int(width[1]), least - cut + 2**bits
 
 
 @dataclass(frozen=True)
@@ -123,14 +140,13 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
     schema = table.java.schema() if schema is None else schema
     wrapped: dict[str, WrappedColumn] = {}
     for field in table.facts.shape.partition_fields(of_all_specs=True):
-        width = _TRUNCATE.fullmatch(field.transform)
-        source = schema.findField(field.source_id) if width else None
-        least = None if source is None else _LEAST.get(str(source.type()))
-        if width is None or least is None or least % int(width[1]) == 0:
+        source = schema.findField(field.source_id)
+        sure = [] if source is None else [first for first, _ in overflows(field.transform, str(source.type()))]
+        if not sure:
             continue
         name = str(schema.findColumnName(field.source_id)).lower()
-        first = max(least + int(width[1]), wrapped[name].first_sure if name in wrapped else least)
-        wrapped[name] = WrappedColumn(first_sure=first)
+        others = [wrapped[name].first_sure] if name in wrapped else []
+        wrapped[name] = WrappedColumn(first_sure=max([*sure, *others]))
     return wrapped
 
 

@@ -118,17 +118,21 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
     """
     # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
     types = {name.lower(): kind for name, kind in keys.types.items() if not is_uuid(table, name)}
+    # Nor are ranges, and lists, that begin where partitions have overflowed.
+    wrapped = wrapped_columns(table)
+    for each in keys.ranges.columns:
+        if may_wrap(wrapped, each.column, each.parts[0][0]):
+            types.pop(each.column.lower(), None)
     if types and keys.are_listed:
         listed = keys.literals(keys.names[0], *types.values())
         if listed:
             return [_in(alias, keys.names[0], listed)], f"pruned by {len(listed)} keys"
     partitioning = _partitioning(table) if len(keys.names) > 1 else set()
-    wrapped = wrapped_columns(table)
     predicates, words = [], []
     for each in keys.ranges.columns:
         kind = types.get(each.column.lower())
         listed = keys.literals(each.column, kind) if kind and each.column.lower() in partitioning else []
-        between = None if may_wrap(wrapped, each.column, each.parts[0][0]) else _between(alias, each, kind)
+        between = _between(alias, each, kind)
         if listed:
             predicates.append(_in(alias, each.column, listed))
             words.append(f"{len(listed)} values of {each.column}")

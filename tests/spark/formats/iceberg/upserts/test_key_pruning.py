@@ -176,3 +176,22 @@ def test_the_least_numbers_of_a_type_are_found_in_the_partition_that_truncate_gi
     run = RunIdentity.of("dag", "run 4", "task", "-1")
     above = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, where=f"id > {least}", proof=False)
     assert delete_rows(spark, above, Progress()).rows_deleted == 50
+
+
+@pytest.mark.parametrize("count", [1, 300], ids=["listed keys", "a range of keys"])
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
+def test_the_least_numbers_of_an_int_are_found_once_it_is_a_bigint(
+    spark: SparkSession, tmp_path: Path, count: int, strategy: UpsertStrategy
+) -> None:
+    # Java's truncate(10, -2147483648) is 2147483646 of an INT, and -2147483650 of a BIGINT.
+    source = Files(path=f"{tmp_path}/inbox/*.jsonl", format="json", schema="id INT, name STRING, n INT, op STRING")
+    flow = Flow(spark, f"pruning.widened_{strategy}_{count}", tmp_path / "inbox", {"source": source})
+    numbers = range(-(2**31), -(2**31) + count)
+    flow.arrive("1.jsonl", *(row(number, "a") for number in numbers))
+    flow.apply("run 1", create=TableLayout(partition_by=("truncate(10, id)",)))
+    spark.sql(f"ALTER TABLE {flow.table} ALTER COLUMN id TYPE BIGINT")
+    flow.arrive("2.jsonl", *(row(number, "b") for number in numbers))
+    wider = Files(path=source.path, format="json", schema="id BIGINT, name STRING, n INT, op STRING")
+    flow.apply("run 2", source=wider, strategy=strategy)
+    assert flow.rows() == dict.fromkeys(numbers, ("b", 0))
+    assert flow.spark.table(flow.table).count() == count
