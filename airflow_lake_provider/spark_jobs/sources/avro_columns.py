@@ -16,13 +16,14 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns, widens
+from airflow_lake_provider.spark_jobs.sources.kafka.avro_units import refuse_units_of
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import record_schema
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import unreadable
 
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
 # Numbers in units that Spark does not know: it reads them as they are.
 _UNITS = ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos")
-_ONE_FOR_ALL = ("avroschema", "avroschemaurl")
 
 
 def merged_columns(
@@ -38,12 +39,12 @@ def merged_columns(
     :raises BadInputError: a column has types of which none holds the values of the other.
     """
     merged = columns_of(files[0])
-    if len(files) == 1 or any(name.lower() in _ONE_FOR_ALL for name in options):
+    given = _given_schema(spark, options)
+    if given is not None:
+        _refuse_units_beside(given, _first_of_each_schema(spark, files))
+    if given is not None or len(files) == 1:
         return merged
-    first_of: dict[str, InputFile] = {}
-    with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
-        for file, schema in zip(files, readers.map(lambda file: _schema_text(spark, file), files), strict=True):
-            first_of.setdefault(schema, file)
+    first_of = _first_of_each_schema(spark, files)
     _refuse_other_units(first_of)
     for file in list(first_of.values())[1:]:
         columns = columns_of(file)
@@ -55,6 +56,34 @@ def merged_columns(
             )
         merged = _merged_columns(merged, columns)
     return merged
+
+
+def _first_of_each_schema(spark: SparkSession, files: Sequence[InputFile]) -> dict[str, InputFile]:
+    first_of: dict[str, InputFile] = {}
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
+        for file, schema in zip(files, readers.map(lambda file: _schema_text(spark, file), files), strict=True):
+            first_of.setdefault(schema, file)
+    return first_of
+
+
+def _given_schema(spark: SparkSession, options: Mapping[str, str]) -> str | None:
+    """Return the schema for all files, which Spark has read before; None where each has its own."""
+    given = {name.lower(): value for name, value in options.items()}
+    parser = jvm_of(spark).org.apache.avro.Schema.Parser()
+    if (text := given.get("avroschema")) is not None:
+        return str(parser.parse(text).toString())
+    if (url := given.get("avroschemaurl")) is None:
+        return None
+    path = jvm_of(spark).org.apache.hadoop.fs.Path(url)
+    with closing(path.getFileSystem(hadoop_settings(spark)).open(path)) as stream:
+        return str(parser.parse(stream).toString())
+
+
+def _refuse_units_beside(given: str, first_of: Mapping[str, InputFile]) -> None:
+    """Refuse files whose numbers Avro would hand on in units of their own, whatever the given schema calls them."""
+    reader = record_schema(given, "avroSchema")
+    for schema, file in first_of.items():
+        refuse_units_of(record_schema(schema, file.path), reader, file.path)
 
 
 def _refuse_other_units(first_of: Mapping[str, InputFile]) -> None:

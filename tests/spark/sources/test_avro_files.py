@@ -177,3 +177,34 @@ def test_a_record_inside_of_itself_is_refused_and_may_be_left_out(spark: SparkSe
         apply(spark, folder, format="avro")
     apply(spark, folder, "avro_left_out", format="avro", options={"avroSchema": schemas[1]})
     assert rows_of(spark, flow(spark, tmp_path, "avro_left_out")) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("names_a_file", [False, True], ids=["avroSchema", "avroSchemaUrl"])
+@pytest.mark.parametrize(
+    ("written", "read", "told"),
+    [
+        ("timestamp-millis", "timestamp-micros", "v' as timestamp-millis.* as timestamp-micros"),
+        ("timestamp-micros", "timestamp-millis", "v' as timestamp-micros.* as timestamp-millis"),
+        ("timestamp-millis", "timestamp-millis", None),
+    ],
+)
+def test_a_schema_for_all_files_has_the_units_of_each(
+    spark: SparkSession, tmp_path: Path, written: str, read: str, told: str | None, *, names_a_file: bool
+) -> None:
+    def schema(unit: str) -> str:
+        kind = {"type": "long", "logicalType": unit}
+        fields = [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", kind]}]
+        return json.dumps({"type": "record", "name": "topLevelRecord", "fields": fields})
+
+    rows = spark.sql("SELECT 1L AS id, TIMESTAMP '2024-01-01 00:00:00' AS v").coalesce(1)
+    rows.write.format("avro").option("avroSchema", schema(written)).save(str(tmp_path / "in"))
+    given = tmp_path / "given.avsc"
+    given.write_text(schema(read))
+    options = {"avroSchemaUrl": str(given)} if names_a_file else {"avroSchema": schema(read)}
+    if told is not None:
+        with pytest.raises(BadInputError, match=told):
+            apply(spark, tmp_path / "in", format="avro", options=options)
+        return
+    name = f"avro_given_{names_a_file}".lower()
+    apply(spark, tmp_path / "in", name, format="avro", options=options)
+    assert [row["v"].year for row in rows_of(spark, flow(spark, tmp_path, name))] == [2024]

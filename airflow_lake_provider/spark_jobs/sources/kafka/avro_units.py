@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     Schema,
     full_name,
@@ -20,11 +20,10 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     nearest,
 )
 
-# Spark reads each of a family as one type, so that columns stay what they are in the units of any writer.
-_FAMILIES = (
-    {"timestamp-millis", "timestamp-micros"},
-    {"local-timestamp-millis", "local-timestamp-micros"},
-)
+# Spark reads both as one type, so that columns stay what they are in the units of any writer.
+_FAMILY = frozenset({"timestamp-millis", "timestamp-micros"})
+# A time without a zone counts from the same moment, in the same units.
+_LOCAL = "local-"
 
 
 def with_units_of(writer: Schema, reader: Schema, number: int) -> Schema:
@@ -35,8 +34,38 @@ def with_units_of(writer: Schema, reader: Schema, number: int) -> Schema:
     :param number: of the writer's schema, for the message.
     :raises UnsupportedError: the schemas have a field in units of which Spark makes other types.
     """
-    in_units: Schema = _Units(named_types(writer), named_types(reader), number).of(writer, reader, "")
+    try:
+        in_units: Schema = _Units(named_types(writer), named_types(reader), _FAMILY).of(writer, reader, "")
+    except _OtherUnitError as error:
+        raise UnsupportedError(
+            f"schema {number} has {error.path!r} as {error.written}, and the latest one as {error.read}, so that its "
+            "values would be read in another unit; register a version that has the new unit in a field of another name"
+        ) from None
     return in_units
+
+
+def refuse_units_of(writer: Schema, reader: Schema, file: str) -> None:
+    """Refuse a file that has numbers in other units than the schema by which it is read.
+
+    Both are as :func:`record_schema` returns them.
+
+    :raises BadInputError: it names the first field.
+    """
+    try:
+        _Units(named_types(writer), named_types(reader)).of(writer, reader, "")
+    except _OtherUnitError as error:
+        raise BadInputError(
+            f"{file} has {error.path!r} as {error.written}, and the avroSchema by which it is read as {error.read}, so "
+            "that its values would be read in another unit; give the field the unit of the file"
+        ) from None
+
+
+class _OtherUnitError(Exception):
+    """A field has one unit where it is written, and another one where it is read."""
+
+    def __init__(self, path: str, written: str, read: str) -> None:
+        super().__init__(path)
+        self.path, self.written, self.read = path, written, read
 
 
 @dataclass(frozen=True)
@@ -45,11 +74,12 @@ class _Units:
 
     :param types: of the writer, by full name.
     :param wanted: types of the reader, by full name.
+    :param family: units of which one may take the place of another.
     """
 
     types: Mapping[str, Any]
     wanted: Mapping[str, Any]
-    number: int
+    family: frozenset[str] = frozenset()
 
     def of(self, writer: Any, reader: Any, path: str) -> Any:
         """Return a reader's type in the writer's units; a type that is meant by its name has those of its place."""
@@ -86,15 +116,15 @@ class _Units:
         return self.types.get(full_name(reader)) or (moved[0] if len(moved) == 1 else None)
 
     def _in_unit(self, writer: Mapping[str, Any], reader: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-        units = [_unit_of(each) for each in (writer, reader)]
-        if None in units or units[0] == units[1]:
+        written, read = _unit_of(writer), _unit_of(reader)
+        if written is None or read is None:
             return reader
-        if any(set(units) <= family for family in _FAMILIES):
-            return {**reader, "logicalType": units[0]}
-        raise UnsupportedError(
-            f"schema {self.number} has {path!r} as {units[0]}, and the latest one as {units[1]}, so that its values "
-            "would be read in another unit; register a version that has the new unit in a field of another name"
-        )
+        unit, wanted = written.removeprefix(_LOCAL), read.removeprefix(_LOCAL)
+        if unit == wanted:
+            return reader
+        if {unit, wanted} <= self.family:
+            return {**reader, "logicalType": read.removesuffix(wanted) + unit}
+        raise _OtherUnitError(path, written, read)
 
     def _branches(self, writer: Any) -> list[Any]:
         return [meant(each, self.types) for each in (writer if isinstance(writer, list) else [writer])]

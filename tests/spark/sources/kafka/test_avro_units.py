@@ -82,7 +82,6 @@ def test_times_are_read_in_the_unit_of_their_writer(
     ("writer", "reader", "told"),
     [
         (decimal_of(2), decimal_of(4), "decimal of scale 2, and the latest one as decimal of scale 4"),
-        (MILLIS, LOCAL_MILLIS, "timestamp-millis, and the latest one as local-timestamp-millis"),
         ({"type": "int", "logicalType": "time-millis"}, long_of("time-micros"), "time-millis.*time-micros"),
         (["null", MILLIS], ["null", long_of("timestamp-nanos")], "timestamp-millis.*timestamp-nanos"),
         (
