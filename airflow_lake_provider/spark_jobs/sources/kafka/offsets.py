@@ -178,8 +178,9 @@ class TopicListing(Listing):
         return replace(self, since=since, upto=upto, waiting=sum(waiting.values()) - sum(taken.values()))
 
     def _remade(self, consumed: OffsetsPosition) -> str:
-        if consumed.is_of_another(self.topic.id):
-            return f"its id was {consumed.topic} and is {self.topic.id}"
+        # A broker that gets ids has the records of before; one that tells none may be another.
+        if consumed.topic and consumed.topic != self.topic.id:
+            return f"its id was {consumed.topic} and is {self.topic.id or 'told by none of the brokers'}"
         behind = {name: end for name, end in self.topic.end.items() if end < consumed.next.get(name, 0)}
         if gone := consumed.next.keys() - self.topic.end.keys():
             return f"its partitions {', '.join(sorted(gone))} are gone"
