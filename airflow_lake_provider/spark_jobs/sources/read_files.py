@@ -188,17 +188,25 @@ def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[Inp
     names: set[str] = set()
     also = _SAME_IN_PARQUET if source.format == "parquet" else ()
     for columns, some in _schemas(spark, source, read):
-        for stored in _by_place_and_by_name(columns, declared) if source.format == "orc" else (columns,):
+        for stored in _by_place_and_by_name(columns, declared, len(some)) if source.format == "orc" else (columns,):
             refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what, also)
             names.update(name.lower() for name in stored.names)
     if read:
         refuse_absent_columns(names, declared, what)
 
 
-def _by_place_and_by_name(columns: StructType, declared: StructType) -> Iterator[StructType]:
-    """Yield the columns of old Hive, of which Spark goes by the place, and those of files that have names."""
+def _by_place_and_by_name(columns: StructType, declared: StructType, files: int) -> Iterator[StructType]:
+    """Yield the columns of old Hive, of which Spark goes by the place, and those of files that have names.
+
+    :param files: of which the columns were merged. Of several, nothing says which file has one.
+    """
     by_place = all(field.name.startswith("_col") for field in columns)
-    placed = [field for field in columns if by_place or _BY_PLACE.fullmatch(field.name)]
+    names = {name.lower() for name in declared.names} if files > 1 else None
+    placed = [
+        field
+        for field in columns
+        if by_place or (names is not None and _BY_PLACE.fullmatch(field.name) and field.name.lower() not in names)
+    ]
     pairs = zip(placed, declared, strict=False)
     yield StructType([StructField(want.name, have.dataType) for have, want in pairs])
     yield StructType([field for field in columns if field not in placed])

@@ -382,3 +382,18 @@ def test_a_name_of_orc_that_begins_as_those_of_old_hive_is_a_name(spark: SparkSe
     orc.write_table(pa.table({"id": [1], "_collected": ["a"]}), tmp_path / "in" / "a.orc")
     apply(spark, tmp_path / "in", "collected", format="orc", schema="id BIGINT, _collected STRING")
     assert flow(spark, tmp_path, "collected").rows() == {1: ("a",)}
+
+
+def test_a_numbered_column_of_orc_that_the_schema_names_is_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    # Trino names what has no name of its own so.
+    (tmp_path / "in").mkdir()
+    for place in (1, 2):
+        orc.write_table(pa.table({"id": [place], "_col1": [2**40]}), tmp_path / "in" / f"{place}.orc")
+    apply(spark, tmp_path / "in" / "1.orc", "one_numbered", format="orc", schema="id BIGINT, _col1 BIGINT")
+    assert flow(spark, tmp_path, "one_numbered").rows() == {1: (2**40,)}
+    apply(spark, tmp_path / "in", "two_numbered", format="orc", schema="id BIGINT, _col1 BIGINT")
+    assert flow(spark, tmp_path, "two_numbered").rows() == {1: (2**40,), 2: (2**40,)}
+    apply(spark, tmp_path / "in" / "2.orc", "id_of_numbered", format="orc", schema="id BIGINT")
+    assert flow(spark, tmp_path, "id_of_numbered").rows() == {2: ()}
+    with pytest.raises(BadInputError, match=r"_col1 .*bigint.*int"):
+        apply(spark, tmp_path / "in", format="orc", schema="id BIGINT, _col1 INT")
