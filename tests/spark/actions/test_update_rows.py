@@ -67,3 +67,21 @@ def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_is_refused(
     assert update(table, old_run(1), assignments=PLUS_ONE, where="id = 1").outcome is Outcome.APPLIED
     assert update(table, old_run(2), assignments=PLUS_ONE, where="id = 1").outcome is Outcome.ALREADY_APPLIED
     assert rows_outside(table)[1] == ("north", 11)
+
+
+@pytest.mark.parametrize("change", ["ADD COLUMN note STRING", "RENAME COLUMN region TO place"])
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(
+    spark: SparkSession, change: str, mode: str
+) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.update.mode' = '{mode}')")
+    table.append(0, 10)
+
+    def meanwhile() -> None:
+        spark.sql(f"ALTER TABLE {table.name} {change}")
+
+    report = update(table, progress=ProgressThatRuns("stage", meanwhile), assignments=PLUS_ONE, where="id = 1")
+    assert (report.attempts, report.rows_updated) == (2, 1)
+    amounts = {row["id"]: row["amount"] for row in table.outside().scan().to_arrow().to_pylist()}
+    assert amounts == {key: amount + (key == 1) for key, (_, amount) in table.rows.items()}

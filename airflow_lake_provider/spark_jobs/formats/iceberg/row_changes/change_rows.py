@@ -241,8 +241,11 @@ def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str,
     """Return the rows with their new values and the ids they had, in the columns that :func:`write_staged` takes.
 
     :raises InvalidSpecError: a column is not there, or identifies rows.
+    :raises CommitConflictError: the table has columns that were added, or renamed, since the rows were read.
     """
     schema = table.spark.table(table.sql_name).schema
+    if new := [name for name in schema.names if name not in rows.columns]:
+        raise CommitConflictError(f"{table.name}: another commit has added or renamed the columns {new} meanwhile")
     given = {name.lower(): expression for name, expression in assignments.items()}
     _refuse_columns(table, schema, given)
     columns = [

@@ -152,9 +152,12 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
 
 
 def rows_now_named(table: IcebergTable, base: int) -> DataFrame:
-    """Return the live rows of a snapshot of main by present names; CommitConflictError if it was expired meanwhile."""
+    """Return the live rows of a snapshot of main by present names.
+
+    :raises CommitConflictError: it was expired meanwhile, or has old names and is main's head no more.
+    """
     snapshot = table.refresh().java.snapshot(base)
     if snapshot is None:
         raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")
     # Should the head move before this is read, the commit is refused: it is made on the base only.
-    return table.rows_by_newest_schema(base)
+    return table.rows_of_base(base)
