@@ -185,7 +185,7 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
     if spec.mode.removes:
         with progress.phase("remove files") as facts:
             result = _remove(table, spec, orphans, reached)
-            removed, purged = result.moved, QuarantinedFiles(table).purge(now - spec.quarantine_for)
+            removed, purged = result.moved, QuarantinedFiles(table).purge(now - spec.quarantine_for, orphans.owners)
             facts.update({"files": removed, "purged files": purged})
         warnings = _left_over(table, result, is_nothing_gone=not removed + purged)
     return OrphanFilesReport(

@@ -10,11 +10,11 @@ import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -106,7 +106,7 @@ def _quarantine_of(location: str) -> str:
 
 def _earlier_quarantines(owners: FileOwners) -> Iterator[str]:
     """Yield the quarantines of where the table lay before, but for those where another table is now."""
-    for folder in dict.fromkeys(_quarantine_of(each.location) for each in owners.earlier):
+    for folder in (_quarantine_of(each.location) for each in owners.earlier):
         if owners.owner_of(f"{folder}/_") == owners.table.name:
             yield folder
 
@@ -158,7 +158,7 @@ class QuarantinedFiles:
         :param owners: a journal can name any file; only the table's own come back.
         """
         restored = MovedFiles()
-        for folder in (self.folder, *_earlier_quarantines(owners)):
+        for folder in self._folders(owners):
             for journal in [location for location, _ in self._listed(folder) if location.endswith(_JOURNAL)]:
                 moved = MovedFiles()
                 self._restore(journal, folder, owners, moved)
@@ -168,6 +168,10 @@ class QuarantinedFiles:
                     restored.left_in.append(folder)
                 restored.add(moved)
         return restored
+
+    def _folders(self, owners: FileOwners) -> Iterable[str]:
+        """Return the quarantine, and those of where the table lay before."""
+        return dict.fromkeys((self.folder, *_earlier_quarantines(owners)))
 
     def _restore(self, journal: str, folder: str, owners: FileOwners, restored: MovedFiles) -> None:
         """Move the files of a journal back."""
@@ -200,14 +204,17 @@ class QuarantinedFiles:
             return _OCCUPIED
         return None if there == size else self._copy(aside, home, size)
 
-    def purge(self, before: datetime) -> int:
+    def purge(self, before: datetime, owners: FileOwners) -> int:
         """Delete what was moved before a moment, and return the number of files.
 
         What has another name than files that were moved, or no time, stays.
+
+        :param owners: of the folders where the table lay before.
         """
         end, purged = epoch_millis(before), 0
+        listed = chain.from_iterable(map(self._listed, self._folders(owners)))
         # A store that does not know the time says 0.
-        old = (location for location, at in self._listed(self.folder) if 0 < at < end and _MOVED.search(location))
+        old = (location for location, at in listed if 0 < at < end and _MOVED.search(location))
         while batch := list(islice(old, _BATCH)):
             purged -= delete_files(self.table, batch)
             purged += sum(not location.endswith(_JOURNAL) for location in batch)

@@ -116,6 +116,23 @@ def test_a_table_that_moved_gets_back_what_its_old_place_has_in_quarantine(spark
     assert remove(table, mode="restore").outcome is Outcome.NOTHING_DUE
 
 
+def test_a_quarantine_where_the_table_lay_before_is_purged_after_its_time_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    orphan(table, "data/orphan.parquet")
+    assert remove(table, mode="quarantine").files_removed == 1
+    made_old(table)
+    before = folder_of(table) / "_quarantine"
+    spark.sql(f"ALTER TABLE {table.name} SET LOCATION 'file:{tmp_path}/moved'")
+    table.append(3, 3)
+    assert remove(table, quarantine_for=timedelta(days=11)).files_purged == 0
+    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 1
+    assert [path for path in before.rglob("*") if path.is_file()] == []
+    assert set(table.outside().scan().to_arrow().column("id").to_pylist()) == set(range(6))
+
+
 def test_a_restore_says_in_which_quarantines_files_stay(spark: SparkSession, tmp_path: Path) -> None:
     table, moved_to = MaintainedTable(spark), tmp_path / "moved"
     table.append(0, 3)
