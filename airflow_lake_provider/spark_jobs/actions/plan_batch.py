@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged
 from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
 from airflow_lake_provider.spark_jobs.actions.history_batch import refuse_earlier_batch, stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
+from airflow_lake_provider.spark_jobs.actions.target_schema import refuse_unfit_batch
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
@@ -51,6 +52,10 @@ def planned_batch(new: NewInput[Any, ReportT]) -> ReportT:
     if new.target.is_created() and stored != columns:
         changes = _unmended(changes, _schema_changes(new, stored))
     refusals = [f"{each.kind.value} of {each.column} ({each.action})" for each in changes if each.is_refused]
+    try:
+        refuse_unfit_batch(new.spec, new.target, stored)
+    except BadInputError as error:
+        refusals.append(str(error))
     plan = BatchPlan(schema_changes=changes, refused="; ".join(refusals) or None)
     if new.is_compared and (refusals or any(change.is_made for change in changes)):
         # Rows are compared in all columns.

@@ -36,18 +36,25 @@ def fit_target(
     :raises BadInputError: a column does not fit, or has a name that its format reserves, or that no table can have.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
-    table_format = declared_format(spec.table_format)
-    refuse_reserved_columns(spec.table, columns.names, table_format)
-    refuse_unfit_fields(spec.table, columns)
-    refuse_untyped_columns(spec.table, columns, target.schema())
+    refuse_unfit_batch(spec, target, columns)
     if target.is_created():
-        _refuse_new_columns(spec.table, target, columns, table_format)
+        _refuse_new_columns(spec.table, target, columns, declared_format(spec.table_format))
         return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
     say(f"creating {spec.table} ...")
     target.create(columns, keys, spec.create)
     return ("created the table",)
+
+
+def refuse_unfit_batch(spec: LoadSpec | IncrementalSpec, target: FormatTable, columns: StructType) -> None:
+    """Refuse columns that the target cannot have, whatever its contract says.
+
+    :raises BadInputError: naming them.
+    """
+    refuse_reserved_columns(spec.table, columns.names, declared_format(spec.table_format))
+    refuse_unfit_fields(spec.table, columns)
+    refuse_untyped_columns(spec.table, columns, target.schema())
 
 
 def _refuse_new_columns(table: str, target: FormatTable, columns: StructType, table_format: FormatCapabilities) -> None:

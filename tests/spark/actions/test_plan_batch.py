@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import BadInputError, LakeProviderError
 from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
@@ -126,3 +128,26 @@ def test_a_whole_table_is_compared_and_left_as_it_is(flow: Flow) -> None:
         ),
         refused="add-column of more (freeze)",
     )
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["a new table", "a table"])
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("NULL AS v", "columns ['v'] of the batch hold nothing but NULL"),
+        ("1 AS _file", "['_file'], names that Iceberg"),
+    ],
+)
+def test_columns_that_no_table_can_have_are_told_before_a_run_refuses_them(
+    flow: Flow, column: str, told: str, *, is_there: bool
+) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    if is_there:
+        flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT) USING iceberg")
+    flow.arrive("1.jsonl", {"id": 1})
+    source = Query(f"SELECT id, {column} FROM source", over=Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT"))
+    report = run(flow, "append", source=source)
+    assert report.plan is not None
+    assert told in str(report.plan.refused)
+    with pytest.raises(BadInputError, match=re.escape(told)):
+        append(flow, "run 1", source=source)
