@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 
-_CHANGE_TYPE = "_change_type"
+# Of a row of a change stream: what happened to it, in the words of Iceberg and Spark.
+CHANGE_TYPE = "_change_type"
 # Left out without more, every delete of an upsert would become a row.
-_ABOUT_DELETES = f"; where it tells deletes, say so to an upsert as well: delete_when=\"{_CHANGE_TYPE} = 'delete'\""
+_ABOUT_DELETES = f"; where it tells deletes, say so to an upsert as well: delete_when=\"{CHANGE_TYPE} = 'delete'\""
 
 
 def _reserved_among(names: Iterable[str], table_format: FormatCapabilities) -> list[str]:
@@ -28,7 +29,7 @@ def refuse_reserved_columns(table: str, names: Iterable[str], table_format: Form
         raise BadInputError(
             f"{table}: the batch has columns {reserved}, names that {table_format.title} reserves for columns of its "
             "own, and a table that has them can no longer be read and written by position. Rename them in a Query, or "
-            f"leave them out with exclude_columns{_ABOUT_DELETES if _CHANGE_TYPE in map(str.lower, reserved) else ''}"
+            f"leave them out with exclude_columns{_ABOUT_DELETES if CHANGE_TYPE in map(str.lower, reserved) else ''}"
         )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.property_values import shown
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
-CHANGE_TYPE = "_change_type"
 MERGE_MODE = "write.merge.mode"
 GC_ENABLED = "gc.enabled"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.

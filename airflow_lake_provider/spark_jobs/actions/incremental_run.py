@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec, other_target
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX, tag_of
@@ -32,7 +33,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import (
-    CHANGE_TYPE,
     AppliedCommit,
     ChangeFilter,
     KeyedCommit,

@@ -35,6 +35,7 @@ from airflow_lake_provider.contracts.reports.job import (
     StatisticsReport,
 )
 from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
@@ -49,7 +50,6 @@ from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.commits import (
     CHANGE_ORDINAL,
-    CHANGE_TYPE,
     AppendCommit,
     AppliedCommit,
     ChangeFilter,

@@ -17,8 +17,8 @@ from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Me
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 
-# Columns of changes beside those of the table.
-CHANGE_TYPE, CHANGE_ORDINAL = "_change_type", "_change_ordinal"
+# Column of changes beside those of the table.
+CHANGE_ORDINAL = "_change_ordinal"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,10 @@ from airflow_lake_provider.contracts.author.named_inputs import MadeOfInputs
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE, release_frames
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
 from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing

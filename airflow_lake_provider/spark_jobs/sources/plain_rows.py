@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
@@ -43,7 +44,6 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 )
 from airflow_lake_provider.spark_jobs.batch.key_versions import unversioned
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows

@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType, StructField, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
 from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name

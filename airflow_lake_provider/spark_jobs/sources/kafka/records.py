@@ -17,8 +17,8 @@ from airflow_lake_provider.contracts.author.kafka_topic import (
     ValueFormat,
 )
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, begins_with, fault_of_line
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch

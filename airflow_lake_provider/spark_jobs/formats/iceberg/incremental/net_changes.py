@@ -17,8 +17,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.table_obstacles import CHANGE_TYPE, with_change_type, without_row_lineage
+from airflow_lake_provider.iceberg.table_obstacles import with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     DeletedKeys,
