@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.utils.cli import suppress_logs_and_warning
@@ -13,12 +13,11 @@ from airflow.utils.providers_configuration_loader import providers_configuration
 from airflow_lake_provider.cli.print_tables import matching, show
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.setting_kinds import LONGEST_SPAN
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 
 _COUNTS = (("data_files", "files"), ("delete_files", "delete files"), ("snapshots", "snapshots"))
-# Further back no calendar goes.
-_LONGEST = timedelta(days=36_500)
 
 
 @suppress_logs_and_warning
@@ -32,7 +31,7 @@ def history(args: Namespace) -> None:
     """
 
     def look() -> list[dict[str, Any]]:
-        since = datetime.now(UTC) - min(duration(args.since, "--since"), _LONGEST)
+        since = datetime.now(UTC) - min(duration(args.since, "--since"), LONGEST_SPAN)
         past = MaintenanceHistory(LakeCatalogHook(args.conn_id), args.history)
         if past.table is None:
             raise InvalidSpecError("the maintenance history is switched off by [lake] maintenance_history")

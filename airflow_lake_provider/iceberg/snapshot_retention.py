@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_or, number_property
-from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, MINIMUM_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, newest_of_jobs, without_expiry_of_version_3
@@ -27,8 +27,6 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 # Iceberg's own, TableProperties of 1.12.
 _DEFAULT_LEAST = 1
 _DEFAULT_AGE = 5 * 24 * 60 * 60 * 1000
-# Of an expiry, unless the code of a DAG says otherwise.
-_MINIMUM_AGE = timedelta(days=1)
 # Jobs that a sentence has.
 _NAMED = 3
 
@@ -217,7 +215,7 @@ def expirable_snapshots(
     if not facts.snapshots:
         return 0
     moment = epoch_millis(now)
-    own_age = max(number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE), span_millis(_MINIMUM_AGE))
+    own_age = max(number_or(facts.properties, MAX_SNAPSHOT_AGE, _DEFAULT_AGE), span_millis(MINIMUM_AGE))
     before = max(0, moment - (own_age if older_than is None else span_millis(older_than)))
     has_ages_of_refs = any(ref.max_snapshot_age is not None for ref in facts.references.values())
     if not has_ages_of_refs and min(each.at for each in facts.snapshots.values()) >= before:

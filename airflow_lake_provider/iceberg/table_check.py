@@ -11,8 +11,7 @@ from dataclasses import replace
 from airflow_lake_provider.contracts.applied.applied_history import broken_position
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE
-from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
-from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot
 from airflow_lake_provider.iceberg.flink_jobs import (
     kept_for_flink,
     named,

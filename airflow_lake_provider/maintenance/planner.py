@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.durations import to_iso
+from airflow_lake_provider.contracts.specs.maintenance import MINIMUM_AGE
 from airflow_lake_provider.maintenance.compaction import plan_compaction
 from airflow_lake_provider.maintenance.costs import (
     expiry_seconds,
@@ -36,8 +37,6 @@ ORDER = (
     "expire-rows",
     "compute-statistics",
 )
-# Of an expiry, which only the code of a DAG may lower.
-_MINIMUM_AGE = timedelta(days=1)
 _LONGEST_DAYS = 36_500
 # Of the snapshots, which a large metadata.json shrinks by.
 _SHARE_GONE = 0.1
@@ -169,7 +168,8 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
         return NotPlanned(
             action=action, why="The policy keeps all snapshots.", instead="Set expiry.enabled to true to let some go."
         )
-    if asked.older_than is not None and asked.older_than < _MINIMUM_AGE:
+    # Which only the code of a DAG may lower.
+    if asked.older_than is not None and asked.older_than < MINIMUM_AGE:
         return NotPlanned(
             action=action,
             why=f"expiry.older_than is {age_text(asked.older_than)}; an expiry refuses less than a day.",

@@ -13,7 +13,6 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, Unsuppor
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import (
-    MAIN,
     CreateTagSpec,
     DropTagSpec,
     MetadataChange,
@@ -21,6 +20,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     RefMove,
     TableUpgradeSpec,
 )
+from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.as_of import head_at
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, RefMove, RollbackSpec
-from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, ancestors
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove, RollbackSpec
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import (
     EPOCH_PREFIX,
     EVENTS_PREFIX,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import ForgottenRunError, InvalidSpecError
-from airflow_lake_provider.contracts.property_values import whole_number
+from airflow_lake_provider.contracts.property_values import LAST_SECOND, whole_number
 from airflow_lake_provider.contracts.table_properties import (
     MAX_VALUE_CHARACTERS,
     RECENT_RUN_KEYS,
@@ -25,8 +25,6 @@ MAX_RECENT_RUN_KEYS = 100
 # Of a run key, that say who runs; the others say what is applied.
 WHO_DIGITS = 8
 _ENTRY = re.compile(r"([0-9a-f]{16})@([0-9]+)")
-# Of the year 9999, the last that Python's datetime knows.
-_LAST_SECOND = 253_402_300_799
 # Ways out of a refused retry; the second where each clearing of a task is a run of its own.
 NEW_RUN = "start a new DAG run"
 CLEAR_OR_NEW_RUN = f"clear the task again, or {NEW_RUN}"
@@ -90,7 +88,7 @@ class RecentRunKeys:
         until = whole_number(dropped) if dropped else None
         return cls(
             tuple((key, at) for key, at in entries if at is not None),
-            _LAST_SECOND if dropped and (until is None or until > _LAST_SECOND) else until,
+            LAST_SECOND if dropped and (until is None or until > LAST_SECOND) else until,
         )
 
     def __contains__(self, run_key: str) -> bool:

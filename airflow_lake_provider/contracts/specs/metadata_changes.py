@@ -11,11 +11,11 @@ from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
+from airflow_lake_provider.contracts.table_facts import MAIN
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.table_facts import Reference, TableFacts
 
-MAIN = "main"
 _RESERVED = "lake"
 
 

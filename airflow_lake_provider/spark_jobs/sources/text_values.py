@@ -56,7 +56,8 @@ _SECONDS = rf"^-?(?!{_DAY_IN_DIGITS}$)(?:[0-9]{{1,3}}|[0-9]{{5,12}})$"
 # More digits may have no DOUBLE of their own.
 _SURE_DIGITS = 15
 _LONG_INTEGER = rf"^\s*+[+-]?+[0-9]{{{_SURE_DIGITS + 1},}}+\s*+$"
-_NUMBER = r"(?i)^\s*+(?:[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?+[0-9]++)?+|nan)\s*+$"
+# As text has one that Spark casts to a number, and none that Java alone takes.
+NUMBER = r"(?i)^\s*+(?:[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?+[0-9]++)?+|nan)\s*+$"
 # In JSON; without the zeros at its end, as a double has none. Words are none of JSON, and Spark takes them.
 _MAY_BE_ROUNDED = (
     r"[:,\[]\s*+([+-]?(?:NaN|INF|Infinity|[0-9.]++[eE]\+?[0-9]{3}|[0-9]{16,}+[eE][+-]?[0-9]++"
@@ -268,7 +269,7 @@ def _is_exact(text: str, fitted: str, declared: DataType, kind: str) -> str:
 def _is_decimal_number(text: str) -> str:
     """Return whether a number is written in decimals: Java also reads the seat 12D, 7F and 0x1p3 as numbers."""
     is_plain = f"right({text}, 1) BETWEEN '0' AND '9' AND NOT contains({text}, 'x') AND NOT contains({text}, 'X')"
-    return f"({is_plain}) OR {matches(text, _NUMBER)}"
+    return f"({is_plain}) OR {matches(text, NUMBER)}"
 
 
 def _fits(text: str, scale: int) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.spark_jobs.sources.text_values import LETTERS_FOR_ZONE
+from airflow_lake_provider.spark_jobs.sources.text_values import LETTERS_FOR_ZONE, NUMBER
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 _NUMBER = r"^\s*+[+-]?+\d++\s*+$"
@@ -33,8 +33,6 @@ _LOCAL_OR_UTC = r"^\s*+\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}(?::\d{1,2}){0,2}(?:\.
 _BELOW_MICROSECONDS = r"\.\d{6}0*+[1-9]"
 _EXPONENT = r"^\s*+[+-]?(\d*+)(?:\.(\d*+))?[eE]([+-]?\d{1,6})\s*+$"
 _MOST_NANOS = 2**63 - 1
-# Java also reads the seat 12D, 7F and 0x1p3 as numbers.
-_DECIMAL_NUMBER = r"(?i)^\s*+(?:[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?+[0-9]++)?+|nan)\s*+$"
 _INFINITE = tuple(f"{sign}{name}" for sign in ("", "+", "-") for name in ("inf", "infinity"))
 # Longer integers may have no float of their own.
 _SURE_DIGITS: dict[type[types.DataType], int] = {types.FloatType: 7, types.DoubleType: 15}
@@ -191,7 +189,8 @@ def _float(text: Column, target: types.DataType) -> Column:
     # An integer is a number of something, or an identity: the nearest float is another one.
     is_same = try_cast(value, "decimal(38,0)") == try_cast(text, "decimal(38,0)")
     # A cast makes infinity of a number that is too great.
-    is_finite = (sf.abs(value) != float("inf")) & spelled.rlike(_DECIMAL_NUMBER)
+    # Java also reads the seat 12D, 7F and 0x1p3 as numbers.
+    is_finite = (sf.abs(value) != float("inf")) & spelled.rlike(NUMBER)
     is_sound = is_finite | sf.lower(sf.trim(spelled)).isin(*_INFINITE)
     return sf.when(is_sound & (~whole | sf.coalesce(is_same, sf.lit(False))), value)
 
