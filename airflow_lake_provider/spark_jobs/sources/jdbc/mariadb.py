@@ -1,4 +1,9 @@
-"""MariaDB and MySQL, by MariaDB's driver. Connections share no snapshot, so a table is one range by default."""
+"""MariaDB and MySQL, by MariaDB's driver. Connections share no snapshot, so a table is one range by default.
+
+A value is sent in a form of which Spark has exactly the value that the database has. A FLOAT shows six digits by
+itself, and TIMESTAMP depends on the session's zone. What is no date, such as 0000-00-00, becomes NULL in computations:
+it comes as a number that no date has, and Spark refuses it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,16 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
 
-from pyspark.sql.types import DataType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+)
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -16,8 +30,14 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnsupportedError,
 )
-from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import Asked, DatabaseColumn, Dialect, SentValue
-from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb_types import is_date, literal, quoted_identifier, sent_value
+from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import (
+    REFUSED,
+    VALUE,
+    Asked,
+    DatabaseColumn,
+    Dialect,
+    SentValue,
+)
 
 _OLDEST = {"MariaDB": (10, 5), "MySQL": (8, 0)}
 _ISOLATED = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -41,6 +61,23 @@ _CLASSES: dict[int, type[LakeProviderError]] = {
     # Too many connections; waits for a lock, deadlocks.
     **dict.fromkeys((1040, 1203, 1205, 1213, 1226), JobFailedError),
 }
+_INTEGERS: dict[str, DataType] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "integer", "year"), IntegerType()),
+    **dict.fromkeys(("tinyint unsigned", "smallint unsigned", "mediumint unsigned"), IntegerType()),
+    **dict.fromkeys(("integer unsigned", "bigint"), LongType()),
+    "bigint unsigned": DecimalType(20, 0),
+}
+# Types of which the text says all.
+_TEXTS = frozenset(
+    {
+        *("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json", "time"),
+        *("uuid", "inet4", "inet6"),
+    }
+)
+_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+# Least of the numbers that arrive; of no date.
+_NO_DATE, _NO_TIME = -(2**31), -(2**63)
+_BITS_OF_LONG = 63
 
 
 class MariaDb(Dialect):
@@ -96,17 +133,17 @@ class MariaDb(Dialect):
 
     def quoted(self, name: str) -> str:
         """Return the name in backticks."""
-        return quoted_identifier(name)
+        return _quoted_identifier(name)
 
     def literal(self, text: str) -> str:
         """Return the text by its bytes."""
-        return literal(text)
+        return _literal(text)
 
     def typed(self, value: str, kind: str) -> str:
         """Return a cast, or the number."""
         if kind in self.numbers:
             return str(int(value))
-        return f"CAST({literal(value.removesuffix('Z'))} AS {_CASTS[kind]})"
+        return f"CAST({_literal(value.removesuffix('Z'))} AS {_CASTS[kind]})"
 
     def below(self, value: str, microseconds: int) -> str:
         """Return a difference."""
@@ -123,7 +160,7 @@ class MariaDb(Dialect):
 
     def sent(self, column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
         """Return how the values of a column are sent."""
-        return sent_value(column, wanted)
+        return _sent_value(column, wanted)
 
     def greatest(self, relation: str, column: DatabaseColumn) -> str:
         """Return the query for the greatest value."""
@@ -133,11 +170,11 @@ class MariaDb(Dialect):
             value = f"DATE_FORMAT(m, '{_FORMS[column.kind]}')"
             unfit, future = "COALESCE(YEAR(m) = 0, FALSE)", "COALESCE(m > UTC_TIMESTAMP(6) + INTERVAL 1 DAY, FALSE)"
         made = f"JSON_OBJECT('value', {value}, 'is_unfit', {unfit}, 'is_in_future', {future})"
-        return f"SELECT {made} FROM (SELECT MAX({quoted_identifier(column.name)}) AS m FROM {relation} AS lake) AS g"
+        return f"SELECT {made} FROM (SELECT MAX({_quoted_identifier(column.name)}) AS m FROM {relation} AS lake) AS g"
 
     def has_nulls(self, relation: str, column: DatabaseColumn) -> str:
         """Return the query for NULL, and for dates that are none."""
-        name = quoted_identifier(column.name)
+        name = _quoted_identifier(column.name)
         is_none = f"{name} IS NULL"
         if column.kind in _FORMS:
             # IS NULL is true of 0000-00-00, but only where the column is NOT NULL.
@@ -164,9 +201,9 @@ class MariaDb(Dialect):
 
     def even_values(self, database: Asked, relation: str, column: DatabaseColumn, where: str, wanted: int) -> list[str]:
         """Compute them of both ends."""
-        name = quoted_identifier(column.name)
+        name = _quoted_identifier(column.name)
         form = f"DATE_FORMAT({{}}, '{_FORMS[column.kind]}')" if column.kind in _FORMS else "{} + 0"
-        is_one = is_date(column) if column.kind in _FORMS else "TRUE"
+        is_one = _is_date(column) if column.kind in _FORMS else "TRUE"
         low, high = form.format(f"MIN({name})"), form.format(f"MAX({name})")
         (row,) = database.rows(
             f"SELECT JSON_OBJECT('low', {low}, 'high', {high}) FROM {relation} AS lake WHERE ({where}) AND {is_one}"
@@ -196,10 +233,10 @@ def _product(version: str) -> str:
 
 def _stored(database: Asked, table: Sequence[str]) -> dict[str, Any]:
     """Return ``count`` and ``bytes`` of the tables of a name: of one, or of none."""
-    schema = literal(table[0]) if len(table) > 1 else "DATABASE()"
+    schema = _literal(table[0]) if len(table) > 1 else "DATABASE()"
     (row,) = database.rows(
         "SELECT JSON_OBJECT('count', COUNT(*), 'bytes', COALESCE(MAX(data_length), 0)) FROM information_schema.tables "
-        f"WHERE table_schema = {schema} AND table_name = {literal(table[-1])}"
+        f"WHERE table_schema = {schema} AND table_name = {_literal(table[-1])}"
     )
     return row
 
@@ -214,3 +251,89 @@ def _between(low: str | int, high: str | int, wanted: int) -> list[str]:
         days = {(each + timedelta(hours=12)).date() for each in times}
         return [each.isoformat() for each in sorted(days) if each > first.date()]
     return [each.isoformat(timespec="microseconds") for each in times]
+
+
+def _sent_value(column: DatabaseColumn, wanted: DataType | None) -> SentValue | None:
+    """Return how the values of a column are sent; None for a type that no lake table has.
+
+    :param wanted: type of the column of the target. ``tinyint(1)`` is fitted to BOOLEAN, and a decimal of more than 38
+        digits to a smaller one.
+    """
+    kind, value = column.kind, _quoted_identifier(column.name)
+    if kind.startswith("tinyint") and column.precision == 1 and isinstance(wanted, BooleanType):
+        return SentValue(value, IntegerType(), _unless("{} NOT IN (0, 1)", column, "a number but 0 and 1", "{} = 1"))
+    if kind in _INTEGERS:
+        return SentValue(f"{value} + 0", _INTEGERS[kind])
+    if kind == "bit":
+        return _bits(column, value)
+    if kind.startswith(("float", "double")):
+        return SentValue(f"{value} * 1E0", DoubleType(), "CAST({} AS FLOAT)" if kind.startswith("float") else VALUE)
+    if kind.startswith("decimal"):
+        return _decimal(column, value, wanted)
+    if kind in ("date", "datetime", "timestamp"):
+        return _time(column, value)
+    if kind in _BYTES:
+        return SentValue(value, BinaryType())
+    if kind == "char":
+        # A mode of the server keeps the blanks.
+        value = f"TRIM(TRAILING ' ' FROM {value})"
+    return SentValue(f"CONVERT({value} USING utf8mb4)", StringType()) if kind in _TEXTS else None
+
+
+def _bits(column: DatabaseColumn, value: str) -> SentValue:
+    if column.precision == 1:
+        return SentValue(f"{value} + 0", IntegerType(), "{} = 1")
+    return SentValue(f"{value} + 0", LongType() if column.precision <= _BITS_OF_LONG else DecimalType(20, 0))
+
+
+def _decimal(column: DatabaseColumn, value: str, wanted: DataType | None) -> SentValue:
+    if (decimal := column.decimal) is not None:
+        return SentValue(value, decimal)
+    text = f"CAST({value} AS CHAR)"
+    if not isinstance(wanted, DecimalType):
+        return SentValue(text, StringType())
+    # The text has all digits of the scale. Those behind the wanted ones have to be zeros.
+    fitted = f"TRY_CAST({{}} AS DECIMAL({wanted.precision}, {wanted.scale}))"
+    spare = column.scale - wanted.scale
+    is_cut = f"substring({{}}, -{spare}) <> repeat('0', {spare})" if spare > 0 else "false"
+    fault = f"a number that is no {wanted.simpleString()}"
+    return SentValue(
+        text, StringType(), _unless(f"{{}} IS NOT NULL AND ({fitted} IS NULL OR {is_cut})", column, fault, fitted)
+    )
+
+
+def _time(column: DatabaseColumn, value: str) -> SentValue:
+    count, none, made = f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {value})", _NO_TIME, "timestamp_micros({})"
+    if column.kind == "date":
+        count, none, made = f"TO_DAYS({value}) - 719528", _NO_DATE, "date_from_unix_date({})"
+    # A date that is none is NULL, and IS NULL, in some places.
+    sql = f"CASE WHEN {_is_date(column)} THEN {count} WHEN YEAR({value}) IS NULL THEN NULL ELSE {none} END"
+    if column.kind == "datetime":
+        # The session's zone is UTC.
+        made = f"CAST({made} AS TIMESTAMP_NTZ)"
+    sent = IntegerType() if column.kind == "date" else LongType()
+    return SentValue(sql, sent, _unless(f"{{}} = {none}", column, "a date that is none", made))
+
+
+def _is_date(column: DatabaseColumn) -> str:
+    """Return the condition that a date or a time is one: of no year 0, with a month and a day, in its month."""
+    value = _quoted_identifier(column.name)
+    day = value if column.kind == "date" else f"DATE({value})"
+    return f"YEAR({value}) > 0 AND COALESCE(FROM_DAYS(TO_DAYS({day})) = {day}, FALSE)"
+
+
+def _unless(condition: str, column: DatabaseColumn, fault: str, made: str) -> str:
+    """Return an expression of Spark that ends the job where a condition holds."""
+    message = f"{REFUSED} column {column.name}, it has {fault}".replace("{", "(").replace("}", ")")
+    text = message.replace("\\", "\\\\").replace("'", "\\'")
+    return f"CASE WHEN {condition} THEN raise_error('{text}') ELSE {made} END"
+
+
+def _quoted_identifier(name: str) -> str:
+    """Return a name as MariaDB reads it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    """Return a text as a constant: by its bytes, as backslashes depend on the server's mode."""
+    return f"_utf8mb4 X'{text.encode().hex()}'"

@@ -26,9 +26,13 @@ from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocatio
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.jdbc.database import Database, database_errors
-from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
+from airflow_lake_provider.spark_jobs.sources.jdbc.relation import (
+    Relation,
+    between,
+    greatest_watermark,
+    watermark_column,
+)
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import SPLIT, Splits, choose_splits, read_splits, statement_of
-from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between, greatest_watermark, watermark_column
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 

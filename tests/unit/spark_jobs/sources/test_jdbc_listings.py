@@ -15,10 +15,9 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.spark_jobs.sources.jdbc.dialect import DatabaseColumn, Dialect
 from airflow_lake_provider.spark_jobs.sources.jdbc.mariadb import MariaDb
 from airflow_lake_provider.spark_jobs.sources.jdbc.postgresql import PostgreSql
-from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation
+from airflow_lake_provider.spark_jobs.sources.jdbc.relation import Relation, between
 from airflow_lake_provider.spark_jobs.sources.jdbc.source import WatermarkListing, WholeListing
 from airflow_lake_provider.spark_jobs.sources.jdbc.splits import Splits, page_bounds, weight_bounds
-from airflow_lake_provider.spark_jobs.sources.jdbc.watermarks import between
 
 RELATION = Relation(sql="t", what="t", table=("t",), columns=(), pages=())
 NOTHING = SourcePosition()
