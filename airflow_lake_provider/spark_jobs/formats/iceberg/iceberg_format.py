@@ -46,7 +46,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RetainedRows,
     RowMatch,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.appends.append_rows import append_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.appends import append_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_endangered_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags

@@ -34,8 +34,12 @@ from airflow_lake_provider.iceberg.compaction_rules import (
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
+    commits_since,
+    refuse_broken_invariants,
+    refuse_changed_rows,
+    sum_of,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import (
     endangered_deletes,
     refuse_endangered_deletes,
@@ -63,7 +67,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
     manifest_specs_due,
     rewrite_manifests,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import (
     deletes_of_head,
     head_has_equality_deletes,

@@ -33,13 +33,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     STATISTICS,
     content_files,
     delete_files,
+    few_manifests,
+    files_in,
     frame_of,
     listed_files,
     other_files,
     reachable_files,
     static_table,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import few_manifests, files_in
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names

@@ -38,10 +38,6 @@ from airflow_lake_provider.iceberg.orphan_files import (
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for, without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing, unreadable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.foreign_metadata import (
-    metadata_folders,
-    refuse_foreign_metadata,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import inventory_files, listed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import MovedFiles, QuarantinedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
@@ -50,7 +46,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     named_by,
     reachable_files,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import UNSETTLED, ListedFiles, Listing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import (
+    UNSETTLED,
+    ListedFiles,
+    Listing,
+    metadata_folders,
+    refuse_foreign_metadata,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.progress import Progress

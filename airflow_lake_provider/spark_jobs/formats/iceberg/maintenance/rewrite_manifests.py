@@ -9,17 +9,20 @@ from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifest
 from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifests_sentence, specs_due
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_invariants
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
+    commits_since,
+    refuse_broken_invariants,
+    sum_of,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
     METADATA,
     execute,
     run_action,
     with_commit_status_check,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commits_of_run import commits_since, sum_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.small_metadata import MOST_BYTES, MOST_FILES
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.progress import Progress

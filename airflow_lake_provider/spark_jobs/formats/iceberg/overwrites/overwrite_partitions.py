@@ -2,17 +2,21 @@
 
 Iceberg takes the old files away, and the deletes on them. Another commit in between is no conflict, in whatever
 partition. What it has put there is replaced, as if it had come a moment earlier.
+
+With keys, a row that the table has already keeps its row id, so that readers of changes do not see it. A row with the
+key of another one keeps its id, and counts as updated. Rows of one key are taken in pairs, equal ones first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
@@ -24,6 +28,7 @@ from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summ
 from airflow_lake_provider.contracts.reports.job import OverwritePartitionsReport
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.iceberg.table_obstacles import without_row_lineage
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.formats.commits import (
     AppliedCommit,
     MatchedCommit,
@@ -31,7 +36,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RowMatch,
     seen_after_commit,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.appends.pending_rows import PendingRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.appends import PendingRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
     PartitionOverwrite,
@@ -42,7 +47,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.unchanged_rows import identities, with_row_ids
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import (
     files_outside,
     partition_filter,
@@ -55,11 +59,16 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows im
     refuse_unchangeable,
     rows_in_other_files,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, texts_of
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
+
+_IS_NEW, _NUMBER, _IS_EQUAL, _LEFT_OVER = "_lake_is_new", "_lake_number", "_lake_is_equal", "_lake_left_over"
+_DIGEST = "_lake_digest"
 
 
 def overwrite_partitions(table: IcebergTable, commit: OverwriteCommit, progress: Progress) -> AppliedCommit | None:
@@ -106,8 +115,8 @@ class _PendingOverwrite(PendingRows[OverwriteCommit]):
         if not commit.keys or commit.base is None:
             return nullcontext(stored)
         tasks = selected_files(self.table, commit.base, self.selection).all(self.table)
-        self.compared = identities(self.table, tasks)
-        return with_row_ids(self.table, stored, commit.keys, tasks, commit.where if commit.allow_rows else None)
+        self.compared = _identities(self.table, tasks)
+        return _with_row_ids(self.table, stored, commit.keys, tasks, commit.where if commit.allow_rows else None)
 
     def on_new_head(self, commit: OverwriteCommit) -> OverwriteCommit:
         pending = super().on_new_head(commit)
@@ -116,7 +125,7 @@ class _PendingOverwrite(PendingRows[OverwriteCommit]):
             raise CommitConflictError(f"{self.table.name}: the partition spec has changed since the batch was written")
         if commit.keys and pending.base is not None and pending.base != commit.base:
             selected = selected_files(self.table, pending.base, self.selection)
-            present = identities(self.table, selected.all(self.table))
+            present = _identities(self.table, selected.all(self.table))
             if present != self.compared:
                 raise CommitConflictError(f"{self.table.name}: rows that the batch was compared with have changed")
         return pending
@@ -197,3 +206,68 @@ def _refuse_rows_outside(table: IcebergTable, files: list[Any], where: str) -> N
                 f"{shown(str(values))}. They would come anew with each run: leave them out in a Query, or give a "
                 "where of all rows"
             )
+
+
+@contextmanager
+def _with_row_ids(
+    table: IcebergTable, rows: DataFrame, keys: Sequence[str], tasks: Any, where: str | None
+) -> Iterator[DataFrame]:
+    """Lend the rows with the columns of row lineage, filled where the replaced rows have such a row.
+
+    :param rows: in the columns of the table.
+    :param tasks: Java list of the ``org.apache.iceberg.FileScanTask`` of files with rows that are replaced.
+    :param where: SQL predicate of these rows; None where all of them are.
+    """
+    if tasks.isEmpty():
+        yield rows
+        return
+    with closing(FileScan(table.spark, table.java, tasks)) as scan:
+        columns = [field.name for field in rows.schema]
+        names = [name for name in columns if name.lower() in {key.lower() for key in keys}]
+        replaced = scan.dataframe.select(*map(quoted, columns), ROW_ID, LAST_UPDATED)
+        replaced = replaced if where is None else replaced.filter(sf.expr(where))
+        rest = [(quoted_name(field.name), field.dataType) for field in rows.schema if field.name not in names]
+        yield _paired(_with_digest(rows, rest), _with_digest(replaced, rest), names).select(
+            *map(quoted, columns), ROW_ID, LAST_UPDATED
+        )
+
+
+def _identities(table: IcebergTable, tasks: Any) -> frozenset[tuple[str, str]]:
+    """Return what tells the rows of files from those of others: their locations, and their deletes.
+
+    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``.
+    """
+    java = java_functions(table.spark)
+    parts = (texts_of(table.spark, tasks, function) for function in (java.location_of_task, java.deletes_of_task))
+    return frozenset(zip(*parts, strict=True))
+
+
+def _with_digest(rows: DataFrame, rest: Sequence[tuple[str, DataType]]) -> DataFrame:
+    return rows.withColumn(_DIGEST, content_digest(rest))
+
+
+def _paired(new: DataFrame, old: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return new rows with the row id of an old one of their key, and with its last change where both are equal.
+
+    Equal rows are paired first, in whatever order they come; what is left of a key is paired by number.
+    """
+    by_key = [*map(quoted, keys)]
+    old = old.select(*by_key, _DIGEST, ROW_ID, LAST_UPDATED, sf.lit(False).alias(_IS_NEW))
+    both = new.withColumn(_IS_NEW, sf.lit(True)).unionByName(old, allowMissingColumns=True)
+    both = both.withColumn(_NUMBER, _number(*by_key, _DIGEST, _IS_NEW))
+    pair = Window.partitionBy(*by_key, _DIGEST, _NUMBER)
+    both = both.withColumn(_IS_EQUAL, sf.count(sf.lit(1)).over(pair) > 1)
+    left_over = _number(*by_key, _IS_EQUAL, _IS_NEW)
+    both = both.withColumn(_LEFT_OVER, sf.when(~sf.col(_IS_EQUAL), left_over))
+    of_pair = [sf.when(sf.col(_IS_EQUAL), sf.col(name)) for name in (_DIGEST, _NUMBER)]
+    pair = Window.partitionBy(*by_key, _IS_EQUAL, _LEFT_OVER, *of_pair)
+    return both.withColumns(
+        {
+            ROW_ID: sf.max(ROW_ID).over(pair),
+            LAST_UPDATED: sf.when(sf.col(_IS_EQUAL), sf.max(LAST_UPDATED).over(pair)),
+        }
+    ).filter(_IS_NEW)
+
+
+def _number(*columns: Any) -> Column:
+    return sf.row_number().over(Window.partitionBy(*columns).orderBy(_DIGEST))

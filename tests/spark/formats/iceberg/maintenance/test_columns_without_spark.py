@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType, IntegerType, ListType, LongType, Nested
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec, RemovalMode, SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots, remove_orphan_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import small_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import reachable_files
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, names_of_files
 from tests.spark.maintenance_flow import LONG_AGO
@@ -74,7 +74,7 @@ def expire(flow: Flow) -> None:
 def test_an_expiry_by_spark_jobs_deletes_what_no_snapshot_names(
     flow: Flow, monkeypatch: pytest.MonkeyPatch, column: str, partition: str
 ) -> None:
-    monkeypatch.setattr(small_metadata, "MOST_FILES", 0)
+    monkeypatch.setattr(reachable_files, "MOST_FILES", 0)
     with_four_commits(flow, column, partition)
     rows = flow.records()
     expire(flow)

@@ -15,11 +15,15 @@ from airflow_lake_provider.iceberg.snapshot_retention import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
     refuse_broken_change,
     refuse_broken_invariants,
+    refuse_changed_rows,
     refuse_lost_refs,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit, orphan_files, quarantined_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import (
+    orphan_files,
+    quarantined_files,
+    snapshot_expiry,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as manifests
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.verify_rows import refuse_changed_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
@@ -69,7 +73,7 @@ def test_the_tag_of_an_audit_is_not_lost_by_an_expiry(spark: SparkSession) -> No
     table.create_tag("audit", table.head())
     handle, spec = table.handle.refresh(), expiry(table)
     now = datetime.now(UTC) + timedelta(minutes=1)
-    planned = expiry_commit._by_age(handle, request_for(spec, handle.properties(), now), ())
+    planned = snapshot_expiry._by_age(handle, request_for(spec, handle.properties(), now), ())
     refuse_lost_refs(handle, planned, lambda: ())
 
     planned.manageSnapshots().removeTag("audit").commit()

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.iceberg.snapshot_retention import RetentionRequest, request_for
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import snapshot_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -24,8 +24,8 @@ from tests.spark.maintenance_flow import snapshots as snapshots_in_order
 def prepared(table: MaintainedTable) -> tuple[IcebergTable, Any, set[int]]:
     """Plan the expiry of all but the head, as of now."""
     handle = table.handle.refresh()
-    expiry = expiry_commit._by_age(handle, asked(handle), ())
-    return handle, expiry, expiry_commit._expired(table.handle, expiry)
+    expiry = snapshot_expiry._by_age(handle, asked(handle), ())
+    return handle, expiry, snapshot_expiry._expired(table.handle, expiry)
 
 
 def asked(handle: IcebergTable) -> RetentionRequest:
@@ -54,7 +54,7 @@ def test_snapshots_that_others_commit_meanwhile_stay_and_the_planned_ones_go(ord
     orders.delete([1])
     before = snapshots(orders)
 
-    assert expiry_commit._commit(handle, expiry, asked(handle), ())
+    assert snapshot_expiry._commit(handle, expiry, asked(handle), ())
 
     assert len(planned) == 2
     assert snapshots(orders) == before - planned
@@ -66,7 +66,7 @@ def test_nothing_goes_where_a_tag_comes_to_a_planned_snapshot_meanwhile(orders: 
     orders.spark.sql(f"ALTER TABLE {orders.name} CREATE TAG kept AS OF VERSION {min(planned)}")
     before = snapshots(orders)
 
-    assert not expiry_commit._commit(handle, expiry, asked(handle), ())
+    assert not snapshot_expiry._commit(handle, expiry, asked(handle), ())
 
     assert snapshots(orders) == before
 
@@ -109,7 +109,7 @@ def test_a_commit_that_went_through_although_it_was_refused_counts_as_made(order
     handle, expiry, planned = prepared(orders)
     handle.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())
 
-    assert expiry_commit._commit(handle, expiry, asked(handle), ())
+    assert snapshot_expiry._commit(handle, expiry, asked(handle), ())
 
     assert snapshots(orders).isdisjoint(planned)
 
@@ -125,4 +125,4 @@ def test_files_that_a_commit_names_again_meanwhile_are_not_deleted(orders: Maint
         append.appendFile(task.file())
     append.commit()
 
-    assert set(files) <= expiry_commit._named_meanwhile(handle, known)
+    assert set(files) <= snapshot_expiry._named_meanwhile(handle, known)

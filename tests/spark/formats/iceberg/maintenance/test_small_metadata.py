@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import reachable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as merges
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import small_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import newest_job
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import MaintainedTable, names_of_files
@@ -34,7 +34,7 @@ def test_an_expiry_deletes_what_no_snapshot_names_wherever_its_manifests_are_rea
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
 ) -> None:
     for name, value in limits.items():
-        monkeypatch.setattr(small_metadata, name, value)
+        monkeypatch.setattr(reachable_files, name, value)
     table = MaintainedTable(spark, version=2)
     table.append(0, 5)
     table.append(5, 5)

@@ -23,10 +23,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
     DeletedPositions,
     Positions,
+    moved_positions,
     refuse_many,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.moved_positions import moved_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
     FilePart,

@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_
     DeletedPositions,
     PositionDelete,
     Positions,
+    ReadPart,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import (
     ROW_ID,
@@ -35,7 +36,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_col
     id_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.moved_positions import ReadPart
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import (
     begin_of,

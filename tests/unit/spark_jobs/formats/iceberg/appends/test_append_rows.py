@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.spark_jobs.formats.commits import RecentRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.appends.append_rows import least_number
+from airflow_lake_provider.spark_jobs.formats.iceberg.appends import least_number
 
 NOW = datetime(2026, 5, 5, tzinfo=UTC)
 

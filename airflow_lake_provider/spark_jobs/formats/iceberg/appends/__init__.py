@@ -1,1 +1,0 @@
-"""Rows that are added, and those that are not as they were added lately."""
