@@ -37,8 +37,7 @@ from airflow_lake_provider.contracts.specs.overwrite_partitions import Overwrite
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
-from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.spark_jobs.failures import lake_errors, root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, lines_of, say
 from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions

@@ -38,7 +38,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
-from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
+from airflow_lake_provider.spark_jobs.failures import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction

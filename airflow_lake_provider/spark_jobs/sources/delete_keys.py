@@ -33,7 +33,7 @@ from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
-from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
+from airflow_lake_provider.spark_jobs.failures import is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
+from airflow_lake_provider.spark_jobs.failures import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
 from tests.spark.full_disk import files_of_at_most

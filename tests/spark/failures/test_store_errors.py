@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
+from airflow_lake_provider.spark_jobs.failures import lake_errors
 from tests.soak.faulty_session import FaultySession
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 

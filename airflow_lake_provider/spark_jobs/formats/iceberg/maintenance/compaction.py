@@ -33,7 +33,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     target_size_owner,
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
-from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.failures import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
     commits_since,
     refuse_broken_invariants,

@@ -23,8 +23,7 @@ from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.iceberg.owner_settings import COPY_ON_WRITE, DELETE_MODE, UPDATE_MODE, owner_settings
 from airflow_lake_provider.iceberg.table_obstacles import without_row_changes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
-from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.spark_jobs.failures import root_cause, settings_at_fault
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import refuse_broken_change
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (

@@ -18,13 +18,13 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.failures.broken_tables import (
+from airflow_lake_provider.spark_jobs.failures import (
     ROLL_BACK,
     is_gone,
+    root_cause,
     settings_at_fault,
     unreadable_file,
 )
-from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     ROW_ID,

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.iceberg.owner_settings import _MOST, _NAMED, unusable_settings
-from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
+from airflow_lake_provider.spark_jobs.failures import settings_at_fault
 
 VALUES = [
     *("", " ", "x", "1e3", "0x10", "1.0", "NaN", "-1", "+7", "0", "07", "٣", "²", "1_0", " 5"),

@@ -1,4 +1,7 @@
-"""Errors of Java about a table, as errors of this package: a file that Iceberg cannot read is read no better later."""
+"""Errors under a driver as errors of this package: their known cause, or the file of a table that is broken.
+
+The cause is what Java, or Python itself, said innermost. A file that Iceberg cannot read is read no better later.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE, FailureCause, cause_in
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
-from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable, root_cause
-from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception, java_exceptions
 
 # Iceberg's for a file that storage does not have; an executor's arrives as text.
 _GONE = "NotFoundException"
@@ -54,6 +57,20 @@ _LOCATION = re.compile(r"(?:\b[a-z][a-z0-9+.-]{0,20}:/|(?<![\w/:])/)[^\s'\"]+")
 _GONE_WORDS = (_GONE, "Failed to open input stream", "does not exist", "NoSuchKey")
 ROLL_BACK = "Restore it, roll the table back to a snapshot before it, or register an older metadata file"
 _LONGEST = 300
+# Libraries that Iceberg carries along, and what all of it calls.
+_RELOCATED = re.compile(r"\.(?:relocated|shaded|common|util)\.")
+# Clients of catalogs. What they read in a store they read through other classes.
+_CATALOGS = tuple(
+    f"{_ICEBERG}{name}"
+    for name in ("jdbc.", "rest.", "hive.", "aws.glue.", "aws.dynamodb.", "nessie.", "snowflake.", "ClientPool")
+)
+_UNREACHABLE = frozenset(
+    {"ConnectException", "NoRouteToHostException", "SocketException", "SocketTimeoutException", "UnknownHostException"}
+)
+_WORDS = ("premature eof", "read response")
+_CLIENTS = ("org.apache.hadoop.hdfs.", "org.apache.hadoop.fs.s3a.")
+# An executor's exception may arrive as text, with its stack below it.
+_END_IN_TEXT = re.compile(r"java\.io\.EOFException[^\n]*(?:\n\s+at [^\n]*)*")
 
 
 @contextmanager
@@ -176,3 +193,67 @@ def _innermost_frames(error: BaseException) -> Iterator[tuple[str, str]]:
 def _first_line(message: str) -> str:
     line = message.strip().partition("\n")[0]
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def root_cause(error: BaseException) -> FailureCause | None:
+    """Return the cause of an error; None where it is of no known kind."""
+    of_java = next((each for each in _chain(error) if java_exception(each) is not None), None)
+    if of_java is not None:
+        texts = [f"{name}: {message}" for name, message in java_causes(of_java)][::-1]
+        # To look for the class costs a call for each frame.
+        return cause_in(texts) or (cause_in(texts, is_of_a_catalog=True) if is_of_a_catalog(of_java) else None)
+    texts = [f"{type(each).__name__}: {each}" for each in _chain(error)][::-1]
+    line = next(filter(None, (JVM_GONE.find(text) for text in texts)), None)
+    return cause_in(texts) if line is None else FailureCause(JVM_GONE, line)
+
+
+def is_of_a_catalog(error: BaseException) -> bool:
+    """Tell whether an error of Java came out of a client of a catalog, and of nothing that it called."""
+    class_name = _iceberg_class(error)
+    return class_name is not None and class_name.startswith(_CATALOGS)
+
+
+def _iceberg_class(error: BaseException) -> str | None:
+    """Return the class of Iceberg that is next to where the innermost exception of Java comes from."""
+    nearest = None
+    for java in java_exceptions(error):
+        names = (str(frame.getClassName()) for frame in java.getStackTrace())
+        # An exception of another thread, or of a plain library's, may have none.
+        nearest = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), nearest)
+    return nearest
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error of Python and those that it came of, outermost first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Tell whether a host was not found or did not answer; Hadoop says it as an IllegalArgumentException too."""
+    return any(name in _UNREACHABLE for name, _ in java_causes(error))
+
+
+def is_cut_connection(error: BaseException) -> bool:
+    """Tell whether an end of file is one of a connection to a store; HDFS and S3A say the same of both."""
+    return any(_is_of_network(text) for text in _ends(error))
+
+
+def _is_of_network(text: str) -> bool:
+    words, _, stack = text.lower().partition("\n")
+    # A broken footer points behind the end of its file.
+    return any(sign in words for sign in _WORDS) or ("seek" not in words and any(name in stack for name in _CLIENTS))
+
+
+def _ends(error: BaseException) -> list[str]:
+    """Return each EOFException among the causes as text, its message in the first line and its stack below."""
+    ends, message = [], ""
+    for java in java_exceptions(error):
+        message = str(java.getMessage())
+        if str(java.getClass().getName()) == "java.io.EOFException":
+            stack = (str(frame.toString()) for frame in java.getStackTrace())
+            ends.append("\n".join((" ".join(message.split()), *stack)))
+    return [*ends, *_END_IN_TEXT.findall(message)]

@@ -1,1 +1,0 @@
-"""Errors that PySpark raises, told apart by the Java exceptions behind them."""
