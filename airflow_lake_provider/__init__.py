@@ -8,7 +8,7 @@ from __future__ import annotations
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.custom_source import PositionSource
-from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
@@ -22,7 +22,6 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 )
 from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout

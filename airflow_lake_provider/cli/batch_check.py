@@ -16,10 +16,9 @@ from airflow_lake_provider.cli.command_process import as_command, run_driver
 from airflow_lake_provider.cli.print_tables import show
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord
+from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord, SchemaChange
 from airflow_lake_provider.contracts.reports.job import LoadReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.spec_codec import Job, written_task
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition, topic_id
-from airflow_lake_provider.contracts.author.topic import Topic
+from airflow_lake_provider.contracts.author.kafka_topic import Topic
 
 _log = logging.getLogger(__name__)
 # Of each of the two requests, with the search for a broker. Spark starts in less time than a second try would take.

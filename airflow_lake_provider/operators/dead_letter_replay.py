@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.argument_validation import mapping
-from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE
-from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE, RepairedLetters
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.retry_delays import refusing_for_good

@@ -55,8 +55,10 @@ OTHERS = (
     *(f"maintenance.plan.{name}" for name in ("TablePlan", "PlannedAction", "Reason", "Effect", "NotPlanned")),
     "hooks.maintenance_history.MaintenanceHistory",
     "contracts.reports.history_entry.HistoryEntry",
-    *(f"contracts.reports.batch_plan.{name}" for name in ("BatchPlan", "PutAsideRecord")),
-    *(f"contracts.reports.schema_changes.{name}" for name in ("SchemaChange", "SchemaChangeKind")),
+    *(
+        f"contracts.reports.batch_plan.{name}"
+        for name in ("BatchPlan", "PutAsideRecord", "SchemaChange", "SchemaChangeKind")
+    ),
     "hooks.maintenance_history.Remembered",
     "maintenance.past_outcomes.PastOutcome",
     "assets.lake_table.lake_table_asset",
@@ -64,8 +66,7 @@ OTHERS = (
     "assets.lake_table.watches",
     "contracts.author.sources.Source",
     "contracts.author.sources.OnSourceChange",
-    *(f"contracts.author.kafka_topic.{name}" for name in ("ValueFormat", "KeyFormat", "Tombstones")),
-    "contracts.author.topic.OnGap",
+    *(f"contracts.author.kafka_topic.{name}" for name in ("ValueFormat", "KeyFormat", "Tombstones", "OnGap")),
     "contracts.applied.event_marks.EventOrdering",
     "contracts.author.debezium_connector.BinaryHandling",
     "contracts.author.debezium_connector.DecimalHandling",

@@ -48,7 +48,7 @@ ICEBERG_FLOORS = (
     {"iceberg_format"},
 )
 CONTRACT_FLOORS = (
-    {"errors", "option_names"},
+    {"errors"},
     {
         "argument_validation",
         "capability_names",
@@ -57,7 +57,7 @@ CONTRACT_FLOORS = (
         "lake_page",
         "property_values",
         "sql_limits",
-        "text_encoding",
+        "text_options",
     },
     {
         "author_object",

@@ -16,13 +16,13 @@ DRIVER = PACKAGE / "spark_jobs"
 HOMES = (
     PACKAGE / "contracts" / "author" / "sources.py",
     PACKAGE / "contracts" / "author" / "custom_source.py",
+    PACKAGE / "contracts" / "author" / "dead_letter.py",
     PACKAGE / "contracts" / "author" / "debezium_topic.py",
     PACKAGE / "contracts" / "author" / "jdbc_table.py",
     PACKAGE / "contracts" / "author" / "kafka_topic.py",
     PACKAGE / "contracts" / "author" / "lake_tables.py",
     PACKAGE / "contracts" / "author" / "pyspark_function.py",
     PACKAGE / "contracts" / "author" / "query.py",
-    PACKAGE / "contracts" / "author" / "repaired_letters.py",
     DRIVER / "sources",
 )
 KINDS = {found.__name__: found for found in Source.kinds().values() if found.__module__.startswith(PACKAGE.name)}
@@ -40,13 +40,13 @@ OF_AUTHORS = tuple(
     f"author.{name}"
     for name in (
         *(
+            "dead_letter",
             "debezium_topic",
             "jdbc_table",
             "kafka_topic",
             "lake_tables",
             "pyspark_function",
             "query",
-            "repaired_letters",
             "sources",
         ),
     )

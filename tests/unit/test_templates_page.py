@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import airflow_lake_provider
+from airflow_lake_provider.contracts.author.dead_letter import RepairedLetters
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
-from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.author.sources import Source
 from scripts.markdown_pages import REPOSITORY
 

@@ -10,9 +10,9 @@ from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
 from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.argument_validation import optional, text
 from airflow_lake_provider.contracts.author.debezium_connector import DebeziumConnector
-from airflow_lake_provider.contracts.author.file_arguments import column_list
+from airflow_lake_provider.contracts.author.kafka_topic import Topic
+from airflow_lake_provider.contracts.author.reader_options import column_list
 from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, ChangeStream
-from airflow_lake_provider.contracts.author.topic import Topic
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError

@@ -1,20 +1,23 @@
-"""Options and column lists of Spark's readers that a source takes: they leave out no row, no column and no file.
+"""Options, column lists and other arguments of sources of files: they leave out no row, no column and no file.
 
-The lists are those of Spark 4.1: ``CSVOptions``, ``JSONOptions``, ``XmlOptions``, ``ParquetOptions``, ``OrcOptions``,
-``AvroOptions``, ``TextOptions`` and ``FileIndexOptions``. Spark compares names without case.
+The lists of options are those of Spark 4.1: ``CSVOptions``, ``JSONOptions``, ``XmlOptions``, ``ParquetOptions``,
+``OrcOptions``, ``AvroOptions``, ``TextOptions`` and ``FileIndexOptions``. Spark compares names without case.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import PurePosixPath
 
+from airflow_lake_provider.contracts.argument_validation import names, not_none, text
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.option_names import by_lower_name
 from airflow_lake_provider.contracts.sql_limits import forbidden_in
-from airflow_lake_provider.contracts.text_encoding import check_encoding
+from airflow_lake_provider.contracts.text_options import by_lower_name, check_encoding
 
 FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 TEXT_FORMATS = ("json", "csv", "xml")
@@ -115,6 +118,9 @@ _INSTEAD = {
     "wildcardcolname": "declare the columns in the source's schema",
     "positionalfieldmatching": "leave it out: fields are found by their names",
 }
+_LONGEST_MEMORY_DAYS = 36_500
+# As Python and JSON write one; a class of characters has no use for quotes.
+_TEXT_OF_LIST = re.compile(r"\s*[\[(]\s*['\"]")
 
 
 def check_reader_options(options: Mapping[str, str], kind: str | None, name: str) -> None:
@@ -168,6 +174,8 @@ def _options_of(kind: str | None) -> Iterator[str]:
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.DOTALL)
+
+
 _TYPES = frozenset(
     (
         *("BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL"),
@@ -175,8 +183,12 @@ _TYPES = frozenset(
         *("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "INTERVAL", "VARIANT", "VOID"),
     )
 )
+
+
 # What may stand behind a type, with another word.
 _QUALIFIED = {"STRING": ("COLLATE",), "INTERVAL": ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")}
+
+
 _MAX_NESTING = 50
 
 
@@ -318,3 +330,51 @@ def format_of_path(path: str) -> str:
             f"the path {path!r} does not tell a format; give Files(..., format=), one of {', '.join(FORMATS)}"
         )
     return kind
+
+
+def file_path(value: object, name: str) -> str:
+    """Return a path or a glob; one that a template makes of no value, or of a list, would match no file."""
+    path = text(not_none(value, name), name)
+    if _TEXT_OF_LIST.match(path):
+        raise InvalidSpecError(
+            f"{name} must be one path or glob, got the text of a list: {path!r}; write a glob such as "
+            "'in/{a,b}.csv', or map the task over the paths"
+        )
+    return path
+
+
+def file_format(value: object, name: str) -> str:
+    """Return a format of files."""
+    if value not in FORMATS:
+        raise InvalidSpecError(f"{name} must be one of {', '.join(FORMATS)}, got {value!r}")
+    return str(value)
+
+
+def column_list(value: object, name: str) -> str:
+    """Return columns as DDL."""
+    columns = value if isinstance(value, str) else text(value, name)
+    check_column_list(columns, name)
+    return columns
+
+
+def partition_names(value: object, name: str) -> tuple[str, ...]:
+    """Return names of folders that are columns."""
+    columns = names(() if value is None else value, name)
+    lower = [column.lower() for column in columns]
+    if len(set(lower)) < len(lower):
+        raise InvalidSpecError(f"{name} has a column twice, as names are compared without case, got {value!r}")
+    unfit = [column for column in columns if "=" in column or "/" in column]
+    if unfit:
+        raise InvalidSpecError(f"{name} takes names without value, 'day' for the folder day=2026-01-01, got {unfit}")
+    return columns
+
+
+def file_age(value: object, name: str) -> timedelta:
+    """Return how long a consumed file is remembered."""
+    # A position keeps whole days.
+    age = timedelta(days=math.ceil(duration(value, name) / timedelta(days=1)))
+    if age.days > _LONGEST_MEMORY_DAYS:
+        raise InvalidSpecError(
+            f"{name} must be at most {_LONGEST_MEMORY_DAYS:,} days, got {age.days:,}; an Aggregation forgets no file"
+        )
+    return age

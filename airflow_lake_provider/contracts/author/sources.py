@@ -13,15 +13,16 @@ from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, label, names, optional, options, text
 from airflow_lake_provider.contracts.author.debezium_connector import DebeziumConnector
-from airflow_lake_provider.contracts.author.file_arguments import (
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.reader_options import (
+    check_reader_options,
     column_list,
     file_age,
     file_format,
     file_path,
+    format_of_path,
     partition_names,
 )
-from airflow_lake_provider.contracts.author.merge_engines import Deletes
-from airflow_lake_provider.contracts.author.reader_options import check_reader_options, format_of_path
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.durations import duration

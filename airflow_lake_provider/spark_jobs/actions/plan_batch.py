@@ -16,9 +16,8 @@ from pyspark.sql.types import StructField, StructType
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deletes
 from airflow_lake_provider.contracts.author.schema_contract import Evolution
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord, SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged
 from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table

@@ -27,6 +27,7 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.reports.batch_plan import SchemaChange
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
@@ -34,7 +35,6 @@ from airflow_lake_provider.contracts.reports.job import (
     OrphanFilesReport,
     StatisticsReport,
 )
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import (

@@ -17,8 +17,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.option_names import by_lower_name
-from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8, is_wide
+from airflow_lake_provider.contracts.text_options import by_lower_name, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.option_names import by_lower_name
+from airflow_lake_provider.contracts.text_options import by_lower_name
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (

@@ -11,8 +11,7 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType, Tim
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.option_names import by_lower_name
-from airflow_lake_provider.contracts.text_encoding import ENCODING_OPTIONS, encoding_of, is_utf8, is_wide
+from airflow_lake_provider.contracts.text_options import ENCODING_OPTIONS, by_lower_name, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns

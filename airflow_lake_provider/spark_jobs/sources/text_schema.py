@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.option_names import by_lower_name
+from airflow_lake_provider.contracts.text_options import by_lower_name
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, parsed_line, text_lines
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside

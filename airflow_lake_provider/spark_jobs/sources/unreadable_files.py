@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.text_encoding import encoding_of, is_utf8
+from airflow_lake_provider.contracts.text_options import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception

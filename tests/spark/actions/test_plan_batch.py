@@ -12,9 +12,8 @@ from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, LakeProviderError
-from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome, UpsertReport
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
 

@@ -13,10 +13,9 @@ from pyiceberg.table import Table
 from airflow_lake_provider.cli import batch_check
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord
+from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord, SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.reports.job import AppendReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
+from airflow_lake_provider.contracts.author.dead_letter import RepairedLetters
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.append import AppendSpec

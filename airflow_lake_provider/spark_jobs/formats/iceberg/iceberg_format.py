@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.as_of import snapshot_as_of
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
+from airflow_lake_provider.contracts.reports.batch_plan import SchemaChange
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
@@ -22,7 +23,6 @@ from airflow_lake_provider.contracts.reports.job import (
     RewriteManifestsReport,
     StatisticsReport,
 )
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
     OrphanFilesSpec,

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.author.topic import EARLIEST, OnGap, Topic
+from airflow_lake_provider.contracts.author.kafka_topic import EARLIEST, OnGap, Topic
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidConnectionError
 from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, dead_letter
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters, dead_letter
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.author.repaired_letters import RepairedLetters
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError

@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringT
 
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange
+from airflow_lake_provider.contracts.reports.batch_plan import SchemaChange
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import schema_differences
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()

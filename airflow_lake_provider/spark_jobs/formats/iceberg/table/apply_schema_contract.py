@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError
-from airflow_lake_provider.contracts.reports.schema_changes import SchemaChange, SchemaChangeKind
+from airflow_lake_provider.contracts.reports.batch_plan import SchemaChange, SchemaChangeKind
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS

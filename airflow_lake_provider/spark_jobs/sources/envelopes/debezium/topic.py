@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
+from airflow_lake_provider.contracts.author.kafka_topic import OnGap
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
-from airflow_lake_provider.contracts.author.topic import OnGap
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Listing, Wanted

@@ -1,4 +1,4 @@
-"""Encodings of text files, by the options of Spark's readers."""
+"""Options of Spark's readers, whose names Spark compares without case, and the encoding of text that they name."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import codecs
 from collections.abc import Mapping
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.option_names import by_lower_name
 
 # Encodings in which the signs of JSON and CSV are not those of ASCII.
 _WIDE = ("utf16", "utf32")
 # Escape sequences change what all further bytes mean.
 _STATEFUL = ("iso2022", "hz", "utf-7")
 ENCODING_OPTIONS = ("encoding", "charset")
+
+
+def by_lower_name(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of a reader by their names in lower case."""
+    return {name.lower(): value for name, value in options.items()}
 
 
 def encoding_of(options: Mapping[str, str]) -> str:
