@@ -1,4 +1,7 @@
-"""Frame of every load: what of a source's input is new to the table, applied once, and the report of what was not."""
+"""Frame of every load: what of a source's input is new to the table, applied once, and the report of what was not.
+
+Dead letters of a batch are kept in their table, once, before the others of its records are committed.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,32 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import of_both
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised, without_new_input
-from airflow_lake_provider.spark_jobs.actions.keep_dead_letters import keep_dead_letters
+from airflow_lake_provider.spark_jobs.batch.change_batch import (
+    LETTER_ID,
+    DeadLetters,
+    release_frames,
+    released_on_failure,
+)
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, seen_after_commit, state_after_commit
+from airflow_lake_provider.spark_jobs.formats.commits import (
+    AppendCommit,
+    AppliedCommit,
+    seen_after_commit,
+    state_after_commit,
+)
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import (
@@ -37,6 +54,7 @@ from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 SpecT = TypeVar("SpecT", bound=LoadSpec)
 ReportT = TypeVar("ReportT", bound=LoadReport)
+_ATTEMPTS_OF_LETTERS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +134,7 @@ class NewInput(Generic[SpecT, ReportT]):
             return {}
         if letters.count:
             table = table_of(letters.rows.sparkSession, self.spec, TableName.parse(letter.table))
-            keep_dead_letters(table, letter.table, letters, self.run_key, self.spec.max_attempts, self.progress)
+            _keep_dead_letters(table, letter.table, letters, self.run_key, self.spec.max_attempts, self.progress)
         return {"dead_letters": letters.count}
 
     def unchanged(self, why: Unchanged, **fields: Any) -> ReportT:
@@ -257,3 +275,47 @@ def _unchanged(
     state = target.state(spec.branch) if target.exists() else None
     reported = {"run_key": run_key, **why.reported(report), **fields}
     return report(table=spec.table, before=state, after=state, seconds=dict(progress.seconds), **reported)
+
+
+def _keep_dead_letters(
+    table: FormatTable, name: str, letters: DeadLetters, run_key: str, max_attempts: int, progress: Progress
+) -> None:
+    """Add those that the table has not: a second try, and a second driver, have letters of the same ids.
+
+    :param name: of the table, for messages.
+    :raises BadInputError: it is another table.
+    :raises CommitConflictError: other writers won every attempt.
+    """
+
+    def attempt(number: int) -> None:  # noqa: ARG001  # each is alike
+        columns = StructType([StructField(field.name, field.dataType) for field in letters.rows.schema])
+        present = table.schema() if table.is_created() else None
+        if present is None:
+            table.create(columns, (LETTER_ID,), TableLayout())
+        elif lacking := sorted({*columns.names} - {*present.names}):
+            raise BadInputError(f"{name} is no table of dead letters, it lacks {lacking}; give dead_letter another one")
+        base = table.applied_state("").base
+        rows, kept = aside, table.current_rows(base)
+        if kept is not None:
+            # Files that have letters of other targets, or other input, alone go unread. An id is of its file.
+            kept = kept.filter((sf.col("target") == letters.target) & sf.col("file").isin(files))
+            rows = rows.join(kept.select(LETTER_ID), LETTER_ID, "left_anti")
+        # Of what it reads, nothing may change before it commits: two drivers would add the same letters.
+        commit = AppendCommit(
+            action="dead-letters",
+            run_key=run_key,
+            base=base,
+            rows=rows,
+            reads_table=True,
+            counts=lambda added: {} if added else None,
+        )
+        table.append(commit, Progress())
+
+    with progress.phase("dead letters") as facts, released_on_failure() as cached:
+        facts["rows"] = letters.count
+        # Each attempt would find them among all records again.
+        cached.append(aside := letters.rows.persist())
+        files = [row["file"] for row in aside.select("file").distinct().collect()]
+        # All loads of a lake may keep their letters in one table.
+        retry_conflicts(attempt, max(max_attempts, _ATTEMPTS_OF_LETTERS), progress)
+        release_frames(aside)

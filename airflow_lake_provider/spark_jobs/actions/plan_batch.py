@@ -24,8 +24,7 @@ from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_wit
 from airflow_lake_provider.spark_jobs.actions.history_batch import refuse_earlier_batch, stored_with_history
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.actions.target_schema import refuse_unfit_batch
-from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
-from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
+from airflow_lake_provider.spark_jobs.batch.change_batch import DeadLetters, release_frames
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource

@@ -1,9 +1,10 @@
-"""Columns of ours inside a batch, and the frames that it keeps in memory."""
+"""Columns of ours inside a batch, the frames that it keeps in memory, and its records that are put aside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -15,6 +16,9 @@ DELETED = "_lake_deleted"
 RESET = "_lake_reset"
 RESET_ORDER = "_lake_reset_order"
 MARKERS = (DELETED, RESET, RESET_ORDER)
+# A condition, and SQL of what is wrong with a record in words, and of its class.
+Fault = tuple[str, str, str]
+LETTER_ID, REPLAYED_AT = "letter_id", "replayed_at"
 
 
 @contextmanager
@@ -33,3 +37,22 @@ def release_frames(*frames: DataFrame) -> None:
     for frame in frames:
         with suppress(Exception):
             frame.unpersist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetters:
+    """Records of a batch that are put aside.
+
+    :param target: table of the batch.
+    :param rows: of the table of dead letters, one for each; an id is the same in each try.
+    :param judged: all records; cached where they are parsed.
+    """
+
+    target: str
+    count: int
+    rows: DataFrame
+    judged: DataFrame
+
+    def release(self) -> None:
+        """Give the records back, once the others are written."""
+        release_frames(self.judged)

@@ -24,8 +24,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
-from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, DeadLetters, release_frames
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit

@@ -15,8 +15,15 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.specs.load import LoadSpec
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT, DeadLetters, Fault
+from airflow_lake_provider.spark_jobs.batch.change_batch import (
+    ARRIVAL,
+    LETTER_ID,
+    RECORD,
+    REPLAYED_AT,
+    UNPARSABLE,
+    DeadLetters,
+    Fault,
+)
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, ROUNDED
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch

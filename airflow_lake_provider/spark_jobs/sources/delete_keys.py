@@ -37,11 +37,10 @@ from airflow_lake_provider.spark_jobs.failures import is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time
-from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.lake_table import pinned_snapshot, read_table
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
-from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.text_values import BEGINS_WITH_DAY, LETTERS_FOR_ZONE, WITHOUT_ZONE
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable

@@ -18,11 +18,10 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_options import by_lower_name
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
-from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of, refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
-from airflow_lake_provider.spark_jobs.sources.table_folders import refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 

@@ -1,13 +1,17 @@
 """The files a path or glob stands for at this moment, through Hadoop, so on any storage Spark reads.
 
-A file of a local disk that a symbolic link shows once more is the same file, and no other rows.
+A file of a local disk that a symbolic link shows once more is the same file, and no other rows. Files of a lake table
+are refused as files of rows: some have rows that were deleted or replaced since.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,22 @@ from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 _LOCAL = "file:"
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
+# Formats that tables have their rows in.
+_FORMATS = frozenset({"parquet", "orc", "avro"})
+# What the folder of a table of each kind has: all of these. Iceberg's is looked into.
+_MARKS = {
+    "Delta Lake": ("_delta_log",),
+    "Hudi": (".hoodie",),
+    "Paimon": ("snapshot", "schema/schema-0"),
+    "Iceberg": ("metadata",),
+}
+# Folders between that of a table and its files: partitions, buckets, hashes of Iceberg's layout for object stores.
+_INNER = re.compile(r"[^/]*=[^/]*|bucket-\d+|[01]{4,8}")
+# Levels above these. Hudi's partitions may be by year, month and day without names.
+_LEVELS = 4
+_MOST_FOLDERS = 64
+_OPENED_AT_ONCE = 16
+_MOST_LISTED = 200
 
 
 def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]:
@@ -175,3 +195,63 @@ class _FileStatuses:
     def _getter(self, name: str, result: str) -> Any:
         make = method_handles(self._spark)
         return make.function(make.method("org.apache.hadoop.fs.FileStatus", name, result))
+
+
+def refuse_table_folders(spark: SparkSession, file_format: str | None, files: Sequence[InputFile]) -> None:
+    """Refuse files below the folder of a table of any kind.
+
+    :param file_format: of the source; text formats are not looked at.
+    :raises BadInputError: naming a file, the table's folder and how to read it.
+    """
+    if file_format not in _FORMATS:
+        return
+    below = {folder: file for file in reversed(files) for folder in _folders_above(file.path)}
+    folders = sorted(below, key=len)[:_MOST_FOLDERS]
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
+        for folder, kind in zip(folders, opened.map(lambda each: _kind_of(spark, each), folders), strict=True):
+            if kind is not None:
+                read = "Read the table by LakeTable"
+                if kind != "Iceberg":
+                    read = f"Read the table by a PySparkFunction, with Spark's package for {kind}"
+                raise BadInputError(
+                    f"{below[folder].path} is a file of the {kind} table in {folder}, which tells what of its files is "
+                    f"still there: read as {file_format}, rows that were deleted would come back. {read}, or copy what "
+                    "is wanted to a folder outside of it"
+                )
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    folder = path.rpartition("/")[0]
+    while _INNER.fullmatch(folder.rpartition("/")[2]):
+        folder = folder.rpartition("/")[0]
+    for _ in range(_LEVELS):
+        # The root of a store.
+        if "/" not in folder or folder.endswith("/"):
+            return
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _kind_of(spark: SparkSession, folder: str) -> str | None:
+    """Return the kind of table that a folder is of; None for none, or where nobody may look."""
+    path_of = jvm_of(spark).org.apache.hadoop.fs.Path
+    try:
+        filesystem = path_of(folder).getFileSystem(hadoop_settings(spark))
+        for kind, marks in _MARKS.items():
+            if not all(filesystem.exists(path_of(f"{folder}/{mark}")) for mark in marks):
+                continue
+            if kind != "Iceberg" or _has_metadata(filesystem.listStatusIterator(path_of(f"{folder}/metadata"))):
+                return kind
+    except JavaError:
+        return None
+    return None
+
+
+def _has_metadata(listing: Any) -> bool:
+    """Tell whether a folder has a metadata file of Iceberg's among its first files."""
+
+    def names() -> Iterator[str]:
+        while listing.hasNext():
+            yield str(listing.next().getPath().getName())
+
+    return any(name.endswith((".metadata.json", ".metadata.json.gz")) for name in islice(names(), _MOST_LISTED))

@@ -27,10 +27,10 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
+    DeadLetters,
     release_frames,
     released_on_failure,
 )
-from airflow_lake_provider.spark_jobs.batch.dead_letters import DeadLetters
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     NUMBER,

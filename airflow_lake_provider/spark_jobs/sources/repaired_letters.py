@@ -15,8 +15,7 @@ from airflow_lake_provider.contracts.author.dead_letter import RepairedLetters
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.dead_letters import LETTER_ID, REPLAYED_AT
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, LETTER_ID, REPLAYED_AT, UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch

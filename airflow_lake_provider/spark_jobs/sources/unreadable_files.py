@@ -22,8 +22,7 @@ from airflow_lake_provider.contracts.text_options import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
-from airflow_lake_provider.spark_jobs.sources.compressed_ends import refuse_cut_ends
-from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
+from airflow_lake_provider.spark_jobs.sources.file_ends import SIGNATURE_BYTES, disguise_of, refuse_cut_ends
 from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.

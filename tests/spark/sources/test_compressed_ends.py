@@ -13,7 +13,7 @@ import zstandard
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sources.compressed_ends import refuse_cut_ends
+from airflow_lake_provider.spark_jobs.sources.file_ends import refuse_cut_ends
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.test_unreadable_files import TYPES, apply, flow
 

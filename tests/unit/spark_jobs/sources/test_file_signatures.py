@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from airflow_lake_provider.spark_jobs.sources.file_signatures import SIGNATURE_BYTES, disguise_of
+from airflow_lake_provider.spark_jobs.sources.file_ends import SIGNATURE_BYTES, disguise_of
 
 ROW = b"1,x\n" * 20
 
