@@ -12,8 +12,15 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidS
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.policy_file import PolicyFile, read_policy_file
-from airflow_lake_provider.maintenance.catalog_policies import catalog_layer
-from airflow_lake_provider.maintenance.policy import Layer, LayerValues, TablePolicy, dag_layer, merge, property_layer
+from airflow_lake_provider.maintenance.policy import (
+    Layer,
+    LayerValues,
+    TablePolicy,
+    catalog_layer,
+    dag_layer,
+    merge,
+    property_layer,
+)
 from airflow_lake_provider.maintenance.tuning import tuned_policy
 
 if TYPE_CHECKING:

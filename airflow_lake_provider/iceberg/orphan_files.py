@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote_plus
 
 from airflow_lake_provider.contracts.durations import epoch_millis
-from airflow_lake_provider.iceberg.flink_jobs import named, newest_of_jobs
-from airflow_lake_provider.iceberg.kafka_connect_sinks import newest_of_sinks, sink_text
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
+from airflow_lake_provider.iceberg.streaming_writers import named, newest_of_jobs, newest_of_sinks, sink_text
 
 # Scheme and authority of a location.
 STORE = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"

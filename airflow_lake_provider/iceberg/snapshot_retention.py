@@ -17,8 +17,13 @@ from airflow_lake_provider.contracts.property_values import number_or, number_pr
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, MINIMUM_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
-from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, newest_of_jobs, without_expiry_of_version_3
-from airflow_lake_provider.iceberg.kafka_connect_sinks import kept_for_sinks, newest_of_sinks
+from airflow_lake_provider.iceberg.streaming_writers import (
+    kept_for_flink,
+    kept_for_sinks,
+    newest_of_jobs,
+    newest_of_sinks,
+    without_expiry_of_version_3,
+)
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"

@@ -12,7 +12,9 @@ from airflow_lake_provider.contracts.applied.applied_history import broken_posit
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot
-from airflow_lake_provider.iceberg.flink_jobs import (
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
+from airflow_lake_provider.iceberg.owner_settings import unusable_settings
+from airflow_lake_provider.iceberg.streaming_writers import (
     kept_for_flink,
     named,
     newest_of_jobs,
@@ -20,8 +22,6 @@ from airflow_lake_provider.iceberg.flink_jobs import (
     without_expiry_of_version_3,
     without_upgrade_to_version_3,
 )
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
-from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.iceberg.table_obstacles import (
     choosing_code,
     refuses_delete_files,

@@ -1,16 +1,18 @@
 """Merge the layers of a table's policy, key by key, and keep for each value where it comes from.
 
-Whoever may alter a table or a namespace chooses its properties, and whoever serves a catalog its policies. So these
-layers are bound: they may restrict what deletes for good, and never allow it. Decision 36 has the reasons.
+Whoever may alter a table or a namespace chooses its properties, and whoever serves a catalog its policies: those that
+Apache Polaris keeps, by the schemas of 2025-02-03. So these layers are bound: they may restrict what deletes for good,
+and never allow it. Decision 36 has the reasons.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from types import NoneType
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
@@ -18,12 +20,23 @@ from airflow_lake_provider.contracts.author_object import AuthorObject
 from airflow_lake_provider.contracts.durations import short_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_plain
-from airflow_lake_provider.contracts.policy_settings import GROUPS, SETTINGS, NamedValue, read_named, read_properties
+from airflow_lake_provider.contracts.policy_settings import (
+    GROUPS,
+    SETTINGS,
+    NamedValue,
+    read_named,
+    read_properties,
+    read_value,
+)
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.maintenance.score import HealthLimits
+from airflow_lake_provider.tables.base import CatalogPolicy
 
 # What a report shows of a value.
 _LONGEST_SHOWN = 300
+# Polaris' own examples have 200 characters.
+_LONGEST_CONTENT = 20_000
+_Named = Iterator[tuple[str, object]]
 
 
 class Layer(str, Enum):
@@ -273,3 +286,81 @@ def _plain(value: Any) -> Any:
 def _text(value: Any) -> str:
     plain = _plain(value)
     return shown(plain) if isinstance(plain, str) else json.dumps(plain)[:_LONGEST_SHOWN]
+
+
+def catalog_layer(policies: Sequence[CatalogPolicy]) -> LayerValues:
+    """Return what policies of a catalog name.
+
+    :param policies: later ones go before earlier ones. Types that are not of maintenance are left out.
+    :raises InvalidSpecError: the content of one is not what its type asks for.
+    """
+    named = list[NamedValue]()
+    for policy in policies:
+        if policy.kind not in _POLARIS_KINDS:
+            continue
+        origin = f"policy {shown(policy.name)} of the catalog, {policy.kind}"
+        try:
+            for key, value in _POLARIS_KINDS[policy.kind](_polaris_content(policy.content)):
+                named.append(NamedValue(key=key, value=read_value(key, value, origin), origin=origin))
+        except InvalidSpecError:
+            # It may forbid what the file allows.
+            raise InvalidSpecError(
+                f"{origin}: its content is {shown(policy.content)}, which is not what the type of the policy asks for; "
+                "correct or detach it"
+            ) from None
+    return LayerValues(Layer.CATALOG, named)
+
+
+def _polaris_content(text: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(text) if len(text) <= _LONGEST_CONTENT else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("enable"), bool):
+        raise InvalidSpecError("content needs enable")
+    if not isinstance(content.get("config"), (dict, NoneType)):
+        raise InvalidSpecError("config is no object")
+    return content
+
+
+def _polaris_config(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return content.get("config") or {}
+
+
+def _whole(value: object) -> object:
+    """Return a number of JSON, which has no kind, as a whole one where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _polaris_compaction(content: Mapping[str, Any]) -> _Named:
+    yield "compaction.enabled", content["enable"]
+    # The schema has it at the top, and a guide of Polaris in config.
+    size = content.get("target_file_size_bytes", _polaris_config(content).get("target_file_size_bytes"))
+    if size is not None:
+        yield "compaction.target_file_size", _whole(size)
+
+
+def _polaris_manifests(content: Mapping[str, Any]) -> _Named:
+    yield "manifests.enabled", content["enable"]
+
+
+def _polaris_orphans(content: Mapping[str, Any]) -> _Named:
+    # Its older_than is a moment and no age, and a location other than the table's is not looked at.
+    yield "orphans.mode", "delete" if content["enable"] else "off"
+
+
+def _polaris_expiry(content: Mapping[str, Any]) -> _Named:
+    yield "expiry.enabled", content["enable"]
+    config = _polaris_config(content)
+    if (days := config.get("max_snapshot_age_days")) is not None:
+        yield "expiry.older_than", f"P{_whole(days)}D"
+    if (number := config.get("min_snapshot_to_keep")) is not None:
+        yield "expiry.retain_last", _whole(number)
+
+
+_POLARIS_KINDS: Mapping[str, Callable[[Mapping[str, Any]], _Named]] = {
+    "system.data-compaction": _polaris_compaction,
+    "system.metadata-compaction": _polaris_manifests,
+    "system.orphan-file-removal": _polaris_orphans,
+    "system.snapshot-expiry": _polaris_expiry,
+}

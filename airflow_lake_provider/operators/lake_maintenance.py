@@ -31,8 +31,14 @@ from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, co
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
-from airflow_lake_provider.operators.maintenance_plan import LEFT, NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
-from airflow_lake_provider.operators.maintenance_run import asking_run, history_run
+from airflow_lake_provider.operators.maintenance_plan import (
+    LEFT,
+    NOT_RUN,
+    SUMMARY,
+    LakeMaintenancePlanOperator,
+    asking_run,
+    history_run,
+)
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
 
 if TYPE_CHECKING:

@@ -1,15 +1,19 @@
-"""LakeMaintenancePlanOperator: what a run of maintenance does, decided from metadata alone."""
+"""LakeMaintenancePlanOperator: what a run of maintenance does, decided from metadata alone.
+
+History and leases know the run by keys that each retry of a task has again.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.assets.lake_table import changed_tables
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, positive, share, size, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
@@ -24,18 +28,19 @@ from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_entries import fleet_entries
 from airflow_lake_provider.maintenance.fleet_run import FleetRun, fleet_run
-from airflow_lake_provider.maintenance.leases import leased_run, without_leased
+from airflow_lake_provider.maintenance.history_entries import HistoryRun
+from airflow_lake_provider.maintenance.leases import MaintenanceLease, leased_run, without_leased
 from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.maintenance.policy import dag_layer
 from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
-from airflow_lake_provider.operators.maintenance_run import asking_run
 from airflow_lake_provider.operators.outcome import show_outcome
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_lake_provider.maintenance.outcomes import TaskOutcome
     from airflow_lake_provider.maintenance.plan import TablePlan
 
 # Keys of XCom beside the jobs.
@@ -46,6 +51,8 @@ LEFT = ("deferred", "waiting")
 _CORE_SECONDS_OF_A_JOB = 3600.0
 _TABLES_OF_A_JOB = 100
 _MOST_OVERLAPS = 20
+# Longer than most nights of maintenance; a run that is not over by then loses commits at worst.
+LEASE = timedelta(hours=6)
 
 
 class LakeMaintenancePlanOperator(RetryDelays):
@@ -298,3 +305,44 @@ def _summary(planned: PlannedTables, run: FleetRun) -> dict[str, int]:
         "overlapping": len({name for each in planned.overlaps for name in (each.table, each.other)}),
         **outcomes,
     }
+
+
+def history_run(context: Context, outcomes: Iterable[TaskOutcome]) -> HistoryRun:
+    """Return the run whose last task writes the history.
+
+    A retry of that task, and a clearing of it alone, has the same outcomes and is the same run. It is another one once
+    the plan or a job was run anew.
+
+    :param outcomes: that are written.
+    """
+    ti: Any = context["ti"]
+    moments = (f"{each.report.get('ended_at')} {each.expected.get('planned_at')} {each}" for each in outcomes)
+    return HistoryRun(
+        key=_identity(ti, ti.task_id).run_key("", tuple(moments)),
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        try_number=ti.try_number,
+        at=datetime.now(UTC),
+    )
+
+
+def asking_run(context: Context, plan_task_id: str, now: datetime) -> MaintenanceLease:
+    """Return the lease that a run asks for, of no table yet.
+
+    :param plan_task_id: of the run's plan, by which its last task finds the leases again.
+    :param now: UTC.
+    """
+    ti: Any = context["ti"]
+    return MaintenanceLease(
+        table_name="",
+        run_key=_identity(ti, plan_task_id).run_key("", ()),
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        acquired_at=now,
+        expires_at=now + LEASE,
+    )
+
+
+def _identity(ti: Any, task_id: str) -> RunIdentity:
+    return RunIdentity.of(ti.dag_id, ti.run_id, task_id, str(ti.map_index))

@@ -140,7 +140,7 @@ def test_a_library_of_an_extra_is_missed_by_no_module(tmp_path: Path) -> None:
         ("tables", f"from {OURS}.tables.iceberg import live_files", f"{OURS}.tables.iceberg"),
         ("tables.iceberg", f"from {OURS}.planning import metadata_changes", f"{OURS}.planning"),
         ("tables", f"from {OURS} import iceberg", f"{OURS}.iceberg"),
-        ("planning", f"from {OURS}.iceberg.flink_jobs import recent", f"{OURS}.iceberg.flink_jobs"),
+        ("planning", f"from {OURS}.iceberg.streaming_writers import recent", f"{OURS}.iceberg.streaming_writers"),
         ("planning", "if TYPE_CHECKING:\n    from pyiceberg.table import Table", "pyiceberg.table"),
         ("planning", f"from {OURS}.tables.iceberg.live_files import read_files", f"{OURS}.tables.iceberg.live_files"),
         ("planning", f"from {OURS}.tables import iceberg", f"{OURS}.tables.iceberg"),

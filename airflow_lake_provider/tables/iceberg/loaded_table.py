@@ -39,21 +39,20 @@ from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableF
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
 from airflow_lake_provider.iceberg.compaction_rules import DELETE_TARGET_SIZE, TARGET_SIZE, table_size
 from airflow_lake_provider.iceberg.file_ownership import declared_paths
-from airflow_lake_provider.iceberg.flink_jobs import (
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
+from airflow_lake_provider.iceberg.owner_settings import owner_policy
+from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, check_settings, expirable_snapshots
+from airflow_lake_provider.iceberg.streaming_writers import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
     recent,
     without_upgrade_to_version_3,
 )
-from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
-from airflow_lake_provider.iceberg.owner_settings import owner_policy
-from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, check_settings, expirable_snapshots
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
-from airflow_lake_provider.tables.iceberg.broken_files import whole_file
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
 from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
@@ -64,6 +63,7 @@ from airflow_lake_provider.tables.iceberg.maintenance_plans import (
     plan_statistics,
     statistics_at,
 )
+from airflow_lake_provider.tables.iceberg.manifest_entries import whole_file
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 from airflow_lake_provider.tables.iceberg.partitions import (
     partition_path,

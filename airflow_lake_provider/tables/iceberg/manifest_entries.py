@@ -1,4 +1,4 @@
-"""The live entries of a table's manifests, with what they inherit.
+"""The live entries of a table's manifests, with what they inherit, and errors of files that are gone or broken.
 
 PyIceberg 0.12 makes a reader for each manifest anew, from the schema that is written in it. To judge a thousand tables
 that was most of the CPU time, so here manifests of one schema share a reader. It also reads with the fields of version
@@ -8,7 +8,10 @@ that was most of the CPU time, so here manifests of one schema share a reader. I
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Self
 
@@ -29,11 +32,37 @@ from pyiceberg.manifest import (
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from airflow_lake_provider.tables.iceberg.broken_files import whole_file
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 
 ENTRY_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
 _HEADER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 _AVRO_SCHEMA = "avro.schema"
+# What the reading of Avro ends in where a file is cut off, or is another one; PyIceberg's decoder is one of C. Other
+# errors of a store may pass.
+_OF_CONTENT = (
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError),
+    *(EOFError, SystemError, struct.error, zlib.error),
+)
+_REMEDY = (
+    "Restore the file; where nobody can, move main back by LakeRollbackOperator to a snapshot whose files are there"
+)
+
+
+@contextmanager
+def whole_file(table: str, what: str) -> Iterator[None]:
+    """Let the reading of a manifest or of a manifest list say what is broken, and what helps.
+
+    :param table: name, for the error.
+    :param what: is read, with its location.
+    :raises BrokenMetadataError: it is gone, or is no such file.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise BrokenMetadataError(f"{table}: {what} is gone. {_REMEDY}") from None
+    except _OF_CONTENT as error:
+        # What it says may be from the file, and a catalog may name any file of this machine.
+        raise BrokenMetadataError(f"{table}: {what} cannot be read ({type(error).__name__}). {_REMEDY}") from None
 
 
 def live_entries(table: str, io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:

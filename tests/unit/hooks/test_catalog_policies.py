@@ -14,8 +14,7 @@ import pytest
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.table_policy import table_policies
-from airflow_lake_provider.maintenance.catalog_policies import catalog_layer
-from airflow_lake_provider.maintenance.policy import Layer, TablePolicy
+from airflow_lake_provider.maintenance.policy import Layer, TablePolicy, catalog_layer
 from airflow_lake_provider.tables.base import CatalogPolicy
 from tests.unit.hooks.rest_server import Answers, serve
 

@@ -13,7 +13,6 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.durations import epoch_millis
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
-from airflow_lake_provider.iceberg.flink_jobs import FlinkCommit, age_of
 from airflow_lake_provider.iceberg.snapshot_retention import (
     Retention,
     RetentionRequest,
@@ -21,6 +20,7 @@ from airflow_lake_provider.iceberg.snapshot_retention import (
     request_for,
     work_out,
 )
+from airflow_lake_provider.iceberg.streaming_writers import FlinkCommit, age_of
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

@@ -21,8 +21,7 @@ from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.lake_maintenance import (
     LakeMaintenanceVerdictOperator,
 )
-from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
-from airflow_lake_provider.operators.maintenance_run import asking_run
+from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator, asking_run
 from tests.unit.operators.test_lake_maintenance import COMPACT, DONE, JOB, group, named
 
 if TYPE_CHECKING:

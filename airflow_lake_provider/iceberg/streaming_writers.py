@@ -1,9 +1,14 @@
-"""Flink jobs that write to a table: their commits, the snapshots that a restored job needs, what they rule out.
+"""Flink jobs and sinks of Kafka Connect that write to a table: their commits, what a restored one needs and rules out.
 
 A job that is restored from a checkpoint goes from the head of its branch to parent after parent. It stops at the first
 snapshot of its own job and operator, and commits what is newer in its checkpoint (``SinkUtil`` and ``DynamicCommitter``
 of Iceberg 1.11). An expired parent ends the walk: the job then commits its last checkpoint again, whose manifests it
-has deleted, and fails. Standard library only.
+has deleted, and fails.
+
+Workers of a sink write files and name them in a control topic, and their rows are not read from Kafka again. The
+coordinator commits the files later: after a failure, as late as the topic keeps records, which is 7 days by default.
+It goes from the head of its branch to parent after parent, up to the newest snapshot with its offsets
+(``Coordinator.lastCommittedOffsetsForTable`` of Iceberg 1.12). Standard library only.
 """
 
 from __future__ import annotations
@@ -13,12 +18,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.durations import epoch_millis
-from airflow_lake_provider.contracts.property_values import whole_number
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.table_facts import Snapshot
 
 JOB = "flink.job-id"
 OPERATOR = "flink.operator-id"
 CHECKPOINT = "flink.max-committed-checkpoint-id"
+# Of a summary; control topic and consumer group follow, and the value has the offsets of the topic.
+_OFFSETS_OF_SINK = "kafka.connect.offsets."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +73,8 @@ def age_of(at: int, now: datetime) -> str:
 
 # What an author says who knows that the job is gone, or bears it.
 REMEDY = "allow_other_writers=True"
+
+
 _NAMED = 3
 
 
@@ -218,3 +227,37 @@ def named(jobs: Sequence[Snapshot]) -> str:
 def recent(age: timedelta) -> int:
     """Return the epoch milliseconds of an age before now."""
     return max(0, epoch_millis(datetime.now(UTC) - age))
+
+
+def newest_of_sinks(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[str, Snapshot]:
+    """Return the last commit of each sink on some branches, by its control topic and consumer group.
+
+    :param histories: as of ``histories_of``.
+    :param since: epoch milliseconds; older ones are left out.
+    """
+    commits = [
+        (key.removeprefix(_OFFSETS_OF_SINK), fact)
+        for history in histories
+        for fact in history
+        if fact.at >= since
+        for key in fact.summary
+        if key.startswith(_OFFSETS_OF_SINK)
+    ]
+    return dict(sorted(commits, key=lambda commit: commit[1].at))
+
+
+def kept_for_sinks(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[str, set[str]]:
+    """Return the snapshots by which sinks find what they have committed, with the names of these sinks.
+
+    A sink that does not find it commits once more what its control topic still has: rows come twice.
+
+    :param histories: as of ``histories_of``.
+    :param since: epoch milliseconds; a sink whose last commit is older counts as gone.
+    """
+    histories = list(histories)
+    return kept_from([(shown(sink), last) for sink, last in newest_of_sinks(histories, since).items()], histories)
+
+
+def sink_text(sink: str, last: Snapshot) -> str:
+    """Return a sink with the age of its last commit, for a sentence."""
+    return f"Kafka Connect sink {shown(sink)} (last commit {age_of(last.at, datetime.now(UTC))})"
