@@ -30,8 +30,8 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"airflow_lake_provider.operators.{name}"
             for name in (
-                *("outcome.ReportLink", "lake_page.LakePageLink"),
-                *("links.SparkApplicationLink", "links.YarnApplicationLink"),
+                "outcome.ReportLink",
+                *("links.SparkApplicationLink", "links.YarnApplicationLink", "links.LakePageLink"),
             )
         ],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},

@@ -1,17 +1,22 @@
-"""Links of a task to its Spark application: Spark's pages or the history server, and YARN's page.
+"""Links of a task: to the pages of its Spark application, at Spark and at YARN, and to the lake page.
 
-Airflow shows what the worker left in XCom, so nothing is looked up when a page is opened.
+Airflow shows what the worker left in XCom, so nothing is looked up when a page is opened. The lake page shows entries
+that tasks of maintenance leave there, too.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
 
+from airflow_lake_provider.contracts.json_codec import storable
+from airflow_lake_provider.contracts.lake_page import PAGE
 from airflow_lake_provider.hooks.lake_spark_submit import SparkApplication, SparkTarget
-from airflow_lake_provider.operators.lake_page import LakePageLink
 from airflow_lake_provider.operators.outcome import ReportLink
 
 if TYPE_CHECKING:
@@ -44,6 +49,21 @@ class YarnApplicationLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # of Airflow
         """Return the address; empty where the application did not run on YARN, or nobody knows its address."""
         return operator.yarn_page if isinstance(operator, LinkedApplication) else ""
+
+
+class LakePageLink(BaseOperatorLink):
+    """Link of a task to the lake page: to the page of its table, or of all tables where it has several."""
+
+    name = "Lake page"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # of Airflow
+        """Return the address of the page, which opens it within Airflow's UI where its user may see plugins."""
+        base_url = conf.get("api", "base_url", fallback="/").rstrip("/")
+        table = getattr(operator, "table", None)
+        names = {"conn": getattr(operator, "lake_conn_id", None), "table": table}
+        asked = {name: value for name, value in names.items() if isinstance(value, str) and "{{" not in value}
+        page = f"{base_url}{PAGE}/open"
+        return f"{page}?{urlencode(asked)}" if "table" in asked else page
 
 
 class LinkedApplication(Base):
@@ -89,6 +109,15 @@ class LinkedApplication(Base):
             return ""
         is_yarn = self._application.id.startswith("application_")
         return f"{self._links_of[0].yarn_url}/cluster/app/{self._application.id}" if is_yarn else ""
+
+
+def push_entries(context: Context, entries: Iterable[tuple[str, Any]]) -> None:
+    """Put entries into XCom in their order; what is only shown fails no task."""
+    try:
+        for key, entry in entries:
+            context["ti"].xcom_push(key=key, value=storable(entry))
+    except Exception:  # noqa: BLE001  # a page is not worth a night
+        _log.warning("The lake page will not show this run: its entry could not be put into XCom", exc_info=True)
 
 
 def _keep(context: Context, key: str, page: str) -> None:

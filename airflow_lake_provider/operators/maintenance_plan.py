@@ -33,7 +33,7 @@ from airflow_lake_provider.maintenance.leases import MaintenanceLease, leased_ru
 from airflow_lake_provider.maintenance.packing import Budget
 from airflow_lake_provider.maintenance.policy import dag_layer
 from airflow_lake_provider.operators.allowed_tables import table_patterns
-from airflow_lake_provider.operators.lake_page import LakePageLink, push_entries
+from airflow_lake_provider.operators.links import LakePageLink, push_entries
 from airflow_lake_provider.operators.outcome import show_outcome
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, report_to_plain
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
-from airflow_lake_provider.operators.lake_page import push_entries
+from airflow_lake_provider.operators.links import push_entries
 from airflow_lake_provider.plugins.lake_page.page_data import Fleet, TablePage, read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
 from tests.end_to_end.postgresql_server import postgresql_server

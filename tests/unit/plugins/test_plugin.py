@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from airflow.sdk.configuration import conf
 
-from airflow_lake_provider.operators.lake_page import LakePageLink
+from airflow_lake_provider.operators.links import LakePageLink
 from airflow_lake_provider.operators.maintenance_plan import LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.plugins.lake_page.plugin import LakePagePlugin

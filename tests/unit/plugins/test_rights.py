@@ -12,7 +12,7 @@ from airflow.models.asset import AssetActive, AssetModel
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset
-from airflow_lake_provider.plugins.lake_page import rights
+from airflow_lake_provider.plugins.lake_page import routes
 from tests.stored_assets import store_asset
 
 VIEWER = SimpleAuthManagerUser(username="viewer", role="viewer")
@@ -52,8 +52,8 @@ def numbers(session: Session) -> dict[str, str]:
 
 
 def seen(manager: Any, user: Any, session: Session, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
-    monkeypatch.setattr(rights, "get_auth_manager", lambda: manager)
-    return rights.readable_assets(user, session)
+    monkeypatch.setattr(routes, "get_auth_manager", lambda: manager)
+    return routes.readable_assets(user, session)
 
 
 @pytest.mark.usefixtures("numbers")
