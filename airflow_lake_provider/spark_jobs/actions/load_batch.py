@@ -147,7 +147,7 @@ class NewInput(Generic[SpecT, ReportT]):
         :param before: the table before it; None where it did not exist.
         :param fields: of the report; ``reason`` where it is not about positions.
         """
-        decision, warnings = self.decision, fields.pop("warnings", ())
+        decision, warnings, read = self.decision, fields.pop("warnings", ()), self.source.warnings_of_reading
         after, unseen = state_after_commit(lambda: self.target.state(self.spec.branch))
         # What is read already is kept for longer than needed; the next run moves on.
         _, unmoved = seen_after_commit(
@@ -165,7 +165,7 @@ class NewInput(Generic[SpecT, ReportT]):
             before=before,
             after=after,
             committed=(commit.snapshot,),
-            warnings=(*decision.warnings, *commit.warnings, *warnings, *unseen, *unmoved),
+            warnings=(*decision.warnings, *read, *commit.warnings, *warnings, *unseen, *unmoved),
             seconds=dict(self.progress.seconds),
             batch_files=len(decision.wanted.files),
             audits_passed=commit.audits_passed,

@@ -101,6 +101,14 @@ class Listing(ABC):
         """Return the listing without what has changed since a position consumed it."""
         return self
 
+    def over(self, position: SourcePosition) -> Self:  # noqa: ARG002  # others ask it
+        """Return all of the listing, to be applied once more over what a position has applied."""
+        return self
+
+    def has_applied_deletes(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
+        """Tell whether a position has applied deletes that the whole of the listing does not tell again."""
+        return False
+
     def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
         """Return what a person should look at, as a position does not go with the listing."""
         return ()
@@ -334,6 +342,11 @@ class BatchSource(ABC):
 
         :raises BadInputError: it cannot be applied as it is.
         """
+
+    @property
+    def warnings_of_reading(self) -> tuple[str, ...]:
+        """Warnings of the rows that were read last, for the report."""
+        return ()
 
     def after_commit(self, listing: Any) -> None:  # noqa: B027  # others have something to keep
         """Tell the source that a listing is consumed, where it keeps something for its readers."""

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
@@ -111,6 +112,14 @@ class InputsListing(Listing):
         """Return what of the inputs that decide has changed since a position consumed it."""
         changed = (each.changed_since(_of(position, name, each)) for name, each in _deciding(self.wanted).items())
         return next(filter(None, changed), "")
+
+    def over(self, position: SourcePosition) -> Self:
+        """Return all of each input, to be applied once more over what a position has applied."""
+        return replace(self, wanted={name: each.over(_of(position, name, each)) for name, each in self.wanted.items()})
+
+    def has_applied_deletes(self, position: SourcePosition) -> bool:
+        """Tell whether a position has applied deletes of an input that the whole of it does not tell again."""
+        return any(each.has_applied_deletes(_of(position, name, each)) for name, each in self.whole.items())
 
     def warnings_at(self, position: SourcePosition) -> tuple[str, ...]:
         """Return those of each input, with its name."""
@@ -261,6 +270,16 @@ class InputsSource(PlainSource):
 
     source: MadeOfInputs
 
+    @abstractmethod
+    def made(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Make rows of those of the inputs lazily; see :meth:`raw`."""
+
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Make rows of those of the inputs; without those that are gone, where the result does not tell them."""
+        batch, without = self.made(listing, types), listing.over(SourcePosition())
+        is_told = batch.has_change_type or getattr(self.spec, "delete_when", None) is not None
+        return batch if is_told or without == listing else self.made(without, types)
+
     @cached_property
     def inputs(self) -> Mapping[str, PlainSource]:
         """The sources that it reads, by the name of their view; a single one under the empty name."""
@@ -319,6 +338,11 @@ class InputsSource(PlainSource):
             for name, each in self.inputs.items():
                 stack.enter_context(each.refusing_unreadable(listing.wanted[name] if name else listing))
             yield
+
+    @property
+    def warnings_of_reading(self) -> tuple[str, ...]:
+        """Those of each input."""
+        return tuple(warning for each in self.inputs.values() for warning in each.warnings_of_reading)
 
     def after_commit(self, listing: Any) -> None:
         """Tell each input what of it is consumed."""

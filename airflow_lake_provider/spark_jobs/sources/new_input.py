@@ -75,6 +75,9 @@ def decide_input(
         # Nothing was read for the events of this table.
         start = applied_state.position.restarted()
     applies_all = spec.on_repeat is OnRepeat.APPLY
+    is_again = applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY)
+    if is_again and not counts_rows:
+        listed = listed.over(applied_state.position)
     if not applies_all:
         _refuse_uncertain(spec, start, listed)
     if not applies_all and not applied_state.is_replaced:
@@ -82,15 +85,36 @@ def decide_input(
     return InputDecision(
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
-        repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
+        repeats=is_again,
         position=position_behind(listed, start, kept_for),
         other_stream=other_stream,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, other_stream),
         warnings=(
             *listed.warnings_at(start),
+            *(_not_deleted(spec, applied_state, listed, changed) if is_again else ()),
             *_consumed_under_other_names(spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows),
         ),
     )
+
+
+def _not_deleted(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> tuple[str, ...]:
+    """Return a warning on rows that stay where all of a source is applied again, which tells rows that are there."""
+    position, newest = applied_state.position, applied_state.newest
+    if not listed.has_applied_deletes(position):
+        return ()
+    # Columns choose no rows.
+    others = [part for part in changed if part.rpartition(".")[2] != "columns"]
+    which = [f"rows that the source gave before {', '.join(others)} changed, and gives no more,"] if others else []
+    # A table that was rolled back to a time before the source has none of its rows.
+    if newest and position.is_rolled_back(newest):
+        which.append("keys whose deletes were in the commits that the table was rolled back behind")
+    if not which:
+        return ()
+    warning = (
+        f"{' and '.join(which)} stay in {spec.table}: nothing tells which they are. Where they matter, load the rows "
+        "into a new table; or once from a LakeTable with complete=True, where the table has no other source"
+    )
+    return (warning,)
 
 
 def position_behind(listed: Listing, start: SourcePosition, kept_for: timedelta | None) -> SourcePosition:

@@ -86,7 +86,7 @@ class PySparkFunctionSource(InputsSource):
             return super().list()
         return BatchListing(source_name=self.name, shape=self.shape, function=self.source.function)
 
-    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
+    def made(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Call the function.
 
         :raises InvalidSpecError: it takes other arguments, or returns no DataFrame.

@@ -39,7 +39,7 @@ class QuerySource(InputsSource):
         """The query, without regard to its spaces."""
         return digests(query=" ".join(self.source.sql.split()))
 
-    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
+    def made(self, listing: Listing, types: StructType | None) -> RawBatch:
         """Run the query over the rows of the inputs."""
         if isinstance(listing, InputsListing):
             batches: Mapping[str, RawBatch] = read_inputs(self.inputs, listing)

@@ -196,3 +196,31 @@ def test_an_aggregation_asks_before_it_counts_all_of_an_input_that_is_new_to_its
     assert decide(spec(), AppliedState()) == both
     replaced = AppliedState(position=position.restarted(), is_replaced=True)
     assert decide(spec(), replaced) == both
+
+
+@pytest.mark.parametrize(
+    ("replayed", "applied"),
+    [({}, {"on_repeat": "apply"}), ({"on_source_change": "replay"}, {})],
+    ids=["apply", "replay"],
+)
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "single"])
+def test_changes_that_are_applied_again_come_with_the_deletes_since_the_position(
+    replayed: dict[str, Any], applied: dict[str, Any], is_named: bool
+) -> None:
+    def head(upto: str, query: str, **words: Any) -> Any:
+        changes: Any = ChangesListing(source_name="s", upto=upto, shape={"query": query}, **words)
+        if not is_named:
+            return changes
+        return InputsListing(source_name="s", shape=changes.shape, whole={"o": changes}, wanted={"o": changes})
+
+    def wanted(listed: Any) -> tuple[str | None, str | None, str | None]:
+        source = Query("SELECT 1", over={"o": Changes("a.o")}, name="s", **replayed)
+        asked = UpsertSpec(**{**JOB, "source": source}, keys=("id",), **applied)
+        decided: Any = decide_input(asked, AppliedState(position=position), listed, dict).wanted
+        only = decided.wanted["o"] if is_named else decided
+        return only.since, only.deletes_since, only.upto
+
+    position = head("500", "a").position_after(SourcePosition(), YEAR)
+    assert wanted(head("900", "b")) == (None, "500", "900")
+    assert wanted(head("500", "b")) == (None, None, "500")
+    assert wanted(head("900", "b", tells_deletes=False)) == (None, None, "900")
