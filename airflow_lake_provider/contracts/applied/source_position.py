@@ -191,7 +191,9 @@ class SourcePosition:
         raise RolledBackError(
             f"{table}: its property says that commit {self.generation} of source {source_name} was applied, but "
             f"{text if newest else 'no snapshot in the history of main is of this source'}: the table was rolled back. "
-            "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
+            "LakeRollbackOperator with the snapshot at which main is moves the position back as well. Otherwise use "
+            "on_repeat='apply' to apply the input again, where keys stay that only the lost commits had deleted; or "
+            "full_refresh=True where the operator has it."
         )
 
 
