@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.jvm.method_handles import GUAVA, method_ha
 _TASK, _FILE, _DELETE = (f"org.apache.iceberg.{name}" for name in ("FileScanTask", "ContentFile", "DeleteFile"))
 _MANIFEST = "org.apache.iceberg.ManifestFile"
 _OBJECT, _TEXT, _COLLECTION = "java.lang.Object", "java.lang.String", "java.util.Collection"
+_STREAMS = ("stream.Stream", "stream.LongStream", "function.ToLongFunction")
 
 
 @once_a_driver
@@ -45,6 +46,16 @@ class JavaFunctions:
         """Map a ``FileScanTask`` to the data sequence number of its data file."""
         return self._of_task("dataSequenceNumber", "java.lang.Long")
 
+    @cached_property
+    def first_row_id_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the first row id of its data file, as text; ``null`` for none."""
+        return self.of_task("firstRowId", "java.lang.Long")
+
+    @cached_property
+    def format_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the format of its data file, such as ``PARQUET``."""
+        return self.of_task("format", "org.apache.iceberg.FileFormat")
+
     def of_task(self, name: str, result: str) -> Any:
         """Map a ``FileScanTask`` to what a method of its data file returns, as text; ``null`` for none."""
         return self._make.function(self._as_text(self._of_file(name, result)))
@@ -69,6 +80,48 @@ class JavaFunctions:
         """Map a ``FileScanTask`` to a text of its delete files, which is another one of others."""
         listed = self._make.typed(self._make.method(_TASK, "deletes", "java.util.List"), _OBJECT, _TASK)
         return self._make.function(self._make.then(listed, self._make.method(_OBJECT, "toString", _TEXT)))
+
+    @cached_property
+    def digest_of_deletes(self) -> Any:
+        """Map a ``FileScanTask`` to a digest of its delete files in any order: of their locations and offsets.
+
+        Vectors share Puffin files. Of an equality delete, which is on every older file, each task has the location.
+        """
+        texts = self._make.method(_TEXT, "concat", _TEXT, _TEXT)
+        offset = self._as_text(self._make.method(_DELETE, "contentOffset", "java.lang.Long"))
+        location = self._make.typed(self._make.method(_FILE, "location", _TEXT), _TEXT, _DELETE)
+        both = self._make.each_through(texts, 0, offset, location)
+        of_delete = self._make.rearranged(both, self._make.type_of(_TEXT, _DELETE), [0, 0])
+        lists, function = f"{GUAVA}.collect.Lists", f"{GUAVA}.base.Function"
+        transform = self._make.static(lists, "transform", "java.util.List", "java.util.List", function)
+        listed = self._make.given(transform, 1, self._make.function(of_delete))
+        ordering, order = f"{GUAVA}.collect.Ordering", guava(self._spark).collect.Ordering.natural()
+        ordered = self._make.method(ordering, "sortedCopy", "java.util.List", "java.lang.Iterable").bindTo(order)
+        ordered = self._make.typed(ordered, _OBJECT, "java.util.List")
+        text = self._make.then(self._make.then(listed, ordered), self._make.method(_OBJECT, "toString", _TEXT))
+        deletes = self._make.method(_TASK, "deletes", "java.util.List")
+        return self._make.function(self._make.then(self._make.then(deletes, text), self._sha256))
+
+    @cached_property
+    def deleted_rows_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the number of entries of its delete files."""
+        stream, numbers, function = (f"java.util.{name}" for name in _STREAMS)
+        deletes = self._make.typed(self._make.method(_TASK, "deletes", "java.util.List"), _COLLECTION, _TASK)
+        streamed = self._make.then(deletes, self._make.method(_COLLECTION, "stream", stream))
+        count = self._make.instance(function, self._make.method(_FILE, "recordCount", "long"))
+        counts = self._make.given(self._make.method(stream, "mapToLong", numbers, function), 1, count)
+        total = self._make.then(counts, self._make.method(numbers, "sum", "long"))
+        return self._make.function(self._make.then(streamed, total))
+
+    @cached_property
+    def _sha256(self) -> Any:
+        """Handle from a text to its digest, in hexadecimal digits."""
+        owner, code, charset = f"{GUAVA}.hash.HashFunction", f"{GUAVA}.hash.HashCode", "java.nio.charset.Charset"
+        digest = self._make.method(owner, "hashString", code, "java.lang.CharSequence", charset)
+        digest = digest.bindTo(guava(self._spark).hash.Hashing.sha256())
+        utf_8 = class_named(self._spark, "java.nio.charset.StandardCharsets").UTF_8
+        of_text = self._make.typed(self._make.given(digest, 1, utf_8), _OBJECT, _TEXT)
+        return self._make.then(of_text, self._make.method(_OBJECT, "toString", _TEXT))
 
     @cached_property
     def metadata_location(self) -> Any:
