@@ -6,6 +6,7 @@ deletes is compared with the files that they are planned for.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
@@ -30,16 +31,17 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap impo
     refuse_concurrent_commit,
     swap_metadata,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.equality_delete_files import SnapshotFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import deletes_of_head
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 
 
 def dangling_deletes(table: IcebergTable) -> list[Any]:
     """Return dangling deletes at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
 
-    Costs a millisecond per data file in a table with equality deletes, else nothing.
+    Costs a plan of the head, in the JVM, in a table with equality deletes, else nothing.
     """
     if deletes_of_head(table, EQUALITY_DELETES) == 0:
         return []
@@ -47,13 +49,12 @@ def dangling_deletes(table: IcebergTable) -> list[Any]:
     dangling = _equality_deletes(table, head)
     if not dangling:
         return []
+    java, fluent = java_functions(table.spark), guava(table.spark).collect.FluentIterable
     with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
-        for task in tasks:
-            for delete in task.deletes():
-                dangling.pop(str(delete.location()), None)
-            if not dangling:
-                break
-    return list(dangling.values())
+        # An equality delete is on every older file: asked one by one, they would be files times deletes.
+        on_files = getattr(fluent, "from")(tasks).transformAndConcat(java.listed_deletes_of_task)
+        applied = on_files.transform(java.location).toSet()
+    return [file for path, file in dangling.items() if not applied.contains(path)]
 
 
 def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
