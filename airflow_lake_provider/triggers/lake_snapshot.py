@@ -225,8 +225,9 @@ async def _judge(
 ) -> AsyncGenerator[tuple[NewSnapshot | NoNewSnapshot, Watermark], None]:
     """Yield each answer that moves the watermark, with the watermark after it."""
     head: TableHead | None = None
-    wait: float | None = None
     while True:
+        # Only a threshold of time is passed without another commit. Looks that fail do not begin the wait anew.
+        wait = None if head is None else _until(mark, threshold, datetime.now(UTC))
         try:
             head = await subscription.next(within=wait) or head
         except Exception:  # noqa: BLE001, S112  the poller says so, and a watcher that raises is started each second
@@ -240,10 +241,8 @@ async def _judge(
         except BrokenMetadataError:
             head = None  # the next look says so
             continue
-        # Only a threshold of time is passed without another commit.
         is_too_soon = isinstance(answer, NoNewSnapshot) and answer.reason is SkipReason.TOO_SOON
         head = head if is_too_soon else None
-        wait = _until(mark, threshold, now) if is_too_soon else None
         if isinstance(answer, NewSnapshot):
             mark = Watermark(answer.snapshot_id, now)
             yield answer, mark
@@ -253,8 +252,8 @@ async def _judge(
 
 
 def _until(mark: Watermark, threshold: EventThreshold, now: datetime) -> float:
-    event_at = mark.event_at or now
-    return max(0.0, (event_at + threshold.min_interval - now).total_seconds())
+    past = now - (mark.event_at or now)
+    return max(0.0, (threshold.min_interval - past).total_seconds())
 
 
 def _interval(seconds: float | None) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
@@ -273,6 +274,20 @@ def test_what_is_missing_is_said_once_at_warning(
     for _ in range(3):
         assert poller.look().head is None
     assert len(caplog.records) == 2
+
+
+async def test_an_event_that_waits_for_the_least_time_comes_also_while_looks_fail(
+    orders: Table, append: Append, tmp_path: Path
+) -> None:
+    append(orders, 1)
+    async with aclosing(watcher(min_interval=3.0).run()) as events:
+        await next_payload(events)
+        second = append(orders, 2)
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(1.0)  # the commit is seen, too soon for an event
+        with closing(sqlite3.connect(tmp_path / "catalog.db", timeout=30)) as database, database:
+            database.execute("UPDATE iceberg_tables SET metadata_location = ?", [f"file://{tmp_path}/no.metadata.json"])
+        assert (await asyncio.wait_for(waiting, 10)).payload["snapshot_id"] == str(second)
 
 
 async def test_an_outage_is_waited_out_and_said_once(
