@@ -1,8 +1,8 @@
 """A consumer's tags on its source table: one keeps a snapshot from expiry, and says who moved it when.
 
 It is advisory. The truth of the cursor is the target's ``lake.position.<source table uuid>.<consumer>``, so losing the
-guard can cost a range, never a wrong row. The tags have no ``max-ref-age``: it counts from the snapshot's time, and a
-caught-up consumer of a quiet table would lose its tag.
+guard can cost a range, never a wrong row. No ``max-ref-age`` ends the tags, the table's neither. It counts from the
+snapshot's time, and a caught-up consumer of a quiet table would lose its tag.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.contracts.table_properties import reading_tag_of, tag_of
+from airflow_lake_provider.iceberg.snapshot_retention import FOREVER
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import set_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -98,18 +99,23 @@ def _try_commit(table: IcebergTable, tags: Mapping[str, int | None], properties:
 def _needs_move(ref: Any, snapshot_id: int | None) -> bool:
     if ref is None or snapshot_id is None:
         return (ref is None) != (snapshot_id is None)
-    return int(ref.snapshotId()) != snapshot_id
+    return int(ref.snapshotId()) != snapshot_id or ref.maxRefAgeMs() is None
 
 
 def _move_tags(transaction: Any, refs: Any, moves: Mapping[str, int | None]) -> None:
     update = transaction.manageSnapshots()
     for name, snapshot_id in moves.items():
+        ref = refs.get(name)
         if snapshot_id is None:
             update.removeTag(name)
-        elif refs.get(name) is None:
+            continue
+        if ref is None:
             update.createTag(name, snapshot_id)
         else:
             update.replaceTag(name, snapshot_id)
+        # Without one of its own a tag has the table's. One that its owner gave it stays.
+        if ref is None or ref.maxRefAgeMs() is None:
+            update.setMaxRefAgeMs(name, FOREVER)
     update.commit()
 
 

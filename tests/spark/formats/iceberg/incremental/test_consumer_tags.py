@@ -62,7 +62,28 @@ def test_advancing_moves_the_tag_drops_the_pin_and_says_who_in_one_commit(histor
         "lake.consumer.revenue.target": "mart.revenue",
         "lake.consumer.revenue.mode": "net",
     }
-    assert history.handle().java.refs().get("lake.consumer.revenue").maxRefAgeMs() is None
+
+
+def test_the_tables_age_of_refs_takes_no_consumers_tag_also_of_before(history: ChangesHistory) -> None:
+    first = history.insert({1: "a"})
+    advance(history.handle(), "revenue", int(first), **WHO)
+    for name in ("lake.consumer.before", "lake.consumer.before.reading", "lake.consumer.of_owner", "by_hand"):
+        history.run(f"ALTER TABLE {{t}} CREATE TAG `{name}` AS OF VERSION {first}")
+    history.run(f"ALTER TABLE {{t}} REPLACE TAG `lake.consumer.of_owner` AS OF VERSION {first} RETAIN 9 DAYS")
+    second = history.insert({2: "b"})
+    pin(history.handle(), "before", int(first))
+    advance(history.handle(), "of_owner", int(second), **WHO)
+    history.run("ALTER TABLE {t} SET TBLPROPERTIES ('history.expire.max-ref-age-ms'='1')")
+    history.run(f"CALL {CATALOG}.system.expire_snapshots(table => '{{t}}', older_than => TIMESTAMP '1980-01-01 00:00')")
+    assert tags(history) == {
+        "lake.consumer.revenue": first,
+        "lake.consumer.before.reading": first,
+        "lake.consumer.of_owner": second,
+    }
+    by_owner = history.handle().facts.references["lake.consumer.of_owner"]
+    assert by_owner.max_ref_age == 9 * 86_400_000
+    (kept,) = {ref.max_ref_age for name, ref in history.handle().facts.references.items() if ref.snapshot == first}
+    assert kept == 2**63 - 1
 
 
 def test_advancing_again_or_without_a_pin_does_no_harm(history: ChangesHistory) -> None:
