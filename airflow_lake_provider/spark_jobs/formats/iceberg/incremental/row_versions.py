@@ -326,8 +326,10 @@ class _WholeSnapshots:
 
 # Of a broadcast; above it Spark chooses by size.
 _MOST_BROADCAST = 1_000_000
-# The mark is only filled by this reader, whatever table and session say.
+# The mark is only filled by this reader.
 _VECTORISED = {"vectorization-enabled": "true"}
+# Whose owners turn it off may have files that it does not take.
+_OF_TABLE, _OF_SESSION = "read.parquet.vectorization.enabled", "spark.sql.iceberg.vectorization.enabled"
 
 
 def newly_deleted_rows(
@@ -363,6 +365,9 @@ def can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile
     :param schema_id: as of :func:`newly_deleted_rows`; likewise ``pairs``.
     :param read: the columns that will be asked for.
     """
+    asked = (table.properties().get(_OF_TABLE, "true"), table.spark.conf.get(_OF_SESSION, "true"))
+    if any(str(each).lower() != "true" for each in asked):
+        return False
     schema: Any = table.java.schemas().get(schema_id)
     types = (schema.findType(f"{name}") for name in read)
     return all(type_ is None or _is_plain(type_) for type_ in types) and all(last.is_parquet for _, last in pairs)
