@@ -141,6 +141,17 @@ class NewInput(Generic[SpecT, ReportT]):
         """Report that the table is left as it is."""
         return _unchanged(self.spec, self.target, self.run_key, self.progress, self.report, why, **fields)
 
+    def consumed(self) -> tuple[str, ...]:
+        """Tell the source, after the commit, what of it is consumed; return a warning where that fails.
+
+        What is read already is kept for longer than needed then, and the next run moves on.
+        """
+        wanted = self.decision.wanted
+        _, unmoved = seen_after_commit(
+            "what the source keeps for its readers", lambda: self.source.after_commit(wanted)
+        )
+        return unmoved
+
     def applied(self, commit: AppliedCommit, before: TableState | None, **fields: Any) -> ReportT:
         """Report a commit; what is not said of it is read back from the table.
 
@@ -149,10 +160,7 @@ class NewInput(Generic[SpecT, ReportT]):
         """
         decision, warnings, read = self.decision, fields.pop("warnings", ()), self.source.warnings_of_reading
         after, unseen = state_after_commit(lambda: self.target.state(self.spec.branch))
-        # What is read already is kept for longer than needed; the next run moves on.
-        _, unmoved = seen_after_commit(
-            "what the source keeps for its readers", lambda: self.source.after_commit(decision.wanted)
-        )
+        unmoved = self.consumed()
         of_input = decision.wanted.applied(self.listed, decision.start)
         if self.spec.is_complete:
             of_input = f"applied all {len(self.listed.identities)} inputs as the whole table"

@@ -132,7 +132,7 @@ def _versioned(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> C
 
 
 def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, commit: KeyedCommit) -> UpsertReport:
-    """Report a batch that changes no row; what a stream's files are known not to hold is not looked for again."""
+    """Report a batch that changes no row; where its input is known to have none, it is not looked through again."""
     wanted, target = new.decision.wanted, new.target
     why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
     if batch.side.dropped:
@@ -146,14 +146,15 @@ def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, c
     )
     # The stream's other tables may fill many files before this one has another event.
     is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
-    if not batch.side.is_worth_a_commit or not is_worth_it or not target.exists():
+    is_passed = wanted.moves_without_rows or (batch.side.is_worth_a_commit and is_worth_it)
+    if not is_passed or not target.exists():
         return report
     applied = target.apply(commit, new.progress)
     after, unseen = state_after_commit(lambda: target.state(new.spec.branch))
     return replace(
         report,
         after=after,
-        warnings=(*report.warnings, *applied.warnings, *unseen),
+        warnings=(*report.warnings, *applied.warnings, *unseen, *new.consumed()),
         committed=(applied.snapshot,),
         source_position=positions_in_summary(commit.positions),
     )

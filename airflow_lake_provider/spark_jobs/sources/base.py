@@ -75,6 +75,11 @@ class Listing(ABC):
         return False
 
     @property
+    def moves_without_rows(self) -> bool:
+        """True where a position passes what has no rows, as the next run would look through all of it again."""
+        return False
+
+    @property
     def goes_on(self) -> bool:
         """True where the same run reads what is left of a share, in commits of their own."""
         return False

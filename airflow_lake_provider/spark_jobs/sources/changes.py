@@ -52,6 +52,11 @@ class ChangesListing(Listing):
         """The head."""
         return (self.upto,) if self.upto else ()
 
+    @property
+    def moves_without_rows(self) -> bool:
+        """True where there is something new: after a compaction the contents of both ends are compared."""
+        return not self.is_empty
+
     def beyond(self, position: SourcePosition) -> Self:
         """Return the changes since the snapshot that a position has consumed."""
         return replace(self, since=position.snapshot, upto=None if position.snapshot == self.upto else self.upto)

@@ -69,6 +69,11 @@ class InputsListing(Listing):
         return any(each.is_share for each in self.wanted.values())
 
     @property
+    def moves_without_rows(self) -> bool:
+        """True where an input is passed so."""
+        return any(each.moves_without_rows for each in self.wanted.values())
+
+    @property
     def goes_on(self) -> bool:
         """True where an input does."""
         return any(each.goes_on for each in self.wanted.values())

@@ -237,6 +237,32 @@ def test_changes_alone_delete_what_was_deleted_and_store_no_type_of_change(flow:
     assert flow.apply("run 4", source=source, **PLAIN).outcome in (Outcome.EMPTY_BATCH, Outcome.APPLIED)
 
 
+@pytest.mark.parametrize("kind", ["alone", "a query over them", "beside a table"])
+def test_commits_that_change_no_row_of_the_batch_are_passed_and_not_compared_in_each_run(flow: Flow, kind: str) -> None:
+    shop = Shop(flow)
+    shop.put_orders({1: (10, 1), 2: (20, 2)})
+    orders: Any = Changes(f"{flow.table}_orders")
+    alone = replace(orders, name="shop")
+    source = {"alone": alone, "a query over them": Query("SELECT * FROM source WHERE n < 9", over=orders, name="shop")}
+    source["beside a table"] = replace(shop.source, sql=f"{JOINED} WHERE o.n < 9")
+    flow.apply("run 1", source=source[kind], **PLAIN)
+    rows = flow.rows()
+    flow.spark.sql(
+        f"CALL lake_default.system.rewrite_data_files(table => '{flow.table}_orders', "
+        "options => map('rewrite-all', 'true'))"
+    )
+    passed = flow.apply("run 2", source=source[kind], **PLAIN)
+    assert (flow.rows(), passed.outcome, passed.warnings) == (rows, Outcome.EMPTY_BATCH, ())
+    refs = shop.on("orders").loaded().metadata.refs
+    assert {name.startswith("lake.consumer.") and str(ref.snapshot_id) for name, ref in refs.items()} == {
+        False,
+        shop.head("orders"),
+    }
+    assert flow.apply("run 3", source=source[kind], **PLAIN).outcome is Outcome.NOTHING_NEW
+    shop.put_orders({2: (20, 5)})
+    assert flow.apply("run 4", source=source[kind], **PLAIN).rows_updated == 1
+
+
 def test_changes_alone_delete_by_the_keys_of_the_load_though_the_table_has_others(flow: Flow) -> None:
     shop = Shop(flow)
     orders, source = f"{flow.table}_orders", Changes(f"{flow.table}_orders", protect_source=False, name="orders")
