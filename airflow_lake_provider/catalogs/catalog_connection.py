@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.capabilities import FORMATS, ICEBERG
 
 EXAMPLE = (
     '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
-    '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
+    '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1", '
+    '"oauth2-server-uri": "https://login.example.com/oauth2/token"}}'
 )
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
