@@ -75,6 +75,16 @@ _COMMANDS = (
         ),
     ),
     ActionCommand(
+        name="connection",
+        help="Say whether the catalog of a connection answers, or what is wrong with it",
+        description=(
+            "Reads the connection as tasks do, also from Airflow's own database, and counts the namespaces of its "
+            "catalog. No secret is printed. Exits with 1 where the connection is refused or the catalog does not answer."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.connection_check.connection"),
+        args=(_LAKE_CONNECTION, ARG_VERBOSE),
+    ),
+    ActionCommand(
         name="health",
         help="Say how healthy tables are, worst first, and what would mend them",
         description=(

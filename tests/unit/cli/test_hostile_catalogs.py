@@ -14,7 +14,15 @@ import pytest
 from tests.unit.cli.lake_command import run_lake
 from tests.unit.hostile_server import serving
 
-COMMANDS = [("health",), ("plan", "--history", "off"), ("policy",), ("history",), ("check", "shop.orders")]
+AS_JSON = ("-o", "json")
+COMMANDS = [
+    ("health", *AS_JSON),
+    ("plan", "--history", "off", *AS_JSON),
+    ("policy", *AS_JSON),
+    ("history", *AS_JSON),
+    ("check", "shop.orders", *AS_JSON),
+    ("connection",),
+]
 SECRET = "hush-hush-secret"
 
 
@@ -86,7 +94,7 @@ def test_a_fault_of_a_catalog_is_a_sentence_and_no_traceback(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "0.5")
     with faulty(kind, tmp_path, monkeypatch), pytest.raises(SystemExit) as ended:
-        run_lake(*command, "--conn-id", "hostile", "-o", "json")
+        run_lake(*command, "--conn-id", "hostile")
     printed = capsys.readouterr()
     assert isinstance(ended.value.code, str)
     assert "hostile" in ended.value.code
