@@ -79,7 +79,7 @@ _COMMANDS = (
         help="Say whether the catalog of a connection answers, or what is wrong with it",
         description=(
             "Reads the connection as tasks do, also from Airflow's own database, and counts the namespaces of its "
-            "catalog. No secret is printed. Exits with 1 where the connection is refused or the catalog does not answer."
+            "catalog. No secret is printed. Exits with 1 where it is refused or the catalog does not answer."
         ),
         func=lazy_load_command("airflow_lake_provider.cli.connection_check.connection"),
         args=(_LAKE_CONNECTION, ARG_VERBOSE),

@@ -42,7 +42,7 @@ def test_a_catalog_that_answers_is_said_with_its_namespaces(
     [
         (None, r"^connection 'nowhere' does not exist; create it"),
         ({"conn_type": "http", "host": "x"}, "^connection 'nowhere': its type is 'http', expected 'iceberg'"),
-        ({"conn_type": "iceberg", "host": "http://x", "extra": {"warehose": "x"}}, "'warehose' is unknown.*'warehouse'"),
+        ({"conn_type": "iceberg", "host": "http://x", "extra": {"warehose": "x"}}, "'warehose' is unknown"),
         ({"conn_type": "iceberg", "host": f"postgresql://u:{SECRET}@db/lake", "extra": {"type": "sql"}}, "password"),
     ],
 )
