@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
 from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.spark_connection import EXAMPLE, refuse_extra, refuse_lost_keytab, refuse_master
 from airflow_lake_provider.hooks.stored_connection import stored_connection
-from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
+from airflow_lake_provider.submission.spark_installation import chosen_binary, launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
 
 # States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.
@@ -318,7 +318,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         folder = staging_folder(application, self._conf)
         binary = self._connection["spark_binary"]
         # Where nothing was submitted here, nobody has looked for the installed one yet.
-        binary = (spark_submit_binary() or binary) if binary == DEFAULT_SPARK_BINARY else binary
+        binary = chosen_binary(binary) or spark_submit_binary() or binary
         environment = {**launch_environment(self._connection["master"]), **(self._env_vars or {}), **(self._env or {})}
         trouble = remove_staged_files(folder, binary, environment)
         if trouble is not None:

@@ -23,6 +23,7 @@ from airflow_lake_provider.submission.class_archive import (
 )
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
+    chosen_binary,
     collector_option,
     compiler_option,
     launch_environment,
@@ -230,9 +231,8 @@ def spark_release(operator: SparkSubmitOperator) -> SparkRelease | None:
 
 
 def binary_of_connection(spark_conn_id: str) -> str | None:
-    """Return the extra ``spark-binary`` of a Spark connection."""
-    chosen: str | None = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
-    return chosen
+    """Return the extra ``spark-binary`` of a Spark connection; None where it is no choice."""
+    return chosen_binary(BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary"))
 
 
 def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:

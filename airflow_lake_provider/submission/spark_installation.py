@@ -14,6 +14,8 @@ from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
+# The official hook's. Its module takes its time to be imported.
+_DEFAULT_BINARY = "spark-submit"
 _CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d+\.\d+)\b.*\.jar")
 
 
@@ -81,6 +83,26 @@ def spark_submit_binary(environment: Mapping[str, str] = os.environ) -> str | No
     if home is None or "SPARK_HOME" in environment:
         return None
     return str(home / "bin" / "spark-submit")
+
+
+def chosen_binary(binary: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the ``spark-submit`` that somebody chose; None where :func:`spark_submit_binary` or SPARK_HOME decides.
+
+    Airflow's form stores the official default with each connection. It is a choice where it calls another Spark.
+
+    :param binary: extra ``spark-binary`` of a connection, or argument of the official hook.
+    """
+    if binary != _DEFAULT_BINARY:
+        return binary or None
+    path = shutil.which(binary, path=environment.get("PATH"))
+    # The script asks SPARK_HOME first, and so does a submission without a choice.
+    if path is None or "SPARK_HOME" in environment:
+        return None
+    # pip puts a script of its own beside Python, which is in no folder of a Spark.
+    is_of_pip = Path(path).parent == Path(sys.executable).parent and spark_home(binary, environment) is None
+    bundled = bundled_spark_home()
+    is_bundled = bundled is not None and Path(path).resolve() == (bundled / "bin" / "spark-submit").resolve()
+    return None if is_of_pip or is_bundled else binary
 
 
 def spark_home(binary: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.get_provider_info import get_provider_info
+from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Context
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.submission.spark_installation import ONE_TIER, PARALLEL
+from airflow_lake_provider.operators.driver_start import DriverStart, spark_release
+from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
+from airflow_lake_provider.submission.spark_installation import ONE_TIER, PARALLEL, bundled_spark_home
+from tests.unit.operators.submitted import opened
 
 LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
@@ -169,6 +175,47 @@ def test_what_an_archive_cannot_go_with_leaves_the_driver_as_it_was(
     # The settings of another Spark are not read, and may name a collector.
     options = "" if broken == "binary" else PARALLEL
     assert start == DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a", options=options)
+
+
+@pytest.mark.parametrize("where", ["SPARK_HOME", "python's folder", "no folder"])
+def test_a_connection_as_airflows_form_stores_it_starts_the_driver_as_one_without_an_extra(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    info = get_provider_info()  # type: ignore[no-untyped-call]  # of the official provider
+    (form,) = (each for each in info["connection-types"] if each["connection-type"] == "spark")
+    schemas = {name: each["schema"] for name, each in form["conn-fields"].items()}
+    stored = {name: schema["default"] for name, schema in schemas.items() if "default" in schema}
+    assert stored["spark-binary"] == DEFAULT_SPARK_BINARY
+    if where != "SPARK_HOME":
+        monkeypatch.delenv("SPARK_HOME")
+        monkeypatch.setenv("PATH", str(Path(sys.executable).parent if where == "python's folder" else tmp_path))
+    starts = []
+    for extra in ({}, stored):
+        connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+        operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
+        starts.append((planned(is_short=True), spark_release(operator)))
+        starts[-1][0].release()
+    assert starts[0] == starts[1]
+    assert starts[1][0].makes_archive
+
+
+@pytest.mark.usefixtures("lake_connection", "job_directory")
+@pytest.mark.parametrize("extra", [{}, {"spark-binary": DEFAULT_SPARK_BINARY}])
+def test_the_bundled_spark_is_called_where_the_path_has_none(
+    extra: dict[str, str], context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # As of a worker that is started by the path of its interpreter.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME")
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
+    attempt = opened(operator, context, LOCAL)
+    home = bundled_spark_home()
+    assert home is not None
+    arguments = spark_submit_arguments(attempt, operator, attempt.driver_start(operator))
+    assert arguments["_spark_binary"] == str(home / "bin" / "spark-submit")
 
 
 def test_an_archive_is_kept_after_a_job_that_ended_well(installation: Path) -> None:

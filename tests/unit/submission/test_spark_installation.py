@@ -13,6 +13,7 @@ from airflow_lake_provider.submission import spark_installation
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     bundled_spark_home,
+    chosen_binary,
     launch_environment,
     refuse_mixed_installation,
     spark_home,
@@ -109,6 +110,36 @@ def test_the_home_of_a_spark_submit_is_found_through_links_and_on_the_path(tmp_p
     # The script asks it first.
     assert spark_home("spark3-submit", {**path, "SPARK_HOME": "/opt/spark"}) == Path("/opt/spark")
     assert spark_home("spark2-submit", path) is None
+
+
+def test_the_name_that_airflows_form_stores_is_a_choice_where_it_calls_another_spark(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = installed_spark(tmp_path / "spark-3.5", "spark-core_2.12-3.5.9.jar")
+    wrapper = installed_spark(tmp_path / "wrapped")
+    for_python = tmp_path / "venv" / "bin"
+    for_python.mkdir(parents=True)
+    monkeypatch.setattr(sys, "executable", str(for_python / "python"))
+    # Where nobody chooses, spark_submit_binary or SPARK_HOME decides.
+    assert chosen_binary("spark-submit", {"PATH": str(tmp_path / "empty")}) is None
+    assert chosen_binary("spark-submit", {"PATH": str(other.parent)}) == "spark-submit"
+    assert chosen_binary("spark-submit", {"PATH": str(wrapper.parent)}) == "spark-submit"
+    assert chosen_binary("spark-submit", {"PATH": str(other.parent), "SPARK_HOME": "/opt/spark"}) is None
+    # pip puts a copy of its script beside Python. A distribution may put a link to its own Spark there.
+    (for_python / "spark-submit").touch(0o755)
+    assert chosen_binary("spark-submit", {"PATH": str(for_python)}) is None
+    (for_python / "spark-submit").unlink()
+    (for_python / "spark-submit").symlink_to(other)
+    assert chosen_binary("spark-submit", {"PATH": str(for_python)}) == "spark-submit"
+    (home / "bin" / "spark-submit").chmod(0o755)
+    assert chosen_binary("spark-submit", {"PATH": str(home / "bin")}) is None
+
+
+@pytest.mark.parametrize("binary", ["spark3-submit", "/opt/spark/bin/spark-submit"])
+def test_any_other_name_is_a_choice_and_none_is_none(binary: str) -> None:
+    assert chosen_binary(binary, {"PATH": ""}) == binary
+    assert chosen_binary(None, {"PATH": ""}) is None
+    assert chosen_binary("", {"PATH": ""}) is None
 
 
 @pytest.mark.parametrize(
