@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.catalogs.spark_catalog_properties import SPARK_RUNTIME, runtime_for
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission.class_archive import (
     ARCHIVE_AT_EXIT,
     ClassArchive,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PROVIDED = "provided"
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JARS = ("spark.jars", "spark.jars.packages")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
@@ -150,6 +152,8 @@ class DriverStart:
             raise ValueError("which Java and which Spark spark-submit takes is not known")
         # One loader for all jars where an author adds some: a driver of JDBC is only found from its own.
         adds_jars = bool(operator.jars or operator.packages or any(name in java.given for name in _JARS))
+        # An address is no path for a JVM: Spark fetches what it names.
+        adds_jars |= any(map(_ADDRESS.match, self.jars))
         on_path = () if adds_jars else tuple(map(Path, self.jars))
         archive = ClassArchive.of(folder, binary, home, on_path, java.environment)
         return replace(
@@ -211,6 +215,7 @@ def runtime(
 
     :param drivers: packages for databases.
     :raises UnsupportedError: jobs do not run on the Spark that the operator submits with.
+    :raises InvalidSpecError: ``[lake] spark_jars`` names what is not there.
     """
     configured = conf.get("lake", "spark_jars", fallback="").strip()
     if configured == _PROVIDED:
@@ -219,8 +224,33 @@ def runtime(
         release = spark_release(operator)
         coordinate = runtime_for(release.spark, release.scala) if release is not None else SPARK_RUNTIME
         return (), tuple(dict.fromkeys((*connection.spark_packages(coordinate), *drivers)))
-    paths = [Path(name.strip()) for name in configured.split(",")]
-    return tuple(str(jar) for path in paths for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])), ()
+    return _configured_jars(configured), ()
+
+
+def _configured_jars(configured: str) -> tuple[str, ...]:
+    """Return the jars that ``[lake] spark_jars`` names; one with a scheme is Spark's to look for.
+
+    :raises InvalidSpecError: a path is not there, or a folder has no jar. Spark would go on without it.
+    """
+    jars: list[str] = []
+    for name in filter(None, map(str.strip, configured.split(","))):
+        path = Path(name)
+        if _ADDRESS.match(name) or path.is_file():
+            jars.append(name)
+        elif of_folder := sorted(path.glob("*.jar")):
+            jars += map(str, of_folder)
+        else:
+            raise _no_jars(f"{name!r}, {'a folder without jars' if path.is_dir() else 'which is not there'}")
+    if not jars:
+        raise _no_jars(f"{configured!r}, which names nothing")
+    return tuple(jars)
+
+
+def _no_jars(given: str) -> InvalidSpecError:
+    return InvalidSpecError(
+        f"[lake] spark_jars has {given}; write paths of jars or of folders with jars on the machine that submits, "
+        f"separated by commas. Or write '{_PROVIDED}' where Spark has them, or leave it empty for Maven's packages"
+    )
 
 
 def spark_release(operator: SparkSubmitOperator) -> SparkRelease | None:

@@ -13,6 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.driver_start import DriverStart, spark_release
@@ -94,6 +95,32 @@ def test_packages_and_an_authors_jars_keep_ours_off_the_class_path(
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "")
     start = planned()
     assert (start.packages, start.class_path) == (CONNECTION.spark_packages(), None)
+
+
+@pytest.mark.parametrize("given", ["absent.jar", "*.jar", "Provided", "empty", "ours/iceberg.jar, absent.jar", ","])
+def test_jars_that_are_not_there_are_refused_by_the_name_of_the_setting(
+    given: str, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (installation / "empty").mkdir()
+    monkeypatch.chdir(installation)
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", given)
+    # Also in cluster mode the files lie on the machine that submits.
+    for target in (LOCAL, CLUSTER):
+        with pytest.raises(InvalidSpecError, match=r"\[lake\] spark_jars .*'provided'") as refused:
+            planned(target)
+        assert repr(given.rpartition(", ")[2]) in str(refused.value)
+
+
+def test_an_address_of_a_jar_stays_as_it_is_written_and_off_the_class_path(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = ("hdfs://nn:8020/jars/iceberg.jar", "s3a://jars/driver.jar", "local:/opt/iceberg.jar")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", ", ".join([*addresses, f"{installation}/ours", ""]))
+    for target in (LOCAL, CLUSTER):
+        start = planned(target)
+        assert start.jars == (*addresses, f"{installation}/ours/iceberg.jar")
+        assert start.class_path is None
+    assert planned(STANDALONE).archive is not None
 
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}

@@ -162,13 +162,14 @@ def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context,
 def test_configured_jars_take_the_place_of_packages(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    jars = [tmp_path / name for name in ("b.jar", "a.jar", "notes.txt")]
+    (tmp_path / "lake").mkdir()
+    jars = [tmp_path / name for name in ("lake/b.jar", "lake/a.jar", "lake/notes.txt", "driver.jar")]
     for jar in jars:
         jar.touch()
     job = operator(jars="x.jar", packages="org:thing:1")
-    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"{tmp_path}, /opt/driver.jar")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"{tmp_path}/lake, {tmp_path}/driver.jar")
     found = submission(job, context)
-    assert found["jars"] == f"{jars[1]},{jars[0]},/opt/driver.jar,x.jar"
+    assert found["jars"] == f"{jars[1]},{jars[0]},{jars[3]},x.jar"
     assert found["packages"] == "org:thing:1"
 
 
