@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.failure_causes import (
     DISK_FULL,
     HEAP,
+    JAVA,
     JVM_GONE,
     KILLED,
     SCRATCH_FULL,
@@ -20,10 +20,6 @@ from airflow_lake_provider.contracts.reports.failure_causes import (
 )
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import FAILED_TASKS_EXIT_CODE, JobFailure
-
-if TYPE_CHECKING:
-    pass
-
 
 # What Airflow's hook says of spark-submit, and of a driver in Kubernetes.
 _EXIT_CODE = re.compile(r"(?:Error code is|spark exit code is): (-?\d+)")
@@ -67,7 +63,7 @@ class DriverEnd:
 
     def explained(
         self, report: JobReport | JobFailure | None, table: str, lost: str
-    ) -> JobReport | JobFailure | JobFailedError:
+    ) -> JobReport | JobFailure | LakeProviderError:
         """Return what a driver left; where it could not say why it ended, with what is known of that.
 
         :param table: how messages begin.
@@ -80,14 +76,20 @@ class DriverEnd:
             why = self._why() if is_of_python else None
             return report if why is None else replace(report, message=f"{table}: {why}")
         why = self._why()
-        # The end of a driver alone says nothing that no retry mends: it may be a warning that is in its log.
-        return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
+        # The end of a driver alone says nothing that no retry mends, as a warning may be in its log. But spark-submit
+        # ends with 1 where it starts none.
+        cause = self._cause()
+        is_final = cause is not None and cause.kind is JAVA and self._codes == [1]
+        error = JAVA.error if is_final else JobFailedError
+        return error(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
+
+    def _cause(self) -> FailureCause | None:
+        # Where there is a code, the rest is the command line.
+        return cause_in([*([] if self._codes else [self.error]), *reversed(self.lines)])
 
     def _why(self) -> str | None:
-        codes = self._codes
-        # Where there is a code, the rest is the command line.
-        cause = cause_in([*([] if codes else [self.error]), *reversed(self.lines)])
-        for code in codes:
+        cause = self._cause()
+        for code in self._codes:
             signal = -code if code < 0 else code - 128
             kind = KILLED if signal == _KILL else _BY_EXIT_CODE.get(code)
             if kind is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_lake_provider.contracts.applied.applied_history import applied_runs
 from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,
-    JobFailedError,
+    LakeProviderError,
     MissingTableError,
     UnknownOutcomeError,
 )
@@ -51,7 +51,7 @@ class LostReport:
         """Return one to which a commit of an earlier try counts, too."""
         return replace(self, run_keys=frozenset())
 
-    def resolve(self, lost: JobFailedError) -> JobReport:
+    def resolve(self, lost: LakeProviderError) -> JobReport:
         """Return a report when the commit was made.
 
         :param lost: raised when it did not.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _OURS = ("application", "application_args", "conn_id")
-TaskResult = JobReport | JobFailure | JobFailedError
+TaskResult = JobReport | JobFailure | LakeProviderError
 
 
 class SparkApplicationOperator(
@@ -316,7 +316,7 @@ class SparkApplicationOperator(
             ended_well = True
 
         reports = self._wait(run, attempt.report_path)
-        is_heard = not any(isinstance(answer, JobFailedError) for answer in reports.values())
+        is_heard = not any(isinstance(answer, LakeProviderError) for answer in reports.values())
         # Where no task ended well, few of the classes were loaded.
         if is_heard and self._end.is_by_itself and any(isinstance(answer, JobReport) for answer in reports.values()):
             self._driver.accept(is_whole=ended_well or self._end.is_in_order)

@@ -164,7 +164,7 @@ class TableTask:
 
         self._attempt(look)
 
-    def resolve_lost_report(self, lost: JobFailedError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
+    def resolve_lost_report(self, lost: LakeProviderError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
         """Ask the table whether the task has committed.
 
         :param lost: why there is no report.

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.errors import (
     InvalidConnectionError,
     JobFailedError,
     LakeProviderError,
+    UnsupportedError,
 )
 
 _LONGEST = 300
@@ -62,6 +63,46 @@ class FailureCause:
         return f"{self.kind.name}: {self.message.rstrip('.')}. {self.kind.remedy}"
 
 
+# Of the first hour: Java and jars. A class that is missing now is missing at the next try.
+JAVA = FailureKind(
+    "Java is missing or too old",
+    "Install Java 17 or newer where the driver runs, and let JAVA_HOME name its folder there",
+    (
+        r"JAVA_HOME is not set",
+        r"spark-class: line \d{1,5}: [^\s:]{1,300}java: ",
+        r"UnsupportedClassVersionError",
+    ),
+    UnsupportedError,
+)
+NO_PACKAGES = FailureKind(
+    "Spark could not fetch its packages",
+    "Let the machine that submits reach a Maven repository, or put the jars into a folder that [lake] spark_jars names",
+    (r"unresolved dependency: ", r"\[download failed: "),
+)
+NO_JARS = FailureKind(
+    "a jar is missing",
+    "Bring the Iceberg runtime, the driver of a SQL catalog and the bundle of the cloud: [lake] spark_jars says by "
+    "which way, and 'provided' means that Spark has them",
+    (
+        (
+            r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?"
+            r"(?:org[./]apache[./]iceberg|software[./]amazon[./]awssdk|com[./]google[./]cloud|com[./]azure)[./]"
+        ),
+        r"Cannot find catalog plugin class",
+        r"No suitable driver found for jdbc:",
+    ),
+    UnsupportedError,
+)
+NO_CONNECTOR = FailureKind(
+    "Spark has no connector for the scheme of a file",
+    "Of files on S3 write s3a://, and give packages='org.apache.hadoop:hadoop-aws:<version of Spark's Hadoop>' or that "
+    "jar; of other stores give the connector of theirs",
+    (
+        r"ClassNotFoundException: (?:Class )?[\w.$]{0,100}(?:S3A|AzureBlob|GoogleHadoop)FileSystem\b",
+        r"No FileSystem for scheme",
+    ),
+    UnsupportedError,
+)
 # In these three it is a driver's, an executor's or a database's; what was said is the same.
 DISK_FULL = FailureKind(
     "no space is left on a disk",
@@ -220,7 +261,10 @@ CATALOG = FailureKind(
 )
 
 # The first that something was said of. A lost executor says what killed it.
-_KINDS = (DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER)
+_KINDS = (
+    *(JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
+    *(DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER),
+)
 _OF_SPARKS_FILES = re.compile(
     r"org\.apache\.spark\.(?:storage|shuffle|util\.collection|io)\.|blockmgr-|/spark-[0-9a-f]{8}-"
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.errors import JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.operators.driver_exit import DriverEnd
@@ -33,7 +33,21 @@ LINES = {
     "Current usage: is running 5B beyond the 'PHYSICAL' memory limit.": "a process was killed with signal 9",
     "\t container status: Terminated, reason: OOMKilled": "a process was killed with signal 9",
     "Caused by: org.apache.hadoop.security.AccessControlException: Permission denied: user=x": "access was denied: ",
+    "RuntimeException: [unresolved dependency: org.apache.iceberg#iceberg-spark-runtime-4.1_2.13;1.12.0: not found]": (
+        "Spark could not fetch its packages: "
+    ),
+    "Caused by: java.lang.ClassNotFoundException: org.apache.iceberg.spark.SparkCatalog": "a jar is missing: ",
+    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": "Spark has no ",
 }
+# As spark-submit says it before any driver is there; no retry finds another Java.
+WITHOUT_JAVA = [
+    "JAVA_HOME is not set",
+    "/opt/spark/bin/spark-class: line 71: /nowhere/bin/java: No such file or directory",
+    (
+        "\tjava.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been compiled by a more recent "
+        "version of the Java Runtime (class file version 61.0)"
+    ),
+]
 
 
 def said(code: int) -> str:
@@ -59,6 +73,20 @@ def test_the_end_of_the_log_tells_why_where_the_exit_code_does_not(line: str) ->
     # Not a type that no retry mends: the line may be a warning.
     assert type(found) is JobFailedError
     assert str(found).startswith(f"table shop.orders in lake: {LINES[line]}")
+
+
+@pytest.mark.parametrize("line", WITHOUT_JAVA)
+def test_a_driver_that_no_java_started_is_not_tried_again(line: str) -> None:
+    end = DriverEnd(error=said(1))
+    end.heed(line)
+    found = end.explained(None, "table shop.orders in lake", LOST)
+    assert type(found) is UnsupportedError
+    assert str(found).startswith("table shop.orders in lake: Java is missing or too old: ")
+    for word in ("Java 17", "JAVA_HOME"):
+        assert word in str(found)
+    # One that was killed had a Java.
+    end.error = said(137)
+    assert type(end.explained(None, "table shop.orders in lake", LOST)) is JobFailedError
 
 
 def test_a_code_of_kubernetes_counts() -> None:

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,
     InvalidConnectionError,
     JobFailedError,
+    UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports import failure_causes
 from airflow_lake_provider.contracts.reports.failure_causes import cause_in
@@ -16,7 +17,40 @@ from airflow_lake_provider.contracts.reports.failure_causes import cause_in
 LOST = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in "
 LOST += "stage 1.0 (TID 7) (10.0.0.4 executor 1): "
 EXITED = LOST + "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
+NOT_FOUND = "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
 SAID = {
+    "JAVA": [
+        "JAVA_HOME is not set",
+        "/opt/spark/bin/spark-class: line 71: /usr/lib/jvm/java-17/bin/java: No such file or directory",
+        (
+            "UnsupportedClassVersionError: org/apache/spark/launcher/Main has been compiled by a more recent version "
+            "of the Java Runtime (class file version 61.0), this version of the Java Runtime only recognizes class "
+            "file versions up to 55.0"
+        ),
+        "SparkException: " + LOST + "java.lang.UnsupportedClassVersionError: org/apache/iceberg/spark/X has been",
+    ],
+    "NO_PACKAGES": [
+        (
+            'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: '
+            "org.apache.iceberg#iceberg-spark-runtime-4.1_2.13;1.12.0: not found]"
+        ),
+        "RuntimeException: [download failed: org.postgresql#postgresql;42.7.8!postgresql.jar]",
+    ],
+    "NO_JARS": [
+        "ClassNotFoundException: org.apache.iceberg.spark.SparkCatalog",
+        "SparkException: Cannot find catalog plugin class for catalog 'lake': org.apache.iceberg.spark.SparkCatalog.",
+        "NoClassDefFoundError: org/apache/iceberg/catalog/Catalog",
+        "SparkException: " + LOST + "java.lang.ClassNotFoundException: org.apache.iceberg.spark.source.X\n\tat java.X",
+        "NoClassDefFoundError: software/amazon/awssdk/services/s3/S3Client",
+        "ClassNotFoundException: com.azure.storage.file.datalake.DataLakeFileClient",
+        "SQLException: No suitable driver found for jdbc:sqlite:/lake/catalog.db",
+    ],
+    "NO_CONNECTOR": [
+        NOT_FOUND,
+        f"RuntimeException: java.lang.{NOT_FOUND}",
+        "ClassNotFoundException: Class com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem not found",
+        'UnsupportedFileSystemException: No FileSystem for scheme "s3"',
+    ],
     "DISK_FULL": [
         "IOException: No space left on device",
         "FSError: java.io.IOException: No space left on device",
@@ -198,6 +232,9 @@ OF_A_CATALOG = [
     "SSLHandshakeException: Remote host terminated the handshake",
 ]
 OF_NONE = [
+    "IOException: reset\n\tat org.apache.hadoop.fs.s3a.S3AFileSystem.open(S3AFileSystem.java:1)",
+    "NoClassDefFoundError: Could not initialize class org.apache.iceberg.aws.X",
+    "ClassNotFoundException: com.acme.Udf",
     "IllegalArgumentException: no",
     "AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table cannot be found",
     "SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL value appeared in non-nullable field",
@@ -206,7 +243,11 @@ OF_NONE = [
     + LOST
     + "java.lang.IllegalStateException: no\n\tat java.security.AccessController.doPrivileged()",
 ]
-NOT_RETRIED = {"ACCESS_DENIED": AccessDeniedError, "CREDENTIALS": InvalidConnectionError}
+NOT_RETRIED = {
+    "ACCESS_DENIED": AccessDeniedError,
+    "CREDENTIALS": InvalidConnectionError,
+    **dict.fromkeys(("JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
+}
 
 
 @pytest.mark.parametrize(("kind", "said"), [(kind, said) for kind, all_said in SAID.items() for said in all_said])
