@@ -44,6 +44,10 @@ def _modules(folder: str, *names: str) -> dict[str, Any]:
 
 
 def _options() -> dict[str, dict[str, Any]]:
+    return {**_options_of_catalogs(), **_options_of_maintenance(), **_options_of_drivers()}
+
+
+def _options_of_catalogs() -> dict[str, dict[str, Any]]:
     return {
         "snapshot_poll_interval": _option(
             "Seconds between two looks at a table's head by sensors and triggers.", kind="float", default="60"
@@ -59,6 +63,22 @@ def _options() -> dict[str, dict[str, Any]]:
         "watch_overdue_intervals": _option(
             "Poll intervals without an answered look after which a table raises the alarm.", kind="float", default="2"
         ),
+        "catalog_timeout": _option(
+            "Seconds in which a call of a catalog ends: opening it, listing its tables, loading one, a commit of "
+            "metadata.",
+            kind="float",
+            default="60",
+        ),
+        "catalog_answer_megabytes": _option(
+            "MiB that an answer of a catalog, a metadata file or a manifest may have, unpacked.",
+            kind="float",
+            default="128",
+        ),
+    }
+
+
+def _options_of_maintenance() -> dict[str, dict[str, Any]]:
+    return {
         "policy_file": _option(
             "YAML file with maintenance policies of tables, relative to the folder of DAGs. Empty: "
             "'lake_policy.yaml' there, where it exists.",
@@ -79,9 +99,14 @@ def _options() -> dict[str, dict[str, Any]]:
             "Empty: none.",
             default="maintain_one_table",
         ),
+    }
+
+
+def _options_of_drivers() -> dict[str, dict[str, Any]]:
+    return {
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
-            "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "
+            "comma-separated paths, each a jar or a folder of jars. Empty: Maven coordinates are passed to Spark as packages. "
             "'provided': the cluster has them, and neither is passed.",
             example="/opt/lake/jars",
         ),
