@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from airflow_lake_provider.catalogs.property_translation import KINDS
 from airflow_lake_provider.catalogs.warehouse import FILE_IO
+from scripts.markdown_pages import documents
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs/reference/connection.md").read_text(encoding="utf-8")
@@ -112,3 +113,10 @@ def test_a_page_installs_only_extras_that_exist(page: str) -> None:
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     asked = {name for found in re.findall(r'pip install "[^"\[]*\[([^\]]+)\]"', text) for name in found.split(",")}
     assert asked - extras().keys() == set()
+
+
+def test_no_page_installs_from_a_registry_what_was_never_released() -> None:
+    # README says so: the package is installed from the clone.
+    assert "0.1.0, not released" in (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    asking = re.compile(r"pip install [\"']?airflow-lake-provider")
+    assert [page.name for page in documents() if asking.search(page.read_text(encoding="utf-8"))] == []
