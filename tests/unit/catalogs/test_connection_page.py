@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from airflow.providers.apache.iceberg.get_provider_info import get_provider_info
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 
@@ -241,3 +242,18 @@ def test_the_cases_of_a_row_have_all_that_it_names(row: str) -> None:
     for cell, properties in ((row, given), (right, got)):
         missing = [name for name in names(cell) if not any(re.fullmatch(name, each) for each in properties)]
         assert missing == [], f"no case of this row has them, of {sorted(properties)}"
+
+
+def test_each_field_that_airflows_form_shows_has_a_row() -> None:
+    info = get_provider_info()  # type: ignore[no-untyped-call]  # of the official provider
+    (form,) = (each for each in info["connection-types"] if each["connection-type"] == "iceberg")
+    behaviour = form["ui-field-behaviour"]
+    below = _PAGE.read_text().partition("\n## The form in Airflow\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| ([^|]+?) \| `(\w+)` \|", below, re.MULTILINE)
+    assert dict(map(reversed, named)) == {
+        "conn_id": "Connection ID",
+        "conn_type": "Connection Type",
+        **behaviour["relabeling"],
+        "extra": "Extra Fields JSON",
+    }
+    assert {field for _, field in named}.isdisjoint(behaviour["hidden-fields"])
