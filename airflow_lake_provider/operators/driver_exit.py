@@ -6,13 +6,14 @@ import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.failure_causes import (
     DISK_FULL,
     HEAP,
     JAVA,
     JVM_GONE,
     KILLED,
+    NO_SPARK,
     SCRATCH_FULL,
     SCRATCH_GONE,
     FailureCause,
@@ -24,6 +25,8 @@ from airflow_lake_provider.contracts.reports.report_codec import FAILED_TASKS_EX
 # What Airflow's hook says of spark-submit, and of a driver in Kubernetes.
 _EXIT_CODE = re.compile(r"(?:Error code is|spark exit code is): (-?\d+)")
 _LAST_LINES = 200
+# Codes of ``spark-submit``, or of the shell that looks for it, where no driver began; none where it is not there.
+_WITHOUT_DRIVER: tuple[list[int], ...] = ([], [1], [127])
 # Spark's own, of SparkExitCode and ExecutorExitCode.
 _BY_EXIT_CODE = {52: HEAP, 53: SCRATCH_GONE}
 _KILL = 9
@@ -77,10 +80,10 @@ class DriverEnd:
             return report if why is None else replace(report, message=f"{table}: {why}")
         why = self._why()
         # The end of a driver alone says nothing that no retry mends, as a warning may be in its log. But spark-submit
-        # ends with 1 where it starts none.
+        # ends by itself where it starts none.
         cause = self._cause()
-        is_final = cause is not None and cause.kind is JAVA and self._codes == [1]
-        error = JAVA.error if is_final else JobFailedError
+        is_final = cause is not None and cause.kind in (NO_SPARK, JAVA) and self._codes in _WITHOUT_DRIVER
+        error = UnsupportedError if is_final else JobFailedError
         return error(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
 
     def _cause(self) -> FailureCause | None:

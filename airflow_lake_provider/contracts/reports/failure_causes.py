@@ -63,7 +63,18 @@ class FailureCause:
         return f"{self.kind.name}: {self.message.rstrip('.')}. {self.kind.remedy}"
 
 
-# Of the first hour: Java and jars. A class that is missing now is missing at the next try.
+# Of the first hour: Spark, Java and jars. A class that is missing now is missing at the next try.
+NO_SPARK = FailureKind(
+    "there is no Spark to submit with",
+    "Install pyspark beside Airflow, or name the folder of a Spark by SPARK_HOME, or its program by the extra "
+    "spark-binary of the Spark connection",
+    (
+        r"No such file or directory: '[^']{0,300}spark\d?-submit'",
+        r"spark-class: No such file or directory",
+        r"Failed to find Spark jars directory",
+    ),
+    UnsupportedError,
+)
 JAVA = FailureKind(
     "Java is missing or too old",
     "Install Java 17 or newer where the driver runs, and let JAVA_HOME name its folder there",
@@ -262,7 +273,7 @@ CATALOG = FailureKind(
 
 # The first that something was said of. A lost executor says what killed it.
 _KINDS = (
-    *(JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
+    *(NO_SPARK, JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
     *(DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER),
 )
 _OF_SPARKS_FILES = re.compile(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from airflow_lake_provider.contracts.errors import JobFailedError, UnsupportedError
@@ -87,6 +89,31 @@ def test_a_driver_that_no_java_started_is_not_tried_again(line: str) -> None:
     # One that was killed had a Java.
     end.error = said(137)
     assert type(end.explained(None, "table shop.orders in lake", LOST)) is JobFailedError
+
+
+@pytest.mark.parametrize("binary", ["spark-submit", "spark3-submit", "/opt/spark/bin/spark-submit"])
+def test_a_worker_without_spark_is_not_tried_again(binary: str) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        subprocess.run([binary], env={"PATH": "/nowhere"}, check=False)
+    found = DriverEnd(error=str(missing.value)).explained(None, "table shop.orders in lake", LOST)
+    assert type(found) is UnsupportedError
+    assert str(found).startswith("table shop.orders in lake: there is no Spark to submit with: ")
+    assert "SPARK_HOME" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (127, "/usr/local/bin/spark-submit: line 27: /opt/spark/bin/spark-class: No such file or directory"),
+        (1, "Failed to find Spark jars directory (/opt/spark/assembly/target/scala-2.13/jars)."),
+    ],
+)
+def test_a_spark_home_without_spark_is_not_tried_again(code: int, line: str) -> None:
+    end = DriverEnd(error=said(code))
+    end.heed(line)
+    found = end.explained(None, "table shop.orders in lake", LOST)
+    assert type(found) is UnsupportedError
+    assert f"there is no Spark to submit with: {line.rstrip('.')}" in str(found)
 
 
 def test_a_code_of_kubernetes_counts() -> None:

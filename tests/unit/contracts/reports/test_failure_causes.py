@@ -19,6 +19,11 @@ LOST += "stage 1.0 (TID 7) (10.0.0.4 executor 1): "
 EXITED = LOST + "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
 NOT_FOUND = "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
 SAID = {
+    "NO_SPARK": [
+        "[Errno 2] No such file or directory: 'spark-submit'",
+        "/usr/local/bin/spark-submit: line 27: /opt/spark/bin/spark-class: No such file or directory",
+        "Failed to find Spark jars directory (/opt/spark/assembly/target/scala-2.13/jars).",
+    ],
     "JAVA": [
         "JAVA_HOME is not set",
         "/opt/spark/bin/spark-class: line 71: /usr/lib/jvm/java-17/bin/java: No such file or directory",
@@ -246,7 +251,7 @@ OF_NONE = [
 NOT_RETRIED = {
     "ACCESS_DENIED": AccessDeniedError,
     "CREDENTIALS": InvalidConnectionError,
-    **dict.fromkeys(("JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
+    **dict.fromkeys(("NO_SPARK", "JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
 }
 
 
