@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -31,15 +31,17 @@ def as_command() -> Iterator[None]:
 
 
 def run_driver(submit: SparkSubmitOperator, attempt: SparkSubmission, start: DriverStart) -> Exception | None:
-    """Run the driver of an attempt; return the error of one that has failed, which may have left a report all the same.
+    """Run the driver of an attempt; return why one has failed, which may have left a report all the same.
 
     :param submit: its arguments are put together here.
     :param start: of ``attempt.driver_start``.
     """
     # Spark's packages take their time to be imported.
     from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
+    from airflow_lake_provider.operators.driver_exit import DriverEnd
     from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
 
+    end = DriverEnd()
     for name, value in spark_submit_arguments(attempt, submit, start).items():
         setattr(submit, name, value)
     try:
@@ -48,10 +50,16 @@ def run_driver(submit: SparkSubmitOperator, attempt: SparkSubmission, start: Dri
             attempt.forget_old_report,
             lambda _: None,
             java_options=start.options,
+            on_line=end.heed,
             environment=start.environment,
         )
         hook.submit(submit.application)
     # Whatever a deployment raises: a program that is not there, an extra that the official hook refuses.
     except Exception as error:  # noqa: BLE001
-        return error
+        end.error = str(error)
+        if (why := end.why()) is None:
+            return error
+        failure = JobFailedError(why)
+        failure.__cause__ = error
+        return failure
     return None

@@ -76,9 +76,9 @@ class DriverEnd:
             return report
         if isinstance(report, JobFailure):
             is_of_python = report.error == JobFailedError.__name__ and JVM_GONE.name in report.message
-            why = self._why() if is_of_python else None
+            why = self.why() if is_of_python else None
             return report if why is None else replace(report, message=f"{table}: {why}")
-        why = self._why()
+        why = self.why()
         # The end of a driver alone says nothing that no retry mends, as a warning may be in its log. But spark-submit
         # ends by itself where it starts none.
         cause = self._cause()
@@ -86,11 +86,8 @@ class DriverEnd:
         error = UnsupportedError if is_final else JobFailedError
         return error(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
 
-    def _cause(self) -> FailureCause | None:
-        # Where there is a code, the rest is the command line.
-        return cause_in([*([] if self._codes else [self.error]), *reversed(self.lines)])
-
-    def _why(self) -> str | None:
+    def why(self) -> str | None:
+        """Return why it ended, with what to do; None where neither its exit code nor its log tells."""
         cause = self._cause()
         for code in self._codes:
             signal = -code if code < 0 else code - 128
@@ -100,3 +97,7 @@ class DriverEnd:
             if signal in _BY_SIGNAL and (cause is None or cause.kind not in (HEAP, KILLED, DISK_FULL, SCRATCH_FULL)):
                 return _BY_SIGNAL[signal]
         return None if cause is None else cause.sentence()
+
+    def _cause(self) -> FailureCause | None:
+        # Where there is a code, the rest is the command line.
+        return cause_in([*([] if self._codes else [self.error]), *reversed(self.lines)])

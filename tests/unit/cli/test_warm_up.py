@@ -45,20 +45,21 @@ def test_a_driver_in_the_cluster_would_use_no_archive(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("extra", "status", "words"),
+    ("extra", "script", "words"),
     [
-        ({}, 3, r"The driver has failed: Cannot execute: .*Error code is: 3"),
-        ({"spark-home": "/opt/spark"}, 0, r"The driver has failed: The `spark-home` extra is not allowed"),
+        ({}, "exit 3", r"The driver has failed: Cannot execute: .*Error code is: 3"),
+        ({}, "echo JAVA_HOME is not set >&2; exit 1", "The driver has failed: Java is missing or too old: JAVA_HOME"),
+        ({"spark-home": "/opt/spark"}, "exit 0", r"The driver has failed: The `spark-home` extra is not allowed"),
     ],
 )
 def test_a_driver_that_fails_is_told_in_a_line_and_leaves_no_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: dict[str, str], status: int, words: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: dict[str, str], script: str, words: str
 ) -> None:
     set_spark(monkeypatch, host="local[1]", extra=extra)
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
     (tmp_path / "spark" / "jars").mkdir()
-    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o700)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
