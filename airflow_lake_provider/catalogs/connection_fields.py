@@ -238,7 +238,7 @@ def _check_rest_credentials(
         # Iceberg's REST specification will remove the catalog's own endpoint, which clients fall back to today.
         raise refused(
             conn_id,
-            f"{given[0]} is given without the extra 'oauth2-server-uri', where tokens are asked for; write the "
+            f"{given[0]} came without the extra 'oauth2-server-uri', where tokens are asked for; write the "
             f'address of your identity provider, or "oauth2-server-uri": "{uri}/v1/oauth/tokens" where the '
             "catalog hands them out itself",
         )

@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         REST,
         {},
         {"login": "a", "password": "hunter2"},
-        "login and password is given without the extra 'oauth2-server-uri'",
+        "login and password came without the extra 'oauth2-server-uri'",
     ),
     "login-alone": (REST, {}, {"login": "a"}, "without password"),
     "password-alone": (POSTGRESQL, {}, {"login": None}, "without login"),
