@@ -23,9 +23,10 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.table_properties import tag_of
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
-from airflow_lake_provider.spark_jobs.formats.commits import CHANGE_TYPE, ChangeFilter
+from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.lake_table import open_table, refusing_expired, shape_of
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
