@@ -1,8 +1,8 @@
 """Merge the layers of a table's policy, key by key, and keep for each value where it comes from.
 
-Whoever may alter a table or a namespace chooses its properties, and whoever serves a catalog its policies: those that
-Apache Polaris keeps, by the schemas of 2025-02-03. So these layers are bound: they may restrict what deletes for good,
-and never allow it. Decision 36 has the reasons.
+Whoever may alter a table or a namespace chooses its properties, and whoever serves a catalog its policies. So these
+layers are bound: they may restrict what deletes for good, and never allow it. Decision 36 has the reasons. Policies of
+a catalog are those that Apache Polaris keeps, by the schemas of 2025-02-03.
 """
 
 from __future__ import annotations
