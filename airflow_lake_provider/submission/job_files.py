@@ -200,7 +200,7 @@ def _escape(text: str, *, key: bool = False) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 APPLICATION = PACKAGE / "spark_jobs" / "run_job.py"
-_SHIPPED = ("contracts", "spark_jobs")
+_SHIPPED = ("contracts", "iceberg", "spark_jobs")
 # A fixed time in every entry: equal code gives an equal archive on every worker.
 _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -53,11 +55,11 @@ def test_the_name_follows_the_shipped_code_and_nothing_else(tmp_path: Path, pack
     assert len(set(names)) == 3
 
 
-def test_it_holds_the_two_folders_and_the_packages_first_file(tmp_path: Path) -> None:
+def test_it_holds_the_folders_of_the_driver_and_the_packages_first_file(tmp_path: Path) -> None:
     inside = set(zipfile.ZipFile(job_archive(tmp_path)).namelist())
     wanted = {
         str(path.relative_to(PACKAGE.parent))
-        for folder in ("contracts", "spark_jobs")
+        for folder in ("contracts", "iceberg", "spark_jobs")
         for path in (PACKAGE / folder).rglob("*.py")
     }
     assert inside == {*wanted, f"{PACKAGE.name}/__init__.py"}
@@ -74,6 +76,41 @@ def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(archive))
+
+
+def test_it_holds_all_of_the_package_that_its_own_code_imports(tmp_path: Path) -> None:
+    # In cluster mode the driver's machine has nothing else of the package; here it is installed.
+    with zipfile.ZipFile(job_archive(tmp_path)) as archive:
+        inside = set(archive.namelist())
+        trees = {name: ast.parse(archive.read(name)) for name in inside}
+    missing = set()
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for module_name in modules:
+                path = module_name.replace(".", "/")
+                if path.startswith(PACKAGE.name) and not {f"{path}.py", f"{path}/__init__.py"} & inside:
+                    missing.add(f"{name}: {module_name}")
+    assert missing == set()
+
+
+def test_the_application_starts_from_it_where_only_spark_is_installed(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    for name in ("pyspark", "py4j"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        (installed / name).symlink_to(Path(spec.origin).parent)
+    code = (
+        f"import sys; sys.path[:0] = [{str(job_archive(tmp_path))!r}, {str(installed)!r}]\n"
+        "import airflow_lake_provider.spark_jobs.run_job as job\n"
+        "print(job.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
 
 
 def test_an_archive_that_is_there_is_not_written_again(tmp_path: Path) -> None:
