@@ -99,7 +99,8 @@ def chosen_binary(binary: str | None, environment: Mapping[str, str] = os.enviro
     if path is None or "SPARK_HOME" in environment:
         return None
     # pip puts a script of its own beside Python, which is in no folder of a Spark.
-    is_of_pip = Path(path).parent == Path(sys.executable).parent and spark_home(binary, environment) is None
+    beside_python = Path(path).parent.resolve() == Path(sys.executable).parent.resolve()
+    is_of_pip = beside_python and spark_home(binary, environment) is None
     bundled = bundled_spark_home()
     is_bundled = bundled is not None and Path(path).resolve() == (bundled / "bin" / "spark-submit").resolve()
     return None if is_of_pip or is_bundled else binary

@@ -128,6 +128,9 @@ def test_the_name_that_airflows_form_stores_is_a_choice_where_it_calls_another_s
     # pip puts a copy of its script beside Python. A distribution may put a link to its own Spark there.
     (for_python / "spark-submit").touch(0o755)
     assert chosen_binary("spark-submit", {"PATH": str(for_python)}) is None
+    # A virtual environment may be reached by another path than Python was started by.
+    (tmp_path / "linked").symlink_to(for_python)
+    assert chosen_binary("spark-submit", {"PATH": str(tmp_path / "linked")}) is None
     (for_python / "spark-submit").unlink()
     (for_python / "spark-submit").symlink_to(other)
     assert chosen_binary("spark-submit", {"PATH": str(for_python)}) == "spark-submit"
