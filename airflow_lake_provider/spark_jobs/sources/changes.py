@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -140,8 +140,6 @@ class ChangesSource(PlainSource):
         if start is None:
             return rows
         try:
-            if self.source.protect_source:
-                self._hold_start(table, start)
             changes = self._changes(table, start, listing.upto)
         # Without them the rows are those that were asked for.
         except (InvalidSpecError, RangeUnavailableError, UnsupportedError) as gap:
@@ -179,14 +177,14 @@ class ChangesSource(PlainSource):
     def _protect(self, table: FormatTable, listing: ChangesListing) -> None:
         if not self.source.protect_source or listing.upto is None:
             return
-        if listing.since is not None:
-            self._hold_start(table, listing.since)
-        table.pin(self._consumer, listing.upto)
-
-    def _hold_start(self, table: FormatTable, snapshot: str) -> None:
+        start = listing.since or listing.deletes_since
         # A run that was cut off after its commit has left the tag behind, and only the one of its reading here.
-        if not self._is_held(table, snapshot):
-            self._hold(table, snapshot)
+        if start is not None and not self._is_held(table, start):
+            # Deletes whose start is gone are left out when they are read.
+            with nullcontext() if listing.since else suppress(RangeUnavailableError):
+                self._hold(table, start)
+        # Last, as the tag of what was applied takes the place of that of a reading.
+        table.pin(self._consumer, listing.upto)
 
     def _is_held(self, table: FormatTable, snapshot: str) -> bool:
         try:

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTabl
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, History
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.specs.load import OnRepeat
-from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 PAID = "SELECT id, n, _change_type FROM source"
@@ -37,10 +37,22 @@ class Orders:
     def apply(self, run: str, source: Any, **changes: Any) -> Any:
         return self.flow.apply(run, source=source, **{**PLAIN, **changes})
 
+    def tags(self) -> dict[str, int]:
+        """Snapshots by the tags of the consumer."""
+        references = self.flow.spark.sql(f"SELECT name, snapshot_id FROM {self.name}.refs WHERE type = 'TAG'")
+        return {row["name"]: row["snapshot_id"] for row in references.collect()}
+
+    def head(self) -> int:
+        newest = f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'"
+        return int(self.flow.spark.sql(newest).collect()[0]["snapshot_id"])
+
+    def drop_tags(self) -> None:
+        for name in self.tags():
+            self.run(f"ALTER TABLE {{t}} DROP TAG `{name}`")
+
     def forget_snapshots(self) -> None:
         """Expire all but the head, though the consumer has a tag."""
-        for reference in self.flow.spark.sql(f"SELECT name FROM {self.name}.refs WHERE type = 'TAG'").collect():
-            self.run(f"ALTER TABLE {{t}} DROP TAG `{reference['name']}`")
+        self.drop_tags()
         self.run("CALL system.expire_snapshots('{t}', TIMESTAMP '2100-01-01 00:00:00', 1)")
 
 
@@ -123,6 +135,20 @@ def test_deletes_whose_start_is_gone_are_not_known_and_the_report_says_so(orders
     (warning,) = report.warnings
     assert orders.name in warning
     assert "stay" in warning
+
+
+def test_both_ends_are_kept_from_expiry_while_deletes_are_told_again(orders: Orders) -> None:
+    source = Changes(orders.name, name="orders")
+    orders.apply("run 1", source)
+    ends = {orders.head()}
+    orders.drop_tags()
+    orders.run("DELETE FROM {t} WHERE id = 7")
+    ends.add(orders.head())
+    seen: list[dict[str, int]] = []
+    looking = InterruptedProgress(at="commit", then=lambda: seen.append(orders.tags()))
+    orders.apply("run 2", source, on_repeat=OnRepeat.APPLY, progress=looking)
+    assert {*seen[0].values()} == ends
+    assert [*orders.tags().values()] == [orders.head()]
 
 
 def test_a_roll_back_of_the_target_may_bring_keys_back_and_the_report_says_so(orders: Orders) -> None:
