@@ -129,7 +129,8 @@ def test_the_seam_is_all_that_a_driver_asks_of_a_source() -> None:
     }
     of_author = {name for owner, name in asked if owner == "spec.source"}
     of_reader = {name for owner, name in asked if owner != "spec.source"}
-    assert of_reader == {"after_commit", "list", "location", "missing_columns", "other_stream", "read", "rows"}
+    reading = {"list", "read", "rows", "missing_columns", "warnings_of_reading"}
+    assert of_reader == reading | {"after_commit", "location", "other_stream"}
     # The text of a query is refused whatever it reads from.
     assert of_author == {"query"}
     assert not of_reader - vars(BatchSource).keys()
