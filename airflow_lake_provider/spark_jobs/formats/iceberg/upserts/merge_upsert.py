@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.iceberg.snapshot_retention import FOREVER
 from airflow_lake_provider.iceberg.table_obstacles import MERGE_MODE
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
@@ -77,8 +78,12 @@ def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Prog
 
 def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
     manage = table.refresh().java.manageSnapshots()
-    # On a table without snapshots Iceberg puts an empty snapshot on the branch, not on main.
-    (manage.createBranch(stage, int(base)) if base is not None else manage.createBranch(stage)).commit()
+    if base is None:
+        # On a table without snapshots Iceberg puts an empty snapshot on the branch, not on main.
+        manage.createBranch(stage).commit()
+    else:
+        # Else it has the table's age of refs, counted from the base: an expiry would take it from a MERGE that runs.
+        manage.createBranch(stage, int(base)).setMaxRefAgeMs(stage, FOREVER).commit()
     table.refresh()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import merge_upsert
 from tests.spark.append_flow import append, event
 from tests.spark.upsert_flow import Flow, NewFlow, row
 
@@ -64,3 +65,29 @@ def test_a_batch_on_a_new_branch_goes_on_from_the_totals_of_main(
         head = flow.loaded().metadata.refs[changes.get("branch", "main")].snapshot_id
         assert summed_up(flow, head) == counted(flow, head)
     assert counted(flow, head)["records"] >= 5
+
+
+def test_an_expiry_by_the_tables_age_of_refs_leaves_the_branch_of_a_merge_that_runs(
+    new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = new_flow()
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"))
+    upsert(flow, "run 1", strategy=UpsertStrategy.MERGE)
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('history.expire.max-ref-age-ms'='1')")
+    flow.spark.sql(f"ALTER TABLE {flow.table} CREATE TAG by_hand")
+
+    def merged_beside_an_expiry(*arguments: Any) -> Any:
+        expiry = "CALL lake_default.system.expire_snapshots(table => '{}', older_than => TIMESTAMP '1980-01-01 00:00')"
+        flow.spark.sql(expiry.format(flow.table))
+        return merge(*arguments)
+
+    merge = merge_upsert._merge
+    monkeypatch.setattr(merge_upsert, "_merge", merged_beside_an_expiry)
+    flow.arrive("2.jsonl", row(2, "B"), row(3, "c"))
+    upsert(flow, "run 2", strategy=UpsertStrategy.MERGE)
+    table = flow.loaded()
+    # The expiry took what it takes, and no stage branch is left.
+    assert set(table.metadata.refs) == {"main"}
+    assert sorted(flow.rows()) == [1, 2, 3]
+    head = table.metadata.refs["main"].snapshot_id
+    assert summed_up(flow, head) == counted(flow, head)
