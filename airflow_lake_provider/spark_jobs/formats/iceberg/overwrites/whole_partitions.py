@@ -37,6 +37,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
     literal_without_zone,
     overflows,
     refuse_capitals,
+    text_after,
 )
 from airflow_lake_provider.spark_jobs.jvm.java_collections import (
     JavaItems,
@@ -47,10 +48,14 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 )
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import kinds_in, parse_expression
 
 _ALLOW_ROWS = "or let allow_rows=True delete single rows"
-# To Iceberg NULL differs from every value, to SQL that is not known.
+# To Iceberg NULL differs from every value, and comes before it; to SQL neither is known.
 _DIFFERS = frozenset(("NOT_EQ", "NOT_IN", "NOT_STARTS_WITH"))
+_STARTS = frozenset(("STARTS_WITH", "NOT_STARTS_WITH"))
+_TRUE_OF_NULL = _DIFFERS | _STARTS | {"LT", "LT_EQ"}
+_SAME_OR_BOTH_NULL = "org.apache.spark.sql.catalyst.expressions.EqualNullSafe"
 
 
 def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> Any | None:
@@ -70,7 +75,8 @@ def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> An
     exact = None
     # What Spark has simplified to true proves nothing of a file; it takes NULL for a value with <=> alone.
     if operation != "TRUE" and bounds_are_sure(table, where, with_wrapped=not allow_rows):
-        exact = _never_of_null(table, rewritten, refuses="<=>" in where)
+        refuses = _SAME_OR_BOTH_NULL in kinds_in(table.spark, parse_expression(table.spark, where))
+        exact = _never_of_null(table, rewritten, refuses=refuses)
     if exact is None and not allow_rows:
         raise InvalidSpecError(
             f"{table.name}: where={shown(where)} cannot be told of whole partitions. Compare columns of whole numbers, "
@@ -89,9 +95,35 @@ def _never_of_null(table: IcebergTable, expression: Any, *, refuses: bool) -> An
     if both is not None:
         parts = [_never_of_null(table, part, refuses=refuses) for part in (expression.left(), expression.right())]
         return None if None in parts else both(*parts)
-    if operation not in _DIFFERS:
+    if operation not in _TRUE_OF_NULL:
         return expression
-    return None if refuses else getattr(expressions, "and")(expressions.notNull(expression.ref().name()), expression)
+    if refuses and operation in _DIFFERS:
+        return None
+    name = expression.ref().name()
+    expression = _by_bounds(table, expression, operation) if operation in _STARTS else expression
+    return getattr(expressions, "and")(expressions.notNull(name), expression)
+
+
+def _by_bounds(table: IcebergTable, expression: Any, operation: str) -> Any:
+    """Return a comparison of the beginning of a text as comparisons of the text, where Iceberg may ask NULL for it.
+
+    Its evaluator of partitions, ``ResidualEvaluator`` of 1.12, then ends with a NullPointerException. It asks no
+    partition that is cut to the length of the beginning, or shorter: that is compared by ``=``.
+    """
+    expressions, name = table.iceberg.expressions.Expressions, str(expression.ref().name())
+    start = str(expression.literal().value())
+    cuts = {
+        field.transform.partition("[")[2].rstrip("]")
+        for field in table.facts.shape.partition_fields(of_all_specs=True)
+        if field.source.lower() == name.lower() and field.transform.startswith(("identity", "truncate"))
+    }
+    if all(cut and int(cut) <= len(start) for cut in cuts):
+        return expression
+    first, second, join = expressions.greaterThanOrEqual, expressions.lessThan, "and"
+    if operation == "NOT_STARTS_WITH":
+        first, second, join = expressions.lessThan, expressions.greaterThanOrEqual, "or"
+    bounds, after = first(name, start), text_after(start)
+    return bounds if after is None else getattr(expressions, join)(bounds, second(name, after))
 
 
 @dataclass(frozen=True, kw_only=True)

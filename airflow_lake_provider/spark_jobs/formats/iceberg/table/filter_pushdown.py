@@ -22,12 +22,13 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, silenced
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, kinds_in, silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
 _SURE = frozenset({"boolean", "int", "long", "binary", "decimal"})
+_BEGINNINGS = frozenset({"Like", "StartsWith"})
 # ORC compares texts by UTF-16 with bounds in UTF-8, and times by a calendar that is Julian before 1582.
 _SURE_OUTSIDE_ORC = frozenset({"string", "date", "timestamp", "timestamptz"})
 
@@ -44,7 +45,7 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
     sure = _names_of(table, _SURE) - wrapped_columns(table).keys()
     if any(not _reads_only(table, part, sure) for part in conjuncts) and not _holds_orc(table, snapshot):
         sure |= _names_of(table, _SURE_OUTSIDE_ORC)
-    pushed = [part for part in conjuncts if _reads_only(table, part, sure)]
+    pushed = [part for part in conjuncts if _reads_only(table, part, sure) and not _may_fail(table, part)]
     if conjuncts and len(pushed) == len(conjuncts):
         return filtered
     for part in pushed:
@@ -65,13 +66,16 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
 def bounds_are_sure(table: IcebergTable, where: str, *, with_wrapped: bool = False) -> bool:
     """Tell whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format.
 
-    :param with_wrapped: take columns that a partition spec truncates, too; the caller looks for what overflowed.
+    :param with_wrapped: take columns that a partition spec truncates, too, and beginnings of texts below OR; the caller
+        looks for what overflowed, and for NULL.
     """
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
     sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - (
         frozenset() if with_wrapped else wrapped_columns(table).keys()
     )
-    return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
+    return bool(conjuncts) and all(
+        _reads_only(table, part, sure) and (with_wrapped or not _may_fail(table, part)) for part in conjuncts
+    )
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:
@@ -95,6 +99,23 @@ def _reads_only(table: IcebergTable, part: Any, names: frozenset[str]) -> bool:
         if str(references.next().name()).lower() not in names:
             return False
     return bool(part.deterministic())
+
+
+def _may_fail(table: IcebergTable, part: Any) -> bool:
+    """Tell whether Iceberg may ask a partition that is NULL for the beginning of a text.
+
+    ``ResidualEvaluator`` of 1.12 then ends with a NullPointerException. Alone, or behind NOT alone, the comparison is
+    beside IS NOT NULL, so that such a partition is left out before.
+    """
+    alone = part.children().head() if part.nodeName() == "Not" else part
+    if alone.nodeName() in _BEGINNINGS or _BEGINNINGS.isdisjoint(
+        kind.rpartition(".")[2] for kind in kinds_in(table.spark, part)
+    ):
+        return False
+    partitioning = {
+        field.source.partition(".")[0].lower() for field in table.facts.shape.partition_fields(of_all_specs=True)
+    }
+    return not _reads_only(table, part, _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - partitioning)
 
 
 def _names_of(table: IcebergTable, types: frozenset[str]) -> frozenset[str]:

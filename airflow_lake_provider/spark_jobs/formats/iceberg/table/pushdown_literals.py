@@ -9,6 +9,7 @@ formats lose by these rules is little, so nobody looks for ORC files first. ``do
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, text_literal
 
 _LAST_SURE_CHARACTER = "\ud7ff"
+_FIRST_SURROGATE, _BEHIND_SURROGATES = 0xD800, 0xE000
 # 1600-01-01, as a day and as a microsecond since 1970.
 _FIRST_SURE_DAY = -135140
 _FIRST_SURE_MICROSECOND = _FIRST_SURE_DAY * 86_400_000_000
@@ -68,6 +70,16 @@ def greatest_literal(text: str, kind: DataType | None) -> str | None:
     if literal is None and kind == StringType() and start:
         return text_literal(start[:-1] + chr(ord(start[-1]) + 1))
     return literal
+
+
+def text_after(start: str) -> str | None:
+    """Return the first text, by its characters, behind all that begin so; None where there is none."""
+    for length in range(len(start), 0, -1):
+        point = ord(start[length - 1]) + 1
+        if point <= sys.maxunicode:
+            # No character is a surrogate.
+            return start[: length - 1] + chr(_BEHIND_SURROGATES if point == _FIRST_SURROGATE else point)
+    return None
 
 
 def literal_without_zone(microsecond: int) -> str | None:

@@ -57,6 +57,55 @@ def test_the_rows_of_whole_partitions_are_replaced_and_no_others(
     assert sorted((row["id"], text_of(row["v"])) for row in flow.records()) == sorted(expected)
 
 
+REGIONS = ["de", "eu", "eu-west", "us"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "values", "where", "replaced"),
+    [
+        ("DATE", "v", DAYS, "v NOT BETWEEN '1969-12-31' AND '2026-11-01'", [*DAYS[:2], DAYS[5]]),
+        ("DATE", "days(v)", DAYS, "v < '1969-12-01' OR v > '2026-11-01'", [DAYS[0], DAYS[5]]),
+        ("DATE", "days(v)", DAYS, "NOT (v >= '1969-12-01' AND v <= '2026-11-01')", [DAYS[0], DAYS[5]]),
+        ("STRING", "v", REGIONS, "v < 'e' OR v >= 'u'", ["de", "us"]),
+        ("STRING", "v", REGIONS, "v <= 'de' OR v = 'us'", ["de", "us"]),
+        ("INT", "truncate(10, v)", NUMBERS, "v <= -21 OR v >= 0", [-21, 0]),
+        ("STRING", "v", REGIONS, "v LIKE 'eu%'", ["eu", "eu-west"]),
+        ("STRING", "v", REGIONS, "v LIKE 'eu%' OR v = 'us'", ["eu", "eu-west", "us"]),
+        ("STRING", "v", REGIONS, "v NOT LIKE 'eu%'", ["de", "us"]),
+        ("STRING", "truncate(2, v)", REGIONS, "v LIKE 'eu%'", ["eu", "eu-west"]),
+        ("STRING", "truncate(2, v)", REGIONS, "v LIKE 'e%' OR v IS NULL", ["eu", "eu-west", None]),
+        ("STRING", "v", ["a\U0010ffff", "a\U0010ffffb", "b"], "v LIKE 'a\U0010ffff%'", ["a\U0010ffff", "a\U0010ffffb"]),
+    ],
+)
+def test_a_partition_that_is_null_stays_where_sql_does_not_know(
+    flow: Flow, kind: str, transform: str, values: list[Any], where: str, replaced: list[Any]
+) -> None:
+    filled(flow, kind, transform, values)
+    if None not in replaced:
+        with pytest.raises(BadInputError, match="1 rows of the batch are in partitions of which"):
+            load(flow, kind, None, where)
+        (flow.inbox / "rows.jsonl").unlink()
+    assert load(flow, kind, replaced[0], where).rows_replaced == len(replaced)
+    stayed = [(1, text_of(value)) for value in [*values, None] if value not in replaced]
+    assert sorted((row["id"], text_of(row["v"])) for row in flow.records()) == sorted(
+        [*stayed, (2, text_of(replaced[0]))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("DATE", "v IS DISTINCT FROM DATE '2026-11-01'"),
+        ("DATE", "NOT v <=> DATE '2026-11-01'"),
+        ("BOOLEAN", "v IS NOT TRUE"),
+    ],
+)
+def test_what_is_true_of_null_is_refused_where_it_cannot_be_told(flow: Flow, kind: str, where: str) -> None:
+    filled(flow, kind, "v", ["2026-11-01", "2026-11-02"] if kind == "DATE" else ["true", "false"])
+    with pytest.raises(InvalidSpecError, match="cannot be told of whole partitions"):
+        load(flow, kind, "2026-11-02" if kind == "DATE" else False, where)
+
+
 def text_of(value: Any) -> str:
     """Return a value of JSON, or of PyIceberg, as one text."""
     if isinstance(value, str) and "T" in value:

@@ -136,3 +136,30 @@ def test_queries_and_audits_find_the_rows_of_orc_files(spark: SparkSession, tmp_
     snapshot = str(flow.loaded().metadata.current_snapshot_id)
     rows = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {}).rows_at(snapshot)
     assert rows.where(f"k = '{WIDE}'").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "matching"),
+    [
+        ("k LIKE 'eu%' OR v = 3", {1, 3}),
+        ("NOT (k LIKE 'eu%' OR v = 3)", {0}),
+        ("k NOT LIKE 'eu%' AND v < 9", {0, 3}),
+        ("k LIKE 'eu%'", {1}),
+    ],
+)
+@pytest.mark.parametrize("transform", ["k", "truncate(4, k)"])
+def test_the_beginning_of_a_text_is_not_asked_of_a_partition_that_is_null(
+    spark: SparkSession, tmp_path: Path, where: str, matching: set[int], transform: str
+) -> None:
+    layout = TableLayout(partition_by=(transform,))
+    name = f"nulls_{transform[:5]}_{len(where)}"
+    flow = flow_of(spark, tmp_path, name, "k STRING, v INT", keys=("v",), create=layout)
+    keys = ["de", "eu-west", None, "us"]
+    written(flow, "1.jsonl", *({"k": key, "v": n} for n, key in enumerate(keys)))
+    flow.apply("run 1")
+    first = str(flow.spark.sql(f"SELECT snapshot_id FROM {flow.table}.snapshots").collect()[0][0])
+    seen = read_changes(spark, flow.table, None, first, where=where).collect()
+    assert {row["v"] for row in seen} == matching
+    report = delete_rows(spark, DeleteRowsSpec(**job(flow, "run 2"), where=where), Progress())
+    assert report.rows_deleted == len(matching)
+    assert {row[1] for row in held(flow)} == {0, 1, 2, 3} - matching
