@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pyspark.sql import DataFrame, Window
@@ -36,9 +37,11 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import is_below_mark, refuse_other_log
 from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import (
+    MOST_TABLES,
     EarlierTable,
     refuse_other_schema,
     refuse_other_table,
+    spellings,
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import sink_file
@@ -69,6 +72,7 @@ class TargetState:
     :param has_had_events: whether an event of this source was ever applied; else other tables' events alone are an
         error.
     :param earlier: table of the stream that the source was read for before; None where it is the same one.
+    :param whole: where a share is read, opens all that is there; else None.
     """
 
     schema: StructType | None = None
@@ -79,6 +83,7 @@ class TargetState:
     marks: EventMarks | None = None
     has_had_events: bool = True
     earlier: EarlierTable | None = None
+    whole: Callable[[], AbstractContextManager[Envelope]] | None = None
 
 
 def read_change_events(
@@ -155,7 +160,7 @@ def _surveyed(
     facts = surveyed.without(exclude_columns)
     refuse_unfit_columns(facts.columns, f"the batch of events of {table}", _ABOUT_TWINS)
     if not target.has_had_events and not facts.events:
-        _refuse_other_tables(stream)
+        _refuse_without_events(stream, target)
     return raw, facts
 
 
@@ -231,6 +236,26 @@ def _repeated_events(stream: Envelope, facts: EventSurvey, target: TargetState, 
 
 def _marks_of(facts: EventSurvey, marks: EventMarks) -> EventMarks:
     return replace(marks, full_name=next(iter(facts.tables), marks.full_name))
+
+
+def _refuse_without_events(stream: Envelope, target: TargetState) -> None:
+    """Refuse lines without an event of the table, where it had none before; a later share of a stream may have one.
+
+    :raises BadInputError: the name may be a mistake, or there is no table that would keep how far a share was read.
+    """
+    table = stream.source.table
+    if target.whole is None:
+        _refuse_other_tables(stream)
+    elif target.schema is None:
+        raise BadInputError(
+            f"none of the events of this share belongs to {table}, and there is no table yet that would keep how far "
+            "the stream was read. Leave max_records and catch_up out for this run, or create the table before it"
+        )
+    elif target.earlier is not None:
+        # Once the position is of the new name, nothing would tell that it is a mistake. So this is looked for once.
+        with target.whole() as whole:
+            if not any(table in spellings(name) for name in whole.count_tables(MOST_TABLES)):
+                _refuse_other_tables(whole)
 
 
 def _refuse_other_tables(stream: Envelope) -> None:

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.files import digest
 
-_MOST_TABLES = 10_000
+MOST_TABLES = 10_000
 # The part of a source's shape that names the table of a stream.
 EVENTS_OF = "envelope_table"
 
@@ -74,7 +74,7 @@ def refuse_other_table(
     if earlier.unread is None:
         return
     with earlier.unread() as unread:
-        tables = unread.count_tables(_MOST_TABLES)
+        tables = unread.count_tables(MOST_TABLES)
     for name, count in tables.items():
         if _is_table(name, earlier.digest):
             raise BadInputError(

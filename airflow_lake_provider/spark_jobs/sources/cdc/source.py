@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.applied.position_column import PlaceTypes
@@ -61,7 +62,10 @@ class ChangeStreamSource(BatchSource):
         return replace(batch, side=side)
 
     def _target_state(self, wanted: Wanted) -> TargetState:
-        state, earlier = wanted.applied_state, None
+        state, earlier, whole = wanted.applied_state, None, None
+        if wanted.listing.is_share:
+            everything = wanted.listing.unbounded.beyond(SourcePosition())
+            whole = partial(self.opened, everything)
         if wanted.other_stream is not None:
             unread = wanted.listing.unbounded.beyond(state.position)
             earlier = EarlierTable(wanted.other_stream, None if unread.is_empty else lambda: self.opened(unread))
@@ -76,6 +80,7 @@ class ChangeStreamSource(BatchSource):
             # Of another table's name nothing is known; it may be misspelled.
             has_had_events=has_had_events and earlier is None,
             earlier=earlier,
+            whole=whole,
         )
 
     def _key_order(self, wanted: Wanted, target: TargetState) -> KeyOrder:

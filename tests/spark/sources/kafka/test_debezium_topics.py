@@ -113,6 +113,39 @@ def test_a_run_goes_on_in_shares_and_keeps_one_range_of_offsets(cluster: Cluster
         flow.apply("run 3", source=events("shares", table="others"))
 
 
+def test_a_table_that_is_not_in_the_first_share_is_read_from_a_later_one(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow(**PLAIN)
+    cluster.make("two")
+    others = [envelope("r", {"id": key, "n": key}, [None, "1"], "others") for key in range(5)]
+    cluster.send("two", *((0, {"id": key}, each) for key, each in enumerate(others)))
+    table = SourceTable()
+    table.insert(1, 1, "a")
+    table.insert(2, 2, "b")
+    cluster.send("two", *records(table.take_lines()))
+    # No table keeps how far the stream was read.
+    with pytest.raises(BadInputError, match=r"no table yet .* Leave max_records and catch_up out for this run"):
+        flow.apply("run 1", source=events("two", max_records=3, catch_up=True))
+    flow.spark.sql(f"CREATE TABLE lake_default.{flow.table} (id INT, n INT, note STRING) USING iceberg")
+    flow.apply("run 1", source=events("two", max_records=3, catch_up=True))
+    assert rows(flow) == table.rows
+    # What its events are called now comes behind the first share, and another name comes nowhere.
+    cluster.send("two", (0, {"id": 3}, envelope("c", {"id": 3, "n": 3, "note": "c"}, ["800", "900"], "goods")))
+    with pytest.raises(BadInputError, match=r"none of the events belongs to public.gods, .* public.others \(5\)"):
+        flow.apply("run 2", source=events("two", table="public.gods", max_records=3))
+    flow.apply("run 2", source=events("two", table="public.goods", max_records=3, catch_up=True))
+    assert rows(flow) == {**table.rows, 3: {"id": 3, "n": 3, "note": "c"}}
+
+
+def test_a_misspelled_table_is_told_in_the_last_share(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow(**PLAIN)
+    cluster.make("misspelled")
+    others = [envelope("r", {"id": key, "n": key}, [None, "1"], "others") for key in range(5)]
+    cluster.send("misspelled", *((0, {"id": key}, each) for key, each in enumerate(others)))
+    flow.spark.sql(f"CREATE TABLE lake_default.{flow.table} (id INT, n INT, note STRING) USING iceberg")
+    with pytest.raises(BadInputError, match=r"none of the events belongs to public.items, .* public.others \(2\)"):
+        flow.apply("run 1", source=events("misspelled", max_records=3, catch_up=True))
+
+
 def test_events_that_are_gone_or_of_a_topic_made_anew_are_refused(cluster: Cluster, new_flow: NewFlow) -> None:
     flow, table = new_flow(**PLAIN), SourceTable()
     cluster.make("lost")
