@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.applied.event_marks import (
 )
 from airflow_lake_provider.contracts.applied.log_positions import LogPosition
 from airflow_lake_provider.contracts.applied.positions import Comparison
+from airflow_lake_provider.contracts.applied.stream_remedies import OF_FILES, StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 
 # A server notes the time of a commit shortly before it writes it to the log. An event that comes late was never
@@ -31,11 +32,6 @@ LATE_TOLERANCE_MS = 10_000
 
 # Rows of a snapshot have the clock of who reads it, changes the server's.
 CLOCKS_DIFFER_MS = 300_000
-
-_START_ANEW = (
-    "Take a new snapshot of the source table, and give the source a new name and the new files only, "
-    "by another path or folder"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +168,9 @@ def choose_ordering(
     return EventOrdering.PARTITION if by_partition and not positions.without_offset else EventOrdering.UNKNOWN
 
 
-def refuse_two_logs(ordering: EventOrdering, positions: EventPositions, table: str) -> None:
+def refuse_two_logs(
+    ordering: EventOrdering, positions: EventPositions, table: str, remedies: StreamRemedies = OF_FILES
+) -> None:
     """Refuse a batch with events of two logs of the source: ordered by position, rows of the older log would win.
 
     :raises BadInputError: a change was committed later than the one at the greatest position.
@@ -187,26 +185,34 @@ def refuse_two_logs(ordering: EventOrdering, positions: EventPositions, table: s
         if newest > times.highest_ts_ms + LATE_TOLERANCE_MS:
             raise BadInputError(
                 f"events of {table} were committed until {newest} (epoch milliseconds), and the one of "
-                f"the greatest position, {times.highest}, before that, at {times.highest_ts_ms}. So the files are of "
-                f"two logs of the source: a restored database, or another server. {_START_ANEW}. Nothing was applied"
+                f"the greatest position, {times.highest}, before that, at {times.highest_ts_ms}. So these are of "
+                f"two logs of the source: a restored database, or another server. {remedies.start_anew}. Nothing was "
+                "applied"
             )
 
 
-def count_repeated(ordering: EventOrdering, marks: EventMarks, positions: EventPositions, table: str) -> int:
+def count_repeated(
+    ordering: EventOrdering,
+    marks: EventMarks,
+    positions: EventPositions,
+    table: str,
+    remedies: StreamRemedies = OF_FILES,
+) -> int:
     """Return the number of repeated events, which are below their mark and are dropped.
 
     :raises BadInputError: events are of a log that has started again, or of an earlier log; or events below their mark
         may be late instead of repeated.
     """
-    _refuse_earlier_log(ordering, marks, positions, table)
+    _refuse_earlier_log(ordering, marks, positions, table, remedies)
     if ordering is EventOrdering.PARTITION:
         parts = [(label, part) for label, part in positions.partitions.items() if part.below_mark.count]
-        return sum(_repeated_in_partition(label, part, marks, table) for label, part in parts)
+        return sum(_repeated_in_partition(label, part, marks, table, remedies) for label, part in parts)
     greatest = marks.greatest
     if greatest is None or not positions.below_mark.count:
         return 0
     tolerance = LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0
-    _refuse_restarted(_with_comparable_time(ordering, positions.below_mark, greatest), greatest, table, tolerance)
+    below = _with_comparable_time(ordering, positions.below_mark, greatest)
+    _refuse_restarted(below, greatest, table, tolerance, remedies)
     if ordering is EventOrdering.KEY:
         return _repeated_by_key(marks, positions.below_key_floor, table)
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
@@ -214,7 +220,9 @@ def count_repeated(ordering: EventOrdering, marks: EventMarks, positions: EventP
     raise BadInputError(_unknown_whether_repeated(positions.below_mark.count, ordering, marks, table))
 
 
-def _refuse_earlier_log(ordering: EventOrdering, marks: EventMarks, positions: EventPositions, table: str) -> None:
+def _refuse_earlier_log(
+    ordering: EventOrdering, marks: EventMarks, positions: EventPositions, table: str, remedies: StreamRemedies
+) -> None:
     """Refuse events above a mark that were committed before it: they are of another log than what was applied."""
     oldest_above = [(marks.greatest, positions.above_mark_ts_ms)]
     if ordering is EventOrdering.PARTITION:
@@ -226,9 +234,9 @@ def _refuse_earlier_log(ordering: EventOrdering, marks: EventMarks, positions: E
         raise BadInputError(
             f"events of {table} have positions above {mark.position}, up to which events were applied, and were "
             f"committed earlier (at {oldest} in epoch milliseconds, applied up to {mark.since_ms}). So they are of "
-            "another log: of the source before its positions started again, or of another server. Take their files out "
-            "of the source's path: they would take rows back. Where they are of the source that is to be followed: "
-            f"{_START_ANEW}. Nothing was applied"
+            "another log: of the source before its positions started again, or of another server. "
+            f"{remedies.of_earlier_log}. Where they are of the source that is to be followed: {remedies.start_anew}. "
+            "Nothing was applied"
         )
 
 
@@ -272,11 +280,13 @@ def _has_mark(marks: EventMarks, label: str | None) -> bool:
     return partition_digest(label or "") in marks.partitions
 
 
-def _repeated_in_partition(label: str | None, part: PartitionEvents, marks: EventMarks, table: str) -> int:
+def _repeated_in_partition(
+    label: str | None, part: PartitionEvents, marks: EventMarks, table: str, remedies: StreamRemedies
+) -> int:
     floor = marks.floor(label or "")
     if floor is None:
         return 0
-    _refuse_restarted(part.below_mark, floor, table, 0)
+    _refuse_restarted(part.below_mark, floor, table, 0, remedies)
     if not _has_mark(marks, label):
         raise BadInputError(_unknown_whether_repeated(part.below_mark.count, EventOrdering.PARTITION, marks, table))
     late = missing(up_to(part.below_mark.offsets, floor.last_offset), floor.consumed)
@@ -314,14 +324,14 @@ def _is_of_restarted_log(below: EventsBelowMark, mark: Mark, tolerance: int) -> 
     return below.ts_ms is not None and mark.ts_ms is not None and below.ts_ms > mark.ts_ms + tolerance
 
 
-def _refuse_restarted(below: EventsBelowMark, mark: Mark, table: str, tolerance: int) -> None:
+def _refuse_restarted(below: EventsBelowMark, mark: Mark, table: str, tolerance: int, remedies: StreamRemedies) -> None:
     if not _is_of_restarted_log(below, mark, tolerance):
         return
     raise BadInputError(
         f"{below.count} events of {table} have positions below {mark.position}, up to which events were applied, "
         f"and were committed later (at {below.ts_ms} in epoch milliseconds, applied up to {mark.ts_ms}). So "
-        f"the positions of the source have started again: a restored database, or another server. {_START_ANEW}; or "
-        "apply the new files only with on_repeat='apply'. Nothing was applied"
+        f"the positions of the source have started again: a restored database, or another server. "
+        f"{remedies.start_anew}{remedies.of_new_log}. Nothing was applied"
     )
 
 

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     count_repeated,
     refuse_two_logs,
 )
+from airflow_lake_provider.contracts.applied.stream_remedies import StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, RESET, released_on_failure
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
@@ -114,6 +115,7 @@ def read_change_events(
         convert, NULL keys, unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
     """
+    remedies = stream.words.remedies
     with released_on_failure() as cached:
         raw, facts = _surveyed(stream, keys, target, exclude_columns, cached)
         repeated = _repeated_events(stream, facts, target, ignore_marks=ignore_marks)
@@ -126,14 +128,15 @@ def read_change_events(
         events = _typed_events(repeated.left(raw, target.marks, stream), columns, keys).localCheckpoint()
         raw.unpersist()
         if order is not None:
-            return repeated.on(read_by_key(events, columns, rows.keys, facts, order))
+            return repeated.on(read_by_key(events, columns, rows.keys, facts, order, remedies))
         if READ in facts.operations:
-            refuse_below_snapshots(events, stream.source.table, PlaceTypes(stream.log.number_type))
+            refuse_below_snapshots(events, stream.source.table, PlaceTypes(stream.log.number_type), remedies)
         may_be_cut = facts.may_be_cut(is_whole=repeated.dropped == 0)
         reduction = _Reduction(
             events=events,
             rows=rows,
             target=target,
+            remedies=remedies,
             ignore_deletes=ignore_deletes,
             tells_resets=tells_resets,
             may_be_cut=may_be_cut and target.keeps_history and not ignore_deletes,
@@ -175,6 +178,7 @@ class _Reduction:
     events: DataFrame
     rows: RowBuilder
     target: TargetState
+    remedies: StreamRemedies
     ignore_deletes: bool
     tells_resets: bool
     may_be_cut: bool
@@ -184,6 +188,7 @@ class _Reduction:
         """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them."""
         rows, events = self.rows, self.events
         old = old_rows(events, self.target.history, rows.types, rows.keys) if self.has_old_rows else OldRows()
+        old = replace(old, remedies=self.remedies)
         values = _UnsentValues(rows=rows, old=old, table_rows=self.target.rows)
         counted = events.filter(~is_delete()) if self.ignore_deletes else events
         last = values.fill(_last_events(counted, self.tells_resets), events)
@@ -224,10 +229,11 @@ def _repeated_events(stream: Envelope, facts: EventSurvey, target: TargetState, 
         refuse_other_schema(table, marks.full_name, facts.tables)
     asked = EventOrdering(stream.source.ordering) if stream.source.ordering else None
     ordering = choose_ordering(asked, marks, positions, table)
-    refuse_two_logs(ordering, positions, table)
+    remedies = stream.words.remedies
+    refuse_two_logs(ordering, positions, table, remedies)
     return _Repeated(
         ordering=ordering,
-        dropped=count_repeated(ordering, marks, positions, table) if marks and not ignore_marks else 0,
+        dropped=count_repeated(ordering, marks, positions, table, remedies) if marks and not ignore_marks else 0,
         marks=_marks_of(facts, applied_marks(ordering, marks, positions, again=ignore_marks))
         if facts.events
         else marks,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DateType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.applied.log_positions import TuplePosition
+from airflow_lake_provider.contracts.applied.stream_remedies import OF_FILES, StreamRemedies
 from airflow_lake_provider.contracts.author.sources import ChangeStream
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -90,6 +91,7 @@ class EnvelopeWords:
     :param no_truncations: how to be sent none.
     :param place: what tells the order of the events.
     :param no_key: what to do about a table without a key.
+    :param remedies: what to do about events that are there and cannot be applied.
     :param key_change: why an update does not change the key that the author gave.
     """
 
@@ -99,6 +101,7 @@ class EnvelopeWords:
     no_truncations: str = "Let the stream leave truncations out"
     place: str = "place in the log, which orders them"
     no_key: str = "Give the table a primary key"
+    remedies: StreamRemedies = OF_FILES
     key_change: str = "only a change of the primary key is a delete and an insert, so give the primary key as keys"
 
 
@@ -177,8 +180,7 @@ class Envelope(ABC):
         if TRUNCATE in surveyed.operations:
             raise UnsupportedError(
                 f"the events of {table} hold {words.truncation}, which an upsert cannot apply. {words.no_truncations}. "
-                "To go on, take a new snapshot of the source table, delete the table's rows, and give the source a new "
-                "name and the new files only, by another path or folder"
+                f"To go on, delete the table's rows. {words.remedies.start_anew}"
             )
         if unknown := sorted(surveyed.operations - {*OPERATIONS}):
             raise BadInputError(f"events of {table} have the operations {unknown}; known ones are {words.operations}")

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, PlaceTypes
 from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.applied.stream_remedies import StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.events import READ, op_is
@@ -53,7 +54,7 @@ def is_later(place: Column, other: Column) -> Column:
     return later.otherwise(~before_other)
 
 
-def refuse_below_snapshots(events: DataFrame, table: str, types: PlaceTypes) -> None:
+def refuse_below_snapshots(events: DataFrame, table: str, types: PlaceTypes, remedies: StreamRemedies) -> None:
     """Refuse changes that are newer than a snapshot's row of their key, and have a lower position than it.
 
     :param events: ``key``, ``op``, ``position``, ``ordinal``, ``last_commit`` and ``ts_ms``, with rows of a snapshot.
@@ -74,8 +75,8 @@ def refuse_below_snapshots(events: DataFrame, table: str, types: PlaceTypes) -> 
         raise BadInputError(
             f"{count} changes of {table} were committed after a snapshot had read their rows, and have lower positions "
             "than it: their transaction was open at that time. By position the older rows of the snapshot would win. "
-            "Use ordering='key', which compares them by their commits; or apply the files of the snapshot first, and "
-            "the files with these changes alone, with on_repeat='apply'. Nothing was applied"
+            f"Use ordering='key', which compares them by their commits{remedies.of_open_transaction}. Nothing was "
+            "applied"
         )
 
 

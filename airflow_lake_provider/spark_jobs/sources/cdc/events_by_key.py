@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
 from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, POSITION_COLUMN, PlaceTypes
+from airflow_lake_provider.contracts.applied.stream_remedies import StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
@@ -32,15 +33,16 @@ from airflow_lake_provider.spark_jobs.sources.cdc.timeline_survey import is_new,
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, missing_values, values_at
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
-_MAY_COME = (
-    "An event that has them may be in a file that has not come yet: nothing was applied, run again when it is there. "
-    "Where every file is there, apply them all again with on_repeat='apply', or take a new snapshot of these rows"
-)
 _DELETED = "_deleted_position"
 
 
 def read_by_key(
-    events: DataFrame, columns: EventColumns, keys: Sequence[str], surveyed: EventSurvey, order: KeyOrder
+    events: DataFrame,
+    columns: EventColumns,
+    keys: Sequence[str],
+    surveyed: EventSurvey,
+    order: KeyOrder,
+    remedies: StreamRemedies,
 ) -> ChangeBatch:
     """Reduce the events and what the table knows to the keys that change.
 
@@ -60,14 +62,14 @@ def read_by_key(
     timeline = timelines.of(events, old, names_old_keys=surveyed.key_changes > 0)
     facts = survey_timeline(timeline, again=order.again)
     if facts.restarted and order.again:
-        return read_by_key(events, columns, keys, surveyed, replace(order, epoch=order.epoch + 1))
+        return read_by_key(events, columns, keys, surveyed, replace(order, epoch=order.epoch + 1), remedies)
     _refuse_restarted(facts.restarted)
     if not order.again:
         facts.refuse(timeline)
     holes = sorted({*surveyed.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
     reduced = _RowsOfEvents(rows=rows, order=order, old=old, may_change_keys=facts.may_change_keys)
-    batch = rows.batch_of(reduced.checked(timeline), surveyed.events, old.hint if old.expired else _MAY_COME)
+    batch = rows.batch_of(reduced.checked(timeline), surveyed.events, old.hint if old.expired else _may_come(remedies))
     may_be_cut = facts.may_be_cut and surveyed.may_be_cut(is_whole=False)
     deletes = cut_deletes(timeline.filter("is_new"), keys) if may_be_cut else ()
     # Late values may have come to the row under other keys, so each is looked at.
@@ -102,6 +104,13 @@ def _refuse_other_positions(order: KeyOrder) -> None:
                 "or somebody else wrote it. Make the table and its table of deleted keys anew; or drop the column, "
                 "so that events win over each row once"
             )
+
+
+def _may_come(remedies: StreamRemedies) -> str:
+    return (
+        f"An event that has them may be {remedies.may_come}. {remedies.all_again}, apply them all again with "
+        "on_repeat='apply', or take a new snapshot of these rows"
+    )
 
 
 def _refuse_restarted(events: int) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.applied.open_key_changes import CutDelete, OpenKeyChange
+from airflow_lake_provider.contracts.applied.stream_remedies import OF_FILES, StreamRemedies
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, op_is
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -44,6 +45,7 @@ class OldRows:
     rows_at: Mapping[str, DataFrame] = field(default_factory=dict)
     unknown: int = 0
     expired: int = 0
+    remedies: StreamRemedies = OF_FILES
 
     @property
     def hint(self) -> str:
@@ -56,8 +58,7 @@ class OldRows:
         if self.unknown:
             return (
                 f"{self.unknown} rows have changed their key, and the delete of its old key is neither in the batch "
-                "nor was it applied lately: it may be in a file that has not come yet. Nothing was applied; run "
-                "again when it is there"
+                f"nor was it applied lately: it may be {self.remedies.may_come}"
             )
         return ""
 

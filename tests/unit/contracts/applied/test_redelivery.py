@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +23,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     count_repeated,
     refuse_two_logs,
 )
+from airflow_lake_provider.contracts.applied.stream_remedies import OF_TOPIC, StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 
 # (partition, offset, position): a key is of one partition, so its events are in order there.
@@ -207,6 +211,28 @@ def test_files_of_two_logs_of_a_source_are_no_batch() -> None:
     refuse_two_logs(EventOrdering.PARTITION, EventPositions(partitions=parts), "t")
     with pytest.raises(BadInputError, match="two logs"):
         refuse_two_logs(EventOrdering.STREAM, EventPositions(partitions=parts), "t")
+
+
+def test_no_advice_over_a_topic_is_one_for_files() -> None:
+    ordering = EventOrdering.PARTITION
+    mark = Mark(position=At(400, 500), ts_ms=90_000_000, since_ms=86_400_000)
+    marks = EventMarks(ordering=ordering).merged(ordering, {"t-0": mark})
+    below = EventsBelowMark(count=1, ts_ms=99_000_000, after_commit_ts_ms=99_000_000)
+    started_again = EventPositions(partitions={"t-0": PartitionEvents(below_mark=below)})
+    of_earlier = EventPositions(partitions={"t-0": PartitionEvents(above_mark_ts_ms=1)})
+    times = CommitTimes(highest=At(5, 6), highest_ts_ms=1, newest_ts_ms=90_000)
+    two_logs = EventPositions(partitions={"t-0": PartitionEvents(times=times)})
+    refusals: list[Callable[[StreamRemedies], Any]] = [
+        lambda remedies: count_repeated(ordering, marks, started_again, "t", remedies),
+        lambda remedies: count_repeated(ordering, marks, of_earlier, "t", remedies),
+        lambda remedies: refuse_two_logs(ordering, two_logs, "t", remedies),
+    ]
+    for refuse in refusals:
+        with pytest.raises(BadInputError, match=r"a new name, and as starting a moment between") as caught:
+            refuse(OF_TOPIC)
+        assert re.search(r"\b(file|folder|path)", str(caught.value)) is None
+        with pytest.raises(BadInputError, match=r"a new name and the new files only, by another path or folder"):
+            refuse(StreamRemedies())
 
 
 def test_an_applied_restart_begins_the_marks_anew() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import ClassVar
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.stream_remedies import OF_TOPIC
 from airflow_lake_provider.contracts.author.debezium_connector import BinaryHandling
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
 from airflow_lake_provider.contracts.author.kafka_topic import OnGap
@@ -24,7 +25,7 @@ from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Listing, Wanted
-from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords
 from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeStreamSource
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.avro_events import AvroEvents
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import key_texts, read_events
@@ -55,6 +56,7 @@ class DebeziumTopicEnvelope(DebeziumEnvelope):
     :param ranges: first offset, and the one behind the last, by partition.
     """
 
+    words: ClassVar[EnvelopeWords] = replace(DebeziumEnvelope.words, remedies=OF_TOPIC)
     source: DebeziumTopic
     records: RecordsOfTopic
     ranges: Mapping[str, tuple[int, int]]
