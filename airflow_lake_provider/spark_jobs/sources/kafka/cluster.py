@@ -32,8 +32,9 @@ _ADMIN = "org.apache.kafka.clients.admin"
 _CONSUMER = "org.apache.kafka.clients.consumer.KafkaConsumer"
 _PARTITION = "org.apache.kafka.common.TopicPartition"
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-# An answer that takes longer is no answer; the client would wait for a minute.
-_WAIT = {"request.timeout.ms": "15000", "default.api.timeout.ms": "30000"}
+# An answer that takes longer is no answer; the client would wait for a minute. So long for one, and for all of a call.
+_REQUEST_MS, _CALL_MS = 15_000, 30_000
+_REQUEST, _CALL = "request.timeout.ms", "default.api.timeout.ms"
 # Records whose values are looked at, milliseconds of one poll, and seconds of all.
 _SAMPLE, _POLL, _SAMPLE_SECONDS = 50, 1000, 10
 _NO_ACCESS = ("TopicAuthorizationException", "ClusterAuthorizationException", "GroupAuthorizationException")
@@ -160,9 +161,22 @@ def _admin(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
 
 def _properties(spark: SparkSession, access: KafkaAccess, of_ours: Mapping[str, str]) -> Any:
     properties = jvm_of(spark).java.util.Properties()
-    for name, value in {**_WAIT, **access.properties, **access.secrets, **of_ours}.items():
+    of_connection = {**access.properties, **access.secrets}
+    for name, value in {**waits(of_connection), **of_connection, **of_ours}.items():
         properties.setProperty(name, value)
     return properties
+
+
+def waits(of_connection: Mapping[str, str]) -> dict[str, str]:
+    """Return how long the client waits for an answer, and for a call: Kafka takes no call shorter than an answer.
+
+    :param of_connection: properties, of which those that are given stay as they are.
+    """
+    # Kafka refuses what is no number.
+    given = {name: int(value) for name, value in of_connection.items() if value.strip().isdecimal()}
+    call = given.get(_CALL, max(_CALL_MS, 2 * given.get(_REQUEST, 0)))
+    request = given.get(_REQUEST, min(_REQUEST_MS, call))
+    return {_REQUEST: str(request), _CALL: str(call)}
 
 
 @contextmanager
