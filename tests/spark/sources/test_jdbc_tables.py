@@ -298,6 +298,14 @@ def test_who_may_read_some_columns_alone_reads_them_in_ranges_too(shop: Shop) ->
         shop.rows("people", connection="pg_clerk")
 
 
+def test_no_reader_writes_whatever_the_query_calls(shop: Shop) -> None:
+    shop.run("DROP SEQUENCE IF EXISTS numbers", "CREATE SEQUENCE numbers")
+    for consistent in (True, False):
+        with pytest.raises(BadInputError, match="read-only transaction"):
+            shop.rows(sql="SELECT nextval('numbers') AS id", consistent=consistent)
+    assert shop.ask("SELECT is_called FROM numbers") == [(False,)]
+
+
 def test_no_timeout_of_transactions_ends_a_read_and_one_of_statements_stays(shop: Shop) -> None:
     shop.run("DROP ROLE IF EXISTS hasty", "CREATE ROLE hasty LOGIN PASSWORD 'secret'")
     shop.run("ALTER ROLE hasty SET idle_in_transaction_session_timeout = '1ms'")

@@ -147,7 +147,8 @@ class PostgreSql(Dialect):
         # Who alters the table waits for the driver, and a reader behind it would wait without an end.
         settings = (*_TEXT_FORMS, "SET LOCAL lock_timeout TO '5min'", _UNENDED)
         if snapshot is None:
-            return "; ".join(settings)
+            # Before any query, and so before the settings.
+            return "; ".join(["SET TRANSACTION READ ONLY", *settings])
         return "; ".join([_ISOLATED, f"SET TRANSACTION SNAPSHOT {_literal(snapshot)}", *settings])
 
     def kind(self, type_name: str) -> str:
