@@ -6,7 +6,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -16,11 +16,12 @@ from pyiceberg.expressions.parser import parse
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import NestedField, StructType, TimestampType, TimestamptzType
 from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
+from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, LaterDeletes
 from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
 from airflow_lake_provider.tables.iceberg.partitions import is_void, value_range
@@ -165,7 +166,10 @@ def read_files(
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     entries = live_entries(name, table.io, data) if where is None else _entries_with(table, data, where)
     placed = ((entry, partition_of(entry.data_file)) for entry in entries)
-    return LiveFiles(data=[_file_record(*each, index, column) for each in placed], deletes=deletes)
+    records = [_file_record(*each, index, column) for each in placed]
+    if not _has_sure_bounds(table, column):
+        records = [replace(each, bounds=None) for each in records]
+    return LiveFiles(data=records, deletes=deletes)
 
 
 def _entries_with(
@@ -208,6 +212,11 @@ def _file_record(
 def _bounds(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
     low, high = ((bounds or {}).get(column.field_id) for bounds in (file.lower_bounds, file.upper_bounds))
     return value_range(low, high, column.field_type)
+
+
+def _has_sure_bounds(table: Table, column: NestedField | None) -> bool:
+    is_time = column is not None and isinstance(column.field_type, TimestampType | TimestamptzType)
+    return not is_time or times_are_sure(table.properties)
 
 
 def _delete_record(entry: ManifestEntry, partition: Partition) -> DeleteRecord:

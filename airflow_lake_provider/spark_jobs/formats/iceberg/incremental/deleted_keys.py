@@ -15,7 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     has_literals,
-    is_uuid,
+    has_sure_bounds,
     least_literal,
     may_wrap,
     wrapped_columns,
@@ -86,8 +86,7 @@ def deletes_without_live_key(
 def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, bool, Column | None]:
     """Return how many rows are gone, whether a key has a NULL, and a predicate that all keys satisfy, for pruning."""
     types = {field.name: field.dataType for field in gone.schema}
-    # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
-    bounded = [key for key in keys if has_literals(types[key]) and not is_uuid(table, key, schema)]
+    bounded = [key for key in keys if has_literals(types[key]) and has_sure_bounds(table, key, types[key], schema)]
     wrapped = wrapped_columns(table, schema)
     measures = [
         measure.alias(f"{name}_{position}")

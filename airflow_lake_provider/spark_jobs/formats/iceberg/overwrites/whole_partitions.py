@@ -16,6 +16,7 @@ from pyspark.sql.types import TimestampNTZType
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.overwrite_partitions import WHOLE_TABLE
 from airflow_lake_provider.contracts.sql_limits import shown
+from airflow_lake_provider.iceberg.foreign_times import NAME_MAPPING, times_are_sure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.partition_ranges import (
     is_true_within,
@@ -51,6 +52,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import kinds_in, parse_expression
 
 _ALLOW_ROWS = "or let allow_rows=True delete single rows"
+_NO_TIMES = f". Of timestamps it cannot be told: with {NAME_MAPPING} the table may have files with milliseconds"
 # To Iceberg NULL differs from every value, and comes before it; to SQL neither is known.
 _DIFFERS = frozenset(("NOT_EQ", "NOT_IN", "NOT_STARTS_WITH"))
 _STARTS = frozenset(("STARTS_WITH", "NOT_STARTS_WITH"))
@@ -81,6 +83,7 @@ def partition_filter(table: IcebergTable, where: str, *, allow_rows: bool) -> An
         raise InvalidSpecError(
             f"{table.name}: where={shown(where)} cannot be told of whole partitions. Compare columns of whole numbers, "
             f"decimals, dates, timestamps or texts that it is partitioned by, without NOT of <=>, {_ALLOW_ROWS}"
+            f"{'' if times_are_sure(table.properties()) else _NO_TIMES}"
         )
     return exact
 

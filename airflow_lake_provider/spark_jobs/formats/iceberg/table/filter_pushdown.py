@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import wrapped_columns
@@ -31,6 +32,7 @@ _SURE = frozenset({"boolean", "int", "long", "binary", "decimal"})
 _BEGINNINGS = frozenset({"Like", "StartsWith"})
 # ORC compares texts by UTF-16 with bounds in UTF-8, and times by a calendar that is Julian before 1582.
 _SURE_OUTSIDE_ORC = frozenset({"string", "date", "timestamp", "timestamptz"})
+_TIMES = frozenset({"timestamp", "timestamptz"})
 
 
 def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) -> DataFrame:
@@ -44,7 +46,7 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
     # A comparison with a number so low is projected to the wrong partitions, and so are the rows that have it.
     sure = _names_of(table, _SURE) - wrapped_columns(table).keys()
     if any(not _reads_only(table, part, sure) for part in conjuncts) and not _holds_orc(table, snapshot):
-        sure |= _names_of(table, _SURE_OUTSIDE_ORC)
+        sure |= _names_of(table, _sure_outside_orc(table))
     pushed = [part for part in conjuncts if _reads_only(table, part, sure) and not _may_fail(table, part)]
     if conjuncts and len(pushed) == len(conjuncts):
         return filtered
@@ -56,11 +58,13 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
 def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> DataFrame:
     """Return rows of which a query of an author's finds what its predicates are true for.
 
-    Nothing of a query is pushed into a scan of ORC files; other scans stay as they are.
+    Nothing of a query is pushed into a scan of ORC files, nor of files whose times are not sure. Other scans stay as
+    they are.
 
     :param rows: of the table, read from ``snapshot``.
     """
-    return unpruned(rows) if _holds_orc(table, snapshot) else rows
+    is_sure = times_are_sure(table.properties()) or not _names_of(table, _TIMES)
+    return rows if is_sure and not _holds_orc(table, snapshot) else unpruned(rows)
 
 
 def bounds_are_sure(table: IcebergTable, where: str, *, with_wrapped: bool = False) -> bool:
@@ -70,12 +74,16 @@ def bounds_are_sure(table: IcebergTable, where: str, *, with_wrapped: bool = Fal
         looks for what overflowed, and for NULL.
     """
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
-    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - (
+    sure = _names_of(table, _SURE | _sure_outside_orc(table)) - (
         frozenset() if with_wrapped else wrapped_columns(table).keys()
     )
     return bool(conjuncts) and all(
         _reads_only(table, part, sure) and (with_wrapped or not _may_fail(table, part)) for part in conjuncts
     )
+
+
+def _sure_outside_orc(table: IcebergTable) -> frozenset[str]:
+    return _SURE_OUTSIDE_ORC if times_are_sure(table.properties()) else _SURE_OUTSIDE_ORC - _TIMES
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:

@@ -17,9 +17,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
+from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, text_literal
 
@@ -175,6 +176,19 @@ def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:
     """
     field = (table.java.schema() if schema is None else schema).caseInsensitiveFindField(name)
     return field is not None and str(field.type()) == "uuid"
+
+
+def has_sure_bounds(table: IcebergTable, name: str, kind: DataType, schema: Any = None) -> bool:
+    """Tell whether literals of a column may prune files of a table at all.
+
+    UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216). Times
+    may be milliseconds in files that Iceberg has not written.
+
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    """
+    if is_uuid(table, name, schema):
+        return False
+    return not isinstance(kind, TimestampType | TimestampNTZType) or times_are_sure(table.properties())
 
 
 def refuse_other_spellings(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> None:

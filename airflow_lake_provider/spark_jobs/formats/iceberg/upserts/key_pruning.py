@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     has_literals,
-    is_uuid,
+    has_sure_bounds,
     least_literal,
     may_wrap,
     sure_literal,
@@ -116,9 +116,8 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
     :param alias: of the table in the statement.
     :param by_bucket: False spares the job that tells buckets, for a read of few files.
     """
-    # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
-    types = {name.lower(): kind for name, kind in keys.types.items() if not is_uuid(table, name)}
-    # Nor are ranges, and lists, that begin where partitions have overflowed.
+    types = {name.lower(): kind for name, kind in keys.types.items() if has_sure_bounds(table, name, kind)}
+    # Nor do ranges and lists prune that begin where partitions have overflowed.
     wrapped = wrapped_columns(table)
     for each in keys.ranges.columns:
         if may_wrap(wrapped, each.column, each.parts[0][0]):

@@ -1,0 +1,127 @@
+"""Parquet files of other writers whose times are milliseconds, which Iceberg takes for microseconds in statistics."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.expire_rows import expire_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormat
+from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import partition_filter
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_row_expiry
+from tests.spark.upsert_flow import Flow
+
+NOW = datetime(2026, 11, 30, tzinfo=UTC)
+FRESH, OLD = NOW - timedelta(days=1), NOW - timedelta(days=100)
+
+
+def table_with(spark: SparkSession, folder: Path, name: str, *files: list[datetime], version: int = 3) -> Flow:
+    """A table whose files all came by add_files; ids count up from 0."""
+    schema = "ts TIMESTAMP, id BIGINT, v INT"
+    source = Files(path=f"{folder}/inbox/*.jsonl", format="json", schema=schema)
+    arguments = {"source": source, "keys": ("id", "ts"), "delete_when": None, "exclude_columns": ()}
+    flow = Flow(spark, f"milliseconds.{name}", folder / "inbox", arguments)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake_default.milliseconds")
+    properties = f"TBLPROPERTIES ('format-version' = '{version}')"
+    spark.sql(f"CREATE TABLE {flow.table} ({schema}) USING iceberg {properties}")
+    number = 0
+    for place, times in enumerate(files):
+        ids = list(range(number, number + len(times)))
+        number += len(times)
+        columns = {"ts": pa.array(times, pa.timestamp("us", "UTC")), "id": pa.array(ids, pa.int64())}
+        rows = pa.table({**columns, "v": pa.array([0] * len(ids), pa.int32())})
+        (folder / f"foreign{place}").mkdir()
+        pq.write_table(rows, folder / f"foreign{place}" / "file.parquet", coerce_timestamps="ms", use_dictionary=False)
+        spark.sql(
+            f"CALL lake_default.system.add_files(table => '{flow.table}', "
+            f"source_table => '`parquet`.`file://{folder}/foreign{place}`')"
+        )
+    return flow
+
+
+def rows(flow: Flow) -> list[tuple[int, int]]:
+    """Ids and values, read without a predicate."""
+    return sorted((row["id"], row["v"]) for row in flow.spark.table(flow.table).collect())
+
+
+def job(flow: Flow, run: str = "run 1") -> dict[str, Any]:
+    return {"catalog": "lake_default", "table": flow.table, "run": RunIdentity.of("dag", run, "task", "-1")}
+
+
+def test_rows_of_such_files_expire_by_their_own_age(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "expiry", [FRESH, FRESH], [OLD, FRESH], [OLD])
+    spec = RowExpirySpec(**job(flow), column="ts", keep=timedelta(days=30), max_share=1.0, asked_at=NOW)
+    plan = plan_row_expiry(flow.on_worker(), spec)
+    report = expire_rows(spark, spec, Progress())
+    assert rows(flow) == [(0, 0), (1, 0), (3, 0)]
+    assert report.rows_deleted == 2
+    # Nobody can tell of whole files: all may have old rows, and some of them other ones.
+    assert (plan.files_removed, plan.files_changed) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "version"),
+    [(UpsertStrategy.POSITIONS, 2), (UpsertStrategy.COPY_ON_WRITE, 3), (UpsertStrategy.MERGE, 3)],
+)
+def test_a_row_of_such_a_file_with_a_time_in_its_key_is_updated(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy, version: int
+) -> None:
+    flow = table_with(spark, tmp_path, f"keys_{strategy.name}", [FRESH, OLD], version=version)
+    flow.arrive("1.jsonl", {"ts": FRESH.isoformat(), "id": 0, "v": 7})
+    flow.apply("run 1", strategy=strategy)
+    assert rows(flow) == [(0, 7), (1, 0)]
+
+
+def test_a_deletion_by_time_finds_the_rows_of_such_files_and_who_keeps_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = table_with(spark, tmp_path, "deletion", [FRESH, OLD])
+    since = f"ts >= TIMESTAMP '{FRESH.isoformat()}'"
+    base = flow.head()
+    assert [
+        row["id"] for row in read_changes(spark, flow.table, None, base, mode="upserts", where=since).collect()
+    ] == [0]
+    report = delete_rows(spark, DeleteRowsSpec(**job(flow), where=since), Progress())
+    assert report.rows_deleted == 1
+    assert "history" in (report.retained_by or ())
+    assert rows(flow) == [(1, 0)]
+
+
+def test_a_query_over_such_a_table_finds_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "query", [FRESH, OLD])
+    table = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {})
+    assert table.rows_at(flow.head()).where(f"ts = TIMESTAMP '{FRESH.isoformat()}'").count() == 1
+
+
+def test_a_gone_row_whose_key_lives_on_in_such_a_file_is_no_delete(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "gone", [FRESH, OLD])
+    spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '{FRESH.isoformat()}', 0, 5)")
+    base = flow.head()
+    delete_rows(spark, DeleteRowsSpec(**job(flow), where="v = 5"), Progress())
+    assert read_changes(spark, flow.table, base, None, keys=("id", "ts")).collect() == []
+
+
+def test_an_overwrite_by_time_of_such_a_table_says_why_it_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "overwrite", [FRESH, OLD])
+    table = IcebergTable(spark, "lake_default", TableName.parse(flow.table))
+    since = f"ts >= TIMESTAMP '{FRESH.isoformat()}'"
+    assert partition_filter(table, since, allow_rows=True) is None
+    with pytest.raises(InvalidSpecError, match=r"schema\.name-mapping\.default"):
+        partition_filter(table, since, allow_rows=False)
