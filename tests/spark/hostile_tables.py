@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from tests.spark.maintained_table import MaintainedTable
 
 
@@ -73,18 +75,26 @@ def head(table: MaintainedTable) -> int:
 
 def write_metadata(table: MaintainedTable, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the metadata by hand, and let the catalog name the result."""
-    current = str(table.handle.java.operations().current().metadataFileLocation())
+    location = str(table.handle.java.operations().current().metadataFileLocation())
+    write_metadata_of(table.spark, table.name, location, change)
+
+
+def write_metadata_of(spark: SparkSession, name: str, current: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """As :func:`write_metadata`, of any table.
+
+    :param current: location of its metadata.
+    """
     metadata = json.loads(on_disk(current).read_text())
     change(metadata)
     written = current.replace(".metadata.json", "x.metadata.json")
     on_disk(written).write_text(json.dumps(metadata))
-    _name_in_catalog(table, written)
+    _name_in_catalog(spark, name, written)
 
 
-def _name_in_catalog(table: MaintainedTable, metadata_location: str) -> None:
-    uri = table.spark.conf.get("spark.sql.catalog.lake_default.uri")
+def _name_in_catalog(spark: SparkSession, name: str, metadata_location: str) -> None:
+    uri = spark.conf.get("spark.sql.catalog.lake_default.uri")
     assert uri is not None
     with sqlite3.connect(uri.removeprefix("jdbc:sqlite:").partition("?")[0]) as catalog:
         statement = "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?"
-        catalog.execute(statement, (metadata_location, table.name.rpartition(".")[2]))
+        catalog.execute(statement, (metadata_location, name.rpartition(".")[2]))
     catalog.close()

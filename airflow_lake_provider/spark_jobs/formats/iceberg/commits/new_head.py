@@ -10,13 +10,15 @@ from typing import TypeVar
 from airflow_lake_provider.contracts.applied.run_key import WHO_DIGITS, RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import refuse_other_shape
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import refuse_other_names
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
 
 C = TypeVar("C", bound=LoadCommit)
 
@@ -36,10 +38,22 @@ def on_new_head(table: IcebergTable, commit: C) -> tuple[C, list[str]]:
     branch = table.origin_of(commit.branch)
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    committed = _summaries_since(table, commit, branch)
-    _refuse_decided_anew(table, commit, branch, committed)
+    committed = _committed_since(table, commit, branch)
+    _refuse_decided_anew(table, commit, branch, [snapshot.summary for snapshot in committed])
     _refuse_read_anew(table, commit)
-    return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
+    return replace(commit, base=head), [_operation_of(table, snapshot) for snapshot in committed]
+
+
+def _operation_of(table: IcebergTable, snapshot: Snapshot) -> str:
+    """Return what a snapshot says that it is, but ``overwrite`` for an append that deletes rows.
+
+    RisingWave commits its delete files as appends, and its summaries do not count them. So the manifests are asked.
+    """
+    if snapshot.operation != "append":
+        return snapshot.operation or ""
+    deletes = table.java.snapshot(int(snapshot.id)).deleteManifests(table.java.io())
+    added_by = texts_of(table.spark, deletes, java_functions(table.spark).of_manifest("snapshotId", "Long"))
+    return "overwrite" if snapshot.id in added_by else "append"
 
 
 def _refuse_read_anew(table: IcebergTable, commit: LoadCommit) -> None:
@@ -109,11 +123,11 @@ def _is_counted_elsewhere(
     return any(position.shares_files(read_position(table, name)) for name in names)
 
 
-def _summaries_since(table: IcebergTable, commit: LoadCommit, branch: str) -> list[Mapping[str, str]]:
-    """Return the summaries of the snapshots after the base, newest first."""
-    committed: list[Mapping[str, str]] = []
+def _committed_since(table: IcebergTable, commit: LoadCommit, branch: str) -> list[Snapshot]:
+    """Return the snapshots after the base, newest first."""
+    committed: list[Snapshot] = []
     for snapshot in table.ancestors(branch):
         if snapshot.id == commit.base:
             return committed
-        committed.append(snapshot.summary)
+        committed.append(snapshot)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")

@@ -172,9 +172,9 @@ class JavaFunctions:
         """Map a ``ManifestFile`` to its length."""
         return self._make.function(self._make.method(_MANIFEST, "length", "long"))
 
-    def of_manifest(self, name: str) -> Any:
-        """Map a ``ManifestFile`` to a number of files, such as those added; ``null`` where it does not say."""
-        return self._make.function(self._as_text(self._make.method(_MANIFEST, name, "java.lang.Integer")))
+    def of_manifest(self, name: str, kind: str = "Integer") -> Any:
+        """Map a ``ManifestFile`` to a number, such as that of files added; ``null`` where it does not say."""
+        return self._make.function(self._as_text(self._make.method(_MANIFEST, name, f"java.lang.{kind}")))
 
     def is_of_spec(self, spec_id: int) -> Any:
         """Tell whether a ``ManifestFile`` is of a partition spec; a Guava predicate."""

@@ -19,6 +19,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_sw
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import strategy_requirements
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.equality_delete import delete_by_equality
+from tests.spark.hostile_tables import write_metadata_of
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 
@@ -275,3 +276,24 @@ def test_a_runtime_without_the_classes_is_told_of(flow: Flow, monkeypatch: pytes
         UnsupportedError, match=r"'copy-on-write' is not possible, .* lacks org.apache.iceberg.NotThere"
     ):
         flow.apply("run 1")
+
+
+def test_deletes_that_another_writer_calls_an_append_bring_no_row_back(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), row(3, "a"))
+    properties = {"format-version": "2", "write.delete.mode": "merge-on-read"}
+    flow.apply("run 1", create=TableLayout(properties=properties))
+
+    def delete_as_an_append() -> None:
+        flow.spark.sql(f"DELETE FROM {flow.table} WHERE id = 2")
+        write_metadata_of(flow.spark, flow.table, flow.loaded().metadata_location, call_head_an_append)
+
+    flow.arrive("2.jsonl", row(1, "b"))
+    report = flow.apply("run 2", progress=InterruptedProgress(at="commit", then=delete_as_an_append))
+    assert flow.rows() == as_spark_reads(flow) == {1: ("b", 0), 3: ("a", 0)}
+    assert report.attempts == 2
+
+
+def call_head_an_append(metadata: dict[str, Any]) -> None:
+    """Say of the newest snapshot what RisingWave says of each."""
+    (head,) = (each for each in metadata["snapshots"] if each["snapshot-id"] == metadata["current-snapshot-id"])
+    head["summary"] = {"operation": "append"}
