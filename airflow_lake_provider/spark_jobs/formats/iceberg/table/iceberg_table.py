@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import UnsupportedOperationException
@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
@@ -33,11 +34,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import
     uuid_in_file,
 )
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
 _BARRIER = "_lake_barrier"
+_TOTAL_RECORDS = "total-records"
 
 
 def unpruned(rows: DataFrame) -> DataFrame:
@@ -342,7 +345,21 @@ class IcebergTable:
 
     def state(self, branch: str = MAIN) -> TableState:
         """Read counts from the head's summary and the metadata."""
-        return self.facts.state(self._count_manifests, branch)
+        state = self.facts.state(self._count_manifests, branch)
+        return replace(state, rows=self.records(state.snapshot) - state.deleted_rows)
+
+    def records(self, snapshot_id: str | None) -> int:
+        """Return the rows of a snapshot's data files, those that deletes hide included; 0 for None.
+
+        Not every writer counts them in its summary. Then its manifests do.
+        """
+        if snapshot_id is None or _TOTAL_RECORDS in self.summary(snapshot_id):
+            return count_of(self.summary(snapshot_id), _TOTAL_RECORDS)
+        manifests = self.java.snapshot(int(snapshot_id)).dataManifests(self.java.io())
+        row_count = java_functions(self.spark).of_manifest
+        names = ("addedRowsCount", "existingRowsCount")
+        counts = (text for name in names for text in texts_of(self.spark, manifests, row_count(name, "Long")))
+        return sum(int(count) for count in counts if count != "null")
 
     def _count_manifests(self, snapshot_id: str) -> int:
         return int(self.java.snapshot(int(snapshot_id)).allManifests(self.java.io()).size())

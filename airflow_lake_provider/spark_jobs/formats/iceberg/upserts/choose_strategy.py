@@ -171,7 +171,7 @@ def _by_rule(table: IcebergTable, commit: PlannedUpsert) -> tuple[UpsertStrategy
     reason = refuses_delete_files(table.format_version, table.properties())
     if reason is None:
         # Those that deletes hide included.
-        keys, rows = commit.batch_keys.count, count_of(table.summary(commit.base), "total-records")
+        keys, rows = commit.batch_keys.count, table.records(commit.base)
         if rows == 0 or keys < rows * COPIED_SHARE:
             return UpsertStrategy.POSITIONS, "" if rows else "the table has no rows"
         reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
