@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +18,12 @@ from airflow_lake_provider.hooks.spark_connection import EXAMPLE, refuse_extra, 
 from airflow_lake_provider.hooks.stored_connection import stored_connection
 from airflow_lake_provider.submission.spark_installation import chosen_binary, launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
+from airflow_lake_provider.submission.yarn_staging import (
+    folder_in_line,
+    is_of_application,
+    remove_staged_files,
+    staging_folder,
+)
 
 # States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.
 ENDED = ("SUCCEEDED", "FAILED", "NOT_FOUND")
@@ -167,6 +171,8 @@ class LakeSparkSubmitHook(SparkSubmitHook):
     on_line: Callable[[str], None]
     environment: Mapping[str, str]
     spark_log: SparkLog
+    # Folder that Spark has named for the application's files, secrets among them.
+    staged_in: str = ""
     # Of the lines of ``spark-submit`` while they are read.
     _lines: SortedLines | None = None
 
@@ -204,20 +210,27 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         return lake_hook
 
     @classmethod
-    def of_application(cls, application_id: str, conn_id: str, arguments: Mapping[str, Any]) -> LakeSparkSubmitHook:
+    def of_application(
+        cls, application_id: str, conn_id: str, arguments: Mapping[str, Any], staged_in: str = ""
+    ) -> LakeSparkSubmitHook:
         """Return a hook that looks at an application of YARN, and may end it.
 
         :param arguments: of SparkSubmitHook, beside those that tell it to ask the resource manager.
+        :param staged_in: the folder of its files, where Spark has named it.
         """
         hook = SparkSubmitHook(conn_id=conn_id, deploy_mode="cluster", yarn_track_via_rm_api=True, **arguments)
         lake_hook = cls.adopt(hook, lambda: None, lambda _: None)
-        lake_hook.follow(application_id)
+        lake_hook.follow(application_id, staged_in)
         return lake_hook
 
-    def follow(self, application_id: str) -> None:
-        """Take an application of YARN for this hook's own, whoever submitted it; ``on_kill`` then ends it."""
+    def follow(self, application_id: str, staged_in: str = "") -> None:
+        """Take an application of YARN for this hook's own, whoever submitted it; ``on_kill`` then ends it.
+
+        :param staged_in: the folder of its files, where Spark has named it.
+        """
         if self._is_yarn_cluster_mode:
             self._yarn_application_id = application_id
+            self.staged_in = staged_in or self.staged_in
 
     def query_yarn_application_status(self, application_id: str) -> str:
         """Return the state of an application; ``NOT_FOUND`` for one that YARN has forgotten.
@@ -264,6 +277,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         is_announced = False
         for line in lines:
             self.on_line(str(line))
+            self.staged_in = folder_in_line(str(line)) or self.staged_in
             sorted_lines.begin(str(line))
             yield line
             # The official hook has read the line by now.
@@ -315,58 +329,29 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         application = self._yarn_application_id
         if not application or not self._is_yarn_cluster_mode:
             return
-        folder = staging_folder(application, self._conf)
+        environment = {**launch_environment(self._connection["master"]), **(self._env_vars or {}), **(self._env or {})}
+        is_certain = is_of_application(self.staged_in, application)
+        folder = self.staged_in if is_certain else self._likely_folder(application, environment)
+        if self._proxy_user:
+            # Hadoop's own variable: the home and the rights are this user's.
+            environment["HADOOP_PROXY_USER"] = self._proxy_user
         binary = self._connection["spark_binary"]
         # Where nothing was submitted here, nobody has looked for the installed one yet.
         binary = chosen_binary(binary) or spark_submit_binary() or binary
-        environment = {**launch_environment(self._connection["master"]), **(self._env_vars or {}), **(self._env or {})}
-        trouble = remove_staged_files(folder, binary, environment)
+        trouble = remove_staged_files(folder, binary, environment, is_certain=is_certain)
         if trouble is not None:
             self.log.warning(
-                "Files of the application may be left in %s of the cluster's file system, and they hold "
-                "the connection's secrets. Remove them: %s",
+                "Files of the application may be left in the cluster's file system, and they hold the connection's "
+                "secrets. Look for %s and remove it: %s",
                 folder,
                 trouble,
             )
 
-
-# An application removes its own folder when it ends (ApplicationMaster.cleanupStagingDir), secrets included. One that
-# is killed has 250 ms for that, and seldom enough.
-_APPLICATION_ID = re.compile(r"application_\d+_\d+")
-_SECONDS = 45
-
-
-def staging_folder(application_id: str, settings: Mapping[str, object]) -> str:
-    """Return the folder of an application; a relative one is below the user's home in the cluster's file system.
-
-    :param settings: Spark's, of which ``spark.yarn.stagingDir`` counts.
-    :raises ValueError: the id is none of YARN's, so the folder would be another one.
-    """
-    if not _APPLICATION_ID.fullmatch(application_id):
-        raise ValueError(f"{application_id!r} is no id of a YARN application, such as application_1764000000000_0001")
-    base = str(settings.get("spark.yarn.stagingDir") or "").rstrip("/")
-    return "/".join(filter(None, (base, ".sparkStaging", application_id)))
-
-
-def remove_staged_files(folder: str, spark_submit: str, environment: Mapping[str, str]) -> str | None:
-    """Remove the folder of an application that has ended; one that is gone is no error.
-
-    Spark's own Hadoop does it, with the configuration and the credentials by which it put the files there.
-
-    :param spark_submit: path of ``spark-submit``, beside which ``spark-class`` is.
-    :param environment: variables beside this process's, such as ``HADOOP_CONF_DIR``.
-    :return: None, or why the files are still there.
-    """
-    shell = [str(Path(spark_submit).with_name("spark-class")), "org.apache.hadoop.fs.FsShell"]
-    try:
-        done = subprocess.run(
-            [*shell, "-rm", "-r", "-f", "-skipTrash", folder],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            env={**os.environ, **environment},
-            check=False,
+    def _likely_folder(self, application: str, environment: Mapping[str, str]) -> str:
+        return staging_folder(
+            application,
+            self._conf,
+            principal=self._connection["principal"],
+            proxy_user=self._proxy_user,
+            environment=environment,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return None if done.returncode == 0 else done.stderr.strip()[-2000:]

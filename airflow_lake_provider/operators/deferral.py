@@ -37,6 +37,7 @@ class DeferredJob:
     :param started: when the task began, in seconds since 1970.
     :param answers: reports and errors that were there before Spark was started, by task.
     :param application_id: of YARN.
+    :param staged_in: the folder of its files on YARN, where Spark has named it.
     """
 
     report_path: str
@@ -44,6 +45,7 @@ class DeferredJob:
     started: float
     answers: Mapping[str, JobReport | LakeProviderError] = field(default_factory=dict)
     application_id: str = ""
+    staged_in: str = ""
 
     @classmethod
     def before(cls, report_path: str, started: float, tasks: Sequence[TableTask]) -> DeferredJob:
@@ -60,6 +62,7 @@ class DeferredJob:
             "started": self.started,
             "answers": reports_to_plain({key: _answer(answer) for key, answer in self.answers.items()}),
             "application_id": self.application_id,
+            "staged_in": self.staged_in,
         }
 
     @classmethod
@@ -75,6 +78,7 @@ class DeferredJob:
                 key: answer.to_error() if isinstance(answer, JobFailure) else answer for key, answer in answers.items()
             },
             application_id=job["application_id"],
+            staged_in=job.get("staged_in", ""),
         )
 
 
@@ -106,7 +110,8 @@ class DeferrableApplication(Base):
         if self._deferred is None:
             super().poll_until_complete(external_id, context)
             return
-        job = replace(self._deferred, application_id=str(external_id))
+        staged_in = str(getattr(self._hook, "staged_in", ""))
+        job = replace(self._deferred, application_id=str(external_id), staged_in=staged_in)
         limit = self.execution_timeout
         self.log.info("The triggerer waits for YARN application %s", external_id)
         # All that the task needs later comes with the event: dag.test() drops the kwargs of a deferral.
@@ -138,6 +143,7 @@ class DeferrableApplication(Base):
         arguments = {
             "keytab": self.keytab,
             "principal": self.principal,
+            "proxy_user": self.proxy_user,
             "spark_binary": self._spark_binary,
             "conf": staging,
         }

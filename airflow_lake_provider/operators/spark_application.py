@@ -280,7 +280,7 @@ class SparkApplicationOperator(
         """Take the result of an application that an earlier process of this task has submitted."""
         self.link_to(SparkTarget.read(self.spark_conn_id, self._deploy_mode), context)
         self._hook = self._get_hook()
-        self._hook.follow(job.application_id)
+        self._hook.follow(job.application_id, job.staged_in)
         if overdue:
             raise AirflowTaskTimeout(
                 f"{self.place()}: {job.application_id} runs for longer than {self.execution_timeout}"

@@ -120,4 +120,7 @@ class YarnApplicationTrigger(BaseTrigger):
         # A DAG file that only names an operator never asks YARN.
         from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
 
-        return LakeSparkSubmitHook.of_application(self.application_id, self.spark_conn_id, self.hook_arguments)
+        staged_in = str(self.job.get("staged_in", ""))
+        return LakeSparkSubmitHook.of_application(
+            self.application_id, self.spark_conn_id, self.hook_arguments, staged_in
+        )

@@ -40,7 +40,7 @@ WORKER = {
     *("_set_xcomargs_dependencies", "_set_xcomargs_dependency", "_expand", "_expand_called"),
     *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
     *("_build_spark_common_args", "_connection", "_env"),
-    *("_conf", "_env_vars", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
+    *("_conf", "_env_vars", "_is_yarn_cluster_mode", "_proxy_user", "_render", "_yarn_application_id"),
     *("_status_poll_interval", "_yarn_rm_auth", "_yarn_track_via_rm_api"),
     *("_session", "_auth_manager", "_config_headers", "_create_session", "_init_sigv4", "_load_file_io"),
     *("_fetch_config", "_resolve_storage_credentials", "_response_to_table", "_response_to_staged_table"),
@@ -119,7 +119,7 @@ def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> Non
 def test_the_official_hook_is_one_that_ours_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitOperator(task_id="submit", application="job.py", env_vars={"A": "1"})._get_hook()
-    assert {"_conf", "_connection", "_env", "_env_vars", "_yarn_application_id"} <= vars(hook).keys()
+    assert {"_conf", "_connection", "_env", "_env_vars", "_proxy_user", "_yarn_application_id"} <= vars(hook).keys()
     assert hook._is_yarn_cluster_mode is False
     assert hook._connection["master"] == "local[2]"
     assert hook._build_spark_common_args()[:2] == ["--master", "local[2]"]

@@ -126,6 +126,18 @@ def test_an_application_of_yarn_is_found_and_each_of_its_states_is_told_once(
     assert submission.own() == lines
 
 
+def test_the_folder_that_spark_stages_an_application_in_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_yarn(monkeypatch)
+    folder = "hdfs://nn:8020/stage/etl/.sparkStaging/application_17_0001"
+    client = "26/11/26 00:05:50 INFO Client:"
+    lines = f"{client} Uploading resource file:/tmp/c.zip -> {folder}/c.zip\n{client} Submitting application\n"
+    submission = Submission(tmp_path, lines)
+    submission.run()
+    assert submission.hook.staged_in == folder
+
+
 def test_a_log_that_may_go_with_its_worker_ends_up_in_the_tasks_log_too(tmp_path: Path) -> None:
     log = SparkLog.open(tmp_path / "spark", "task", str, 14)
     log.is_replayed = True

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.deferral import DeferredJob
 from airflow_lake_provider.operators.lost_report import LostReport
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("job_directory", "lake_connection")
 
 APPLICATION = "application_1764000000000_0001"
+FOLDER = f"hdfs://nn:8020/stage/alice/.sparkStaging/{APPLICATION}"
 YARN = SparkTarget(master="yarn", cluster_mode=True)
 REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as asked")
 
@@ -108,15 +109,20 @@ def test_a_retry_that_reconnects_defers_too_and_counts_what_the_earlier_try_comm
 def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(
     monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, job_directory: Path
 ) -> None:
+    monkeypatch.setattr(LakeSparkSubmitHook, "staged_in", FOLDER)
     conf = {"spark.yarn.stagingDir": "hdfs:///stage", "spark.hadoop.fs.s3a.secret.key": "hush"}
-    job = operator(tmp_path, deferrable=True, conf=conf, execution_timeout=timedelta(hours=1))
+    job = operator(tmp_path, deferrable=True, conf=conf, proxy_user="alice", execution_timeout=timedelta(hours=1))
     found = deferred(job, context, monkeypatch)
     assert isinstance(found.trigger, YarnApplicationTrigger)
     stored = found.trigger.serialize()[1]
     assert found.method_name == "execute_complete"
     assert stored["application_id"] == APPLICATION
-    assert stored["hook_arguments"] == {"conf": {"spark.yarn.stagingDir": "hdfs:///stage"}}
+    assert stored["hook_arguments"] == {
+        "conf": {"spark.yarn.stagingDir": "hdfs:///stage"},
+        "proxy_user": "alice",
+    }
     assert stored["deadline"] == stored["job"]["started"] + 3600
+    assert stored["job"]["staged_in"] == FOLDER
     assert Path(stored["job"]["report_path"]).parent == tmp_path
     assert "hush" not in json.dumps(stored)
     assert list(job_directory.glob("attempt-*")) == []
@@ -124,7 +130,11 @@ def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(
 
 def resumed(job: LakeCompactionOperator, context: Context, reports: Path, *, overdue: bool = False) -> dict[str, Any]:
     carried = DeferredJob(
-        report_path=f"{reports}/r.json", known_run_keys=(), started=0.0, application_id=APPLICATION
+        report_path=f"{reports}/r.json",
+        known_run_keys=(),
+        started=0.0,
+        application_id=APPLICATION,
+        staged_in=FOLDER,
     ).to_plain()
     return job.execute_complete(context, {"job": json.loads(json.dumps(carried)), "overdue": overdue})
 
@@ -167,8 +177,8 @@ def test_a_task_that_is_resumed_too_late_times_out_with_its_application_in_hand(
     job = operator(deferrable=True, execution_timeout=timedelta(hours=1))
     with pytest.raises(AirflowTaskTimeout, match=f"{APPLICATION} runs for longer than 1:00:00"):
         resumed(job, context, tmp_path, overdue=True)
-    assert job._hook is not None
-    assert job._hook._yarn_application_id == APPLICATION
+    assert isinstance(job._hook, LakeSparkSubmitHook)
+    assert (job._hook._yarn_application_id, job._hook.staged_in) == (APPLICATION, FOLDER)
 
 
 @pytest.mark.parametrize(("text", "defers"), [("False", False), ("true", True), ("", None)])
