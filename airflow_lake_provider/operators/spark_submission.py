@@ -156,11 +156,11 @@ def _connections(job: Job) -> dict[str, str]:
 
 
 def _scheduler(job: Job) -> dict[str, str]:
-    if len(job.tasks) == 1:
-        return {}
-    # Stages of one task would wait for all of another's; the scheduler takes turns between their pools. And a task that
-    # failed is no reason for YARN to run the others again.
-    return {"spark.scheduler.mode": "FAIR", "spark.yarn.maxAppAttempts": "1"}
+    # YARN runs a driver again that ends with an error, whatever it says, and its second report covers the first.
+    # Airflow's retries know which errors may pass.
+    once = {"spark.yarn.maxAppAttempts": "1"}
+    # Stages of one task would wait for all of another's; the scheduler takes turns between their pools.
+    return once if len(job.tasks) == 1 else {"spark.scheduler.mode": "FAIR", **once}
 
 
 def job_directory() -> Path:

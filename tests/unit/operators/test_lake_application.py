@@ -49,15 +49,19 @@ def test_what_is_still_a_template_is_refused_when_it_was_rendered(context: Conte
     assert right.error is None
 
 
-@pytest.mark.parametrize(("tasks", "modes"), [([COMPACT], []), ([COMPACT, UPSERT], ["spark.scheduler.mode=FAIR"])])
-def test_stages_of_several_tasks_take_turns(
-    tasks: list[Any], modes: list[str], context: Context, monkeypatch: pytest.MonkeyPatch
+FAIR = {"spark.scheduler.mode": "FAIR"}
+
+
+@pytest.mark.parametrize(("tasks", "modes"), [([COMPACT], {}), ([COMPACT, UPSERT], FAIR)])
+def test_stages_of_several_tasks_take_turns_and_yarn_repeats_no_job(
+    tasks: list[Any], modes: dict[str, str], context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: list[str] = []
+    settings: dict[str, str] = {}
 
     def execute(operator: LakeApplicationOperator, _: Context) -> None:
         assert operator._attempt is not None
-        settings.extend(operator._attempt.files.settings.read_text().splitlines())
+        lines = operator._attempt.files.settings.read_text().replace("=", " ").splitlines()
+        settings.update(dict(line.split(maxsplit=1) for line in lines if line.startswith("spark.")))
         raise RuntimeError("Error code is: -9")
 
     monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
@@ -65,8 +69,8 @@ def test_stages_of_several_tasks_take_turns(
     job._tasks = job.table_tasks(context)
     with suppress(JobFailedError):
         job._run_in_spark(job._tasks, context)
-    assert [each.replace(" ", "=") for each in settings if "scheduler.mode" in each] == modes
-    assert settings
+    named = ("spark.scheduler.mode", "spark.yarn.maxAppAttempts")
+    assert {name: settings[name] for name in named if name in settings} == {**modes, "spark.yarn.maxAppAttempts": "1"}
 
 
 def test_the_rows_of_a_deletion_are_rendered_and_shown_to_nobody(context: Context) -> None:
