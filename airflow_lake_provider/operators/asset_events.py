@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,7 +59,11 @@ class TaskWithOutlets(Protocol):
 
 
 def announce(
-    operator: TaskWithOutlets, reports: Mapping[tuple[str, str], Sequence[JobReport]], context: Context
+    operator: TaskWithOutlets,
+    reports: Mapping[tuple[str, str], Sequence[JobReport]],
+    context: Context,
+    *,
+    untold: Collection[str] = (),
 ) -> None:
     """Let the asset of a table among the outlets have an event when rows were committed to it, and none otherwise.
 
@@ -69,16 +73,21 @@ def announce(
     among them gets the asset of each table without an outlet of its own.
 
     :param reports: of the task, by table and branch, oldest first; without any of a table whose job failed.
+    :param untold: run keys of repeats that nobody has told of, beside those of earlier tries.
     """
     silent: list[Any] = []
     for place, of_place in reports.items():
-        silent += _announce_table(operator, place, of_place, context)
+        silent += _announce_table(operator, place, of_place, context, untold)
     silent += _outlets_of_other_tables(operator, list(reports))
     operator.outlets = [outlet for outlet in operator.outlets if outlet not in silent]
 
 
 def _announce_table(
-    operator: TaskWithOutlets, place: tuple[str, str], reports: Sequence[JobReport], context: Context
+    operator: TaskWithOutlets,
+    place: tuple[str, str],
+    reports: Sequence[JobReport],
+    context: Context,
+    untold: Collection[str],
 ) -> list[Asset]:
     """Make the event of one table's branch, and return its outlets that are to have none."""
     table, branch = place
@@ -86,7 +95,7 @@ def _announce_table(
     aliases = [outlet for outlet in operator.outlets if isinstance(outlet, AssetAlias)]
     if not ours and not aliases:
         return []
-    payloads = ((report, _payload(operator, report, branch, context)) for report in reversed(reports))
+    payloads = ((report, _payload(operator, report, branch, context, untold)) for report in reversed(reports))
     report, payload = next(((of, made) for of, made in payloads if made is not None), (None, None))
     extra = {**(payload or {}), "run_key": report.run_key if report is not None else None}
     announced = [asset for asset in ours if payload is not None and not watches(asset)]
@@ -125,14 +134,16 @@ def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[s
     return [each for each in lakes if not any(_is_of(each, operator, *place) for place in places)]
 
 
-def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:
+def _payload(
+    operator: TaskWithOutlets, report: JobReport, branch: str, context: Context, untold: Collection[str]
+) -> dict[str, Any] | None:
     """Return what the watcher would say of the commit; None where it would say nothing, as of maintenance.
 
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed. A retry makes it,
     or a task that is cleared.
     """
     is_repeat = report.outcome is Outcome.ALREADY_APPLIED
-    is_untold = is_repeat and operator.task_run(context).may_be_untold
+    is_untold = is_repeat and (report.run_key in untold or operator.task_run(context).may_be_untold)
     if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or is_untold):
         return None
     if not operator.lake.table_format.worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,14 @@ class LostReport:
     def of_any_try(self) -> LostReport:
         """Return one to which a commit of an earlier try counts, too."""
         return replace(self, run_keys=frozenset())
+
+    def has_made(self, run_key: str | None) -> bool:
+        """Tell whether a commit is there now that was not before; False where the catalog does not say."""
+        if run_key is None or run_key in self.run_keys:
+            return False
+        with suppress(LakeProviderError):
+            return run_key in self._applied()[1]
+        return False
 
     def resolve(self, lost: LakeProviderError) -> JobReport:
         """Return a report when the commit was made.

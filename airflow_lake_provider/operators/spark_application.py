@@ -38,7 +38,7 @@ from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_fa
 from airflow_lake_provider.operators.spark_arguments import SparkArguments
 from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
-from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks
+from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks, untold_repeats
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog
@@ -212,7 +212,7 @@ class SparkApplicationOperator(
         for task, report in reported:
             log_outcome(self.log, report, task.branch, self.seconds())
             reports[task.table, task.branch].append(report)
-        announce(self, reports, context)
+        announce(self, reports, context, untold=untold_repeats(tasks))
         # After what may fail: the retry that finds the commits counts them.
         for task, report in reported:
             self.count(task, report)

@@ -59,7 +59,11 @@ class TableTask:
     def is_repeated(self) -> bool:
         """Tell whether an earlier run of the task has told what the report says."""
         report = self.report
-        return report is not None and report.outcome is Outcome.ALREADY_APPLIED and not self.run.may_be_untold
+        if report is None or report.outcome is not Outcome.ALREADY_APPLIED or self.run.may_be_untold:
+            return False
+        # The cluster may start a driver again within a try: the second meets the commit of the first.
+        is_own = self.lost_report is not None and self.lost_report.has_made(report.run_key)
+        return not is_own
 
     @property
     def new_report(self) -> JobReport | None:
@@ -223,6 +227,12 @@ def _without_secrets(text: str) -> str:
 def open_tasks(tasks: Iterable[TableTask]) -> list[TableTask]:
     """Return the tasks that have neither report nor error."""
     return [task for task in tasks if task.is_open]
+
+
+def untold_repeats(tasks: Iterable[TableTask]) -> set[str]:
+    """Return the run keys of repeats that nobody has told of."""
+    repeats = (task for task in tasks if task.report is not None and task.report.outcome is Outcome.ALREADY_APPLIED)
+    return {task.report.run_key for task in repeats if task.report and task.report.run_key and not task.is_repeated}
 
 
 def answer_without_spark(tasks: Iterable[TableTask]) -> None:

@@ -127,6 +127,31 @@ def test_a_cleared_task_tells_of_what_a_failed_try_before_the_clearing_committed
     assert (cleared.outlets == [asset], len(context["outlet_events"])) == (is_told, int(is_told))
 
 
+@pytest.mark.parametrize("committed_since", [True, False])
+def test_a_second_driver_of_a_first_try_tells_of_what_the_first_driver_committed(
+    orders: Table, append: Callable[..., int], context: Context, committed_since: bool
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    append(orders, 1)
+    context["ti"].try_number, context["ti"].max_tries = 1, 1
+    job = task(asset, retries=1)
+    (one,) = job._tasks = job.table_tasks(context)
+    run_key = one.known_spec.run.run_key("", ())
+
+    def commit() -> str:
+        orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": run_key})
+        return str(orders.metadata.current_snapshot_id)
+
+    committed = "" if committed_since else commit()
+    one.look_before_submission(None)
+    job.forget_catalog()
+    repeat = replace(report(), outcome=Outcome.ALREADY_APPLIED, run_key=run_key, committed=(committed or commit(),))
+    one.take(repeat)
+    job.tell([one], context)
+    assert one.is_repeated is not committed_since
+    assert (job.outlets == [asset], len(context["outlet_events"])) == (committed_since, int(committed_since))
+
+
 @pytest.mark.usefixtures("pushed")
 def test_a_cleared_task_that_finds_nothing_new_tells_once_of_what_the_failed_try_committed(
     orders: Table, append: Callable[..., int], context: Context, monkeypatch: pytest.MonkeyPatch

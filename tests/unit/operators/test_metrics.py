@@ -215,7 +215,7 @@ def test_rows_of_a_try_that_could_not_make_its_event_are_told_by_the_retry_alone
 
 
 def raising(error: Exception) -> Callable[..., None]:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     return fail
