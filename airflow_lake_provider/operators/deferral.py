@@ -12,18 +12,14 @@ from airflow.sdk import conf
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain, reports_to_plain
+from airflow_lake_provider.operators.stored_application import StoredApplication
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.sdk import Context
 
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
     from airflow_lake_provider.operators.table_task import TableTask
-
-    Base = SparkSubmitOperator
-else:
-    Base = object
 
 _STAGING = "spark.yarn.stagingDir"
 
@@ -86,7 +82,7 @@ def _answer(answer: JobReport | LakeProviderError) -> JobReport | JobFailure:
     return answer if isinstance(answer, JobReport) else JobFailure.of(answer)
 
 
-class DeferrableApplication(Base):
+class DeferrableApplication(StoredApplication):
     """Part of an operator that waits for its application in the triggerer where it may."""
 
     # None: where Airflow's setting says so and it can be.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,6 @@ from airflow_lake_provider.operators.statistics import StatisticsAction
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
-from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION
 from airflow_lake_provider.operators.update_rows import UpdateRowsAction
 from airflow_lake_provider.operators.upsert import UpsertAction
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -189,21 +187,12 @@ class LakeApplicationOperator(SparkApplicationOperator):
                 if task.report.run_key is None and not is_publication:
                     # The retry finds nothing left to do and nothing that it could count.
                     self.count(task, task.report)
-        self._forget_application(context)
+        self.leave_application(context)
 
     def _tell_failure(self, task: TableTask, error: LakeProviderError) -> None:
         self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
         # A report has told of the conflicts.
         self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
-
-    def _forget_application(self, context: Context) -> None:
-        """Let the retry submit an application of its own: this one has ended, and Airflow would take its result."""
-        store = context.get("task_state_store")
-        for key in (getattr(self, name) for name in KEYS_OF_APPLICATION):
-            # Without it the retry finds the reports that are there, and asks the tables for the others.
-            with suppress(Exception):
-                if store is not None and store.get(key):
-                    store.set(key, "")
 
 
 class LakeVerdictOperator(BaseOperator):

@@ -39,7 +39,7 @@ from airflow_lake_provider.operators.spark_arguments import SparkArguments
 from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks, untold_repeats
-from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing
+from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog
 
@@ -249,9 +249,7 @@ class SparkApplicationOperator(
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
         self.link_to(target, context)
-        # A cleared task is not reconnected to the application that it had before: that one's work is done.
-        for name in KEYS_OF_APPLICATION:
-            setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
+        self.name_keys(context)
         may_defer = self.may_defer(target)
         for task in tasks:
             task.look_before_submission(spark_release(self))
@@ -340,6 +338,7 @@ class SparkApplicationOperator(
                 raise JobFailedError(f"{self.place()}: nothing was submitted: {error}") from error
         reports = read_reports(report_path)
         is_lost = EVERY_TASK not in reports and not all(task.key in reports for task in open_tasks(self._tasks))
+        self._is_over = not (is_lost and self._end.error)
         if is_lost and isinstance(self._hook, LakeSparkSubmitHook):
             # A driver that could not say what happened could not clean up either.
             self._hook.remove_files_of_lost_driver()

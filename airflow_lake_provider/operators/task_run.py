@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 UNTOLD = "lake_untold"
 # Beginning of keys by which a publication notes what main gains: afterwards no table tells who published it.
 _GAINED = "lake_gained"
-# Attributes of an operator with the keys under which Airflow keeps its application for a retry.
-KEYS_OF_APPLICATION = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
 
 
 @dataclass(frozen=True)

@@ -335,3 +335,38 @@ def test_the_archive_of_classes_is_kept_where_the_driver_ended_in_order(
     application(UPSERT, {**UPSERT, "table": "shop.customers"}).execute(context)
     left = [path.read_bytes() for path in archive.folder.glob("*.jsa")]
     assert left == ([] if kept is None else [kept])
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "is_kept"),
+    [
+        ([], "Giving up tracking YARN application", True),
+        ([CommitConflictError("other writers won")], "Giving up tracking YARN application", False),
+        ([CommitConflictError("other writers won")], "", False),
+        ([], "", False),
+    ],
+)
+def test_a_retry_reconnects_to_an_application_that_may_run_and_to_no_other(
+    orders: Table,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[LakeProviderError],
+    error: str,
+    is_kept: bool,
+) -> None:
+    store = StateStore.of(context)
+    context["ti"].try_number, context["ti"].max_tries = 1, 2
+
+    def execute(operator: LakeApplicationOperator, _: Context) -> None:
+        assert operator._attempt is not None
+        operator._before_submit()
+        store.set(operator.external_id_key, "application_1764000000000_0001")
+        reports = dict(zip(["upsert shop.orders"], map(JobFailure.of, answers), strict=False))
+        operator._attempt.files.report.write_text(reports_to_json(reports))
+        if error:
+            raise RuntimeError(error)
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    with pytest.raises((JobFailedError, CommitConflictError)):
+        application(UPSERT, retries=2).execute(context)
+    assert bool(store["spark_job_id up to try 2"]) is is_kept

@@ -187,7 +187,8 @@ def test_the_settings_hold_the_connection_and_only_this_user_may_read_them(conte
     settings = opened(job, context, LOCAL).files.settings
     found = java_properties.load(settings.read_text(encoding="utf-8"))
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
-    assert found == {**job.lake.connection.spark_settings(), "spark.log.level": "INFO"}
+    once = {"spark.yarn.maxAppAttempts": "1"}
+    assert found == {**job.lake.connection.spark_settings(), **once, "spark.log.level": "INFO"}
     assert set(SECRETS) <= set(found.values())
 
 
@@ -311,7 +312,7 @@ def test_killing_a_tracked_task_removes_what_its_application_staged_in_yarn(
         job._hook = job._get_hook()
         job.poll_until_complete("application_1764000000000_0001", context)
         job.on_kill()
-    assert "-rm -r -f -skipTrash .sparkStaging/application_1764000000000_0001" in (tmp_path / "called").read_text()
+    assert "-rm -r -skipTrash .sparkStaging/application_1764000000000_0001" in (tmp_path / "called").read_text()
 
 
 def test_ending_a_task_removes_its_secrets(context: Context) -> None:

@@ -1,0 +1,43 @@
+"""The application that Airflow keeps for the retry of a task: under which keys, and when to forget it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.operators.task_run import clearing
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.sdk import Context
+
+    Base = SparkSubmitOperator
+else:
+    Base = object
+
+# Attributes of an operator with the keys under which Airflow keeps its application for a retry.
+_KEYS = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
+
+
+class StoredApplication(Base):
+    """Part of an operator whose retry may reconnect to the application of the try before it."""
+
+    # True when its driver has nothing left to do. Who could not wait for its end does not know whether it runs.
+    _is_over = False
+
+    def name_keys(self, context: Context) -> None:
+        """Give each clearing keys of its own: a cleared task is not reconnected to the application it had before."""
+        for name in _KEYS:
+            setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
+
+    def leave_application(self, context: Context) -> None:
+        """Let the retry submit an application of its own, unless this one may still run.
+
+        Airflow would take the result of one that has ended.
+        """
+        store = context.get("task_state_store") if self._is_over else None
+        for key in (getattr(self, name) for name in _KEYS):
+            # Without it the retry finds the reports that are there, and asks the tables for the others.
+            with suppress(Exception):
+                if store is not None and store.get(key):
+                    store.set(key, "")
