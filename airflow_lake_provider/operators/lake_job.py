@@ -122,6 +122,8 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         self.tell(tasks, context)
         task.check_report()
         if task.error is not None:
+            # The driver has ended well with its report, and the retry would read that again.
+            self.leave_application(context)
             raise task.error
         plain: dict[str, Any] = to_plain(report)
         return plain

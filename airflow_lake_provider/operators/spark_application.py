@@ -277,6 +277,7 @@ class SparkApplicationOperator(
     def _resume(self, tasks: list[TableTask], job: DeferredJob, context: Context, *, overdue: bool) -> None:
         """Take the result of an application that an earlier process of this task has submitted."""
         self.link_to(SparkTarget.read(self.spark_conn_id, self._deploy_mode), context)
+        self.name_keys(context)
         self._hook = self._get_hook()
         self._hook.follow(job.application_id, job.staged_in)
         if overdue:

@@ -12,14 +12,16 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.deferral import DeferredJob
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
-from tests.unit.operators.submitted import as_driver, run_in_spark
+from tests.unit.operators.run_of_tests import StateStore
+from tests.unit.operators.submitted import application, as_driver, run_in_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -128,7 +130,7 @@ def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(
     assert list(job_directory.glob("attempt-*")) == []
 
 
-def resumed(job: LakeCompactionOperator, context: Context, reports: Path, *, overdue: bool = False) -> dict[str, Any]:
+def resumed(job: Any, context: Context, reports: Path, *, overdue: bool = False) -> dict[str, Any]:
     carried = DeferredJob(
         report_path=f"{reports}/r.json",
         known_run_keys=(),
@@ -190,3 +192,30 @@ def test_a_text_may_say_whether_to_defer(text: Any, defers: bool | None) -> None
 def test_what_is_no_switch_is_refused_while_the_dag_is_parsed(value: Any) -> None:
     with pytest.raises(InvalidSpecError, match="deferrable must be true or false"):
         LakeCompactionOperator(task_id="t", table="a.b", deferrable=value)
+
+
+def test_a_resumed_task_that_fails_by_its_report_lets_the_retry_submit_anew(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    context["ti"].try_number, context["ti"].max_tries = 1, 2
+    store = StateStore.of(context, **{"spark_job_id up to try 2": APPLICATION})
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    conflict = CompactionReport(table="shop.orders", outcome=Outcome.CONFLICT, reason="others won")
+    (tmp_path / "r.json").write_text(as_driver(conflict), encoding="utf-8")
+    with pytest.raises(CommitConflictError, match="others won"):
+        resumed(operator(deferrable=True, fail_on_conflict=True, retries=2), context, tmp_path)
+    assert store["spark_job_id up to try 2"] == ""
+
+
+def test_a_resumed_application_that_fails_by_its_report_lets_the_retry_submit_anew(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    context["ti"].try_number, context["ti"].max_tries = 1, 2
+    store = StateStore.of(context, **{"spark_job_id up to try 2": APPLICATION})
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    failure = JobFailure.of(CommitConflictError("others won"))
+    (tmp_path / "r.json").write_text(reports_to_json({"compaction shop.orders": failure}), encoding="utf-8")
+    arguments: dict[str, Any] = {"yarn_track_via_rm_api": True, "deferrable": True, "retries": 2}
+    with pytest.raises(CommitConflictError, match="others won"):
+        resumed(application({"action": "compaction", "table": "shop.orders"}, **arguments), context, tmp_path)
+    assert store["spark_job_id up to try 2"] == ""
