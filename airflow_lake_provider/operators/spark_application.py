@@ -28,7 +28,6 @@ from airflow_lake_provider.operators.deferral import DeferrableApplication, Defe
 from airflow_lake_provider.operators.driver_exit import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart, spark_release
 from airflow_lake_provider.operators.links import LinkedApplication
-from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_outcome
@@ -211,7 +210,7 @@ class SparkApplicationOperator(
         reported = [(task, task.report) for task in tasks if task.report is not None]
         for task, report in reported:
             log_outcome(self.log, report, task.branch, self.seconds())
-            reports[task.table, task.branch].append(report)
+            reports.setdefault((task.table, task.branch), []).append(report)
         announce(self, reports, context, untold=untold_repeats(tasks))
         # After what may fail: the retry that finds the commits counts them.
         for task, report in reported:
@@ -287,8 +286,8 @@ class SparkApplicationOperator(
         for task in tasks:
             if task.key in job.answers:
                 task.take(job.answers[task.key])
-            elif task.is_open:
-                task.lost_report = LostReport(self.lake, task.known_spec, task.branch, frozenset(job.known_run_keys))
+            else:
+                task.resume(frozenset(job.known_run_keys))
         reports = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
         self._submitted = True
         self._take(open_tasks(tasks), reports)

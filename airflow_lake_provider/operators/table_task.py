@@ -39,6 +39,7 @@ class TableTask:
     :param error: why there will be none, or, beside a report, why its outcome is a failure.
     :param lost_report: what the table knew before a driver was started.
     :param branch: that is written.
+    :param unmade: of a task that has resumed, why its spec cannot be made again.
     """
 
     action: WorkerAction[Any]
@@ -49,6 +50,7 @@ class TableTask:
     error: LakeProviderError | None = None
     lost_report: LostReport | None = None
     branch: str = "main"
+    unmade: LakeProviderError | None = None
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +120,7 @@ class TableTask:
             lake = self.action.tables.lake
             connection = lake.connection
             checked = written().checked_for(connection.table_format)
+            self.branch = checked.target_branch
             if self.action.is_answered_here(checked):
                 lake.table_format.refuse_without_worker(f"{self.table}: {checked.action}")
             for table in _tables_of(checked):
@@ -168,6 +171,15 @@ class TableTask:
 
         self._attempt(look)
 
+    def resume(self, run_keys: frozenset[str]) -> None:
+        """Be open for what the driver says that this task was sent to, also where its spec cannot be made again.
+
+        :param run_keys: that the table knew before the submission.
+        """
+        self.unmade, self.error = self.error, None
+        if self.spec is not None:
+            self.lost_report = LostReport(self.action.tables.lake, self.spec, self.branch, run_keys)
+
     def resolve_lost_report(self, lost: LakeProviderError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
         """Ask the table whether the task has committed.
 
@@ -176,6 +188,10 @@ class TableTask:
         :param of_any_try: a commit of an earlier try counts, too.
         """
         hide_secrets(lost, _without_secrets)
+        if self.unmade is not None:
+            # By this error alone, which says that nothing was done, nobody would look for what the driver did.
+            self.error = JobFailedError(f"{lost} A retry would fail, too: {self.unmade}")
+            return
 
         def resolve() -> None:
             # The commits that the table has may be some of those of the run; the next try goes on behind them.
@@ -191,7 +207,7 @@ class TableTask:
 
     def check_report(self) -> None:
         """Take an outcome that is a failure for one."""
-        if self.report is not None and self.error is None:
+        if self.report is not None and self.error is None and self.spec is not None:
             report = self.report
             self._attempt(lambda: self.action.check_report(self.known_spec, report))
 

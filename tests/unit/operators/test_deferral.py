@@ -12,7 +12,12 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    InvalidSpecError,
+    JobFailedError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
@@ -219,3 +224,29 @@ def test_a_resumed_application_that_fails_by_its_report_lets_the_retry_submit_an
     with pytest.raises(CommitConflictError, match="others won"):
         resumed(application({"action": "compaction", "table": "shop.orders"}, **arguments), context, tmp_path)
     assert store["spark_job_id up to try 2"] == ""
+
+
+def test_a_driver_is_heard_though_its_spec_could_not_be_made_again(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise UnsupportedError("nothing was removed")
+
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    job = operator(deferrable=True)
+    monkeypatch.setattr(job.action, "completed", refuse)
+    (tmp_path / "r.json").write_text(as_driver(REPORT), encoding="utf-8")
+    assert resumed(job, context, tmp_path)["outcome"] == "done"
+
+
+def test_a_task_whose_driver_left_no_report_says_why_its_spec_could_not_be_made_again(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise UnsupportedError("the lists of files differ")
+
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    job = operator(deferrable=True)
+    monkeypatch.setattr(job.action, "completed", refuse)
+    with pytest.raises(JobFailedError, match=r"no report at .*A retry would fail, too: the lists of files differ"):
+        resumed(job, context, tmp_path)
