@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import CANONICAL_UUID
@@ -37,6 +37,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import valid_utf8
 # Metadata of a column of Spark's: SQL of Iceberg's ``write-default``.
 _WRITE_DEFAULT = "CURRENT_DEFAULT"
 _MISFIT = "lake_misfit:"
+_OURS = "_lake_"
 _FIXED = re.compile(r"fixed\[(\d+)\]")
 # Stands in the error of a task; a name may have any letters, so that its place among the columns goes.
 _IN_ERROR = re.compile(rf"{_MISFIT}(\d+)(\w*)")
@@ -66,9 +67,17 @@ class FittedRows:
 
 
 def fit_rows(table: IcebergTable, commit: LoadCommit) -> FittedRows:
-    """Return the rows of a commit as they fit the table; no job is run."""
+    """Return the rows of a commit as they fit the table; no job is run.
+
+    :raises CommitConflictError: the table lacks a column of theirs, which it had when the batch was looked at.
+    """
     keeps = commit.missing_columns is MissingColumns.KEEP
     wanted = {field.name.lower(): field.dataType for field in table.schema()}
+    gone = [name for name in commit.rows.columns if name.lower() not in wanted and not name.startswith(_OURS)]
+    if gone:
+        raise CommitConflictError(
+            f"{table.name}: columns {gone} of the batch were renamed or dropped meanwhile. No data changed."
+        )
     unlike = [
         field
         for field in commit.rows.schema

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Merged, Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import refuse_other_names
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import (
     checked_texts,
@@ -154,7 +155,10 @@ def row_merge(table: IcebergTable, commit: PlannedUpsert, aliases: tuple[str, st
     """Return the expressions of a commit.
 
     :param aliases: of the table and of the batch in a statement; None for rows that have the columns of both.
+    :raises CommitConflictError: the table's columns are others than when the rows were made to fit it.
     """
+    # Else a column that was renamed meanwhile would be taken for one that the batch lacks.
+    refuse_other_names(table, commit)
     schema = table.schema()
     old, new = (_of_table, quoted_name) if aliases is None else map(_aliased, aliases)
     return RowMerge(

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.author.schema_contract import SchemaContrac
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.batch.table_differences import WholeRows
 from tests.spark.formats.iceberg.upserts.test_nested_schemas import (
     COPY,
     EQUALITY,
@@ -110,6 +111,44 @@ def test_a_rename_and_a_commit_in_between_make_a_batch_decide_again(
     )
     assert report.attempts == 2
     assert rows_of(flow) == {1: {"a": "A", "b": None}, 9: {"a": None, "b": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "phase"), [(POSITIONS, "choose"), (COPY, "stage"), (EQUALITY, "stage"), (MERGE, "choose")]
+)
+def test_a_rename_without_a_commit_makes_a_batch_decide_again(
+    spark: SparkSession, flow: Flow, tmp_path: Path, strategy: UpsertStrategy, phase: str
+) -> None:
+    made(flow, "a STRING", 2)
+    spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a'), (9, 'x')")
+    rename = InterruptedProgress(at=phase, then=lambda: spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN a TO b"))
+    null = SchemaContract(missing_columns="null")
+    path = written(tmp_path / "a.json", {"id": 1, "a": "A"})
+    report = applied(flow, path, "run 1", progress=rename, strategy=strategy, schema_contract=null)
+    assert report.attempts == 2
+    assert rows_of(flow) == {1: {"a": "A", "b": None}, 9: {"a": None, "b": "x"}}
+
+
+def test_a_rename_before_the_plan_of_a_whole_load_makes_it_decide_again(
+    spark: SparkSession, flow: Flow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(flow, "a STRING", 2)
+    spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a'), (9, 'x')")
+    renames = [f"ALTER TABLE {flow.table} RENAME COLUMN a TO b"]
+    compare = WholeRows.differences
+
+    def late(*arguments: Any) -> Any:
+        differences = compare(*arguments)
+        while renames:
+            spark.sql(renames.pop())
+        return differences
+
+    monkeypatch.setattr(WholeRows, "differences", late)
+    null = SchemaContract(missing_columns="null")
+    path = written(tmp_path / "a.json", {"id": 1, "a": "A"}, {"id": 9, "a": "x"})
+    report = applied(flow, path, "run 1", is_complete=True, strategy=COPY, schema_contract=null)
+    assert report.attempts == 2
+    assert rows_of(flow) == {1: {"a": "A", "b": None}, 9: {"a": "x", "b": None}}
 
 
 def test_orc_files_are_read_by_the_names_of_now(spark: SparkSession, flow: Flow, tmp_path: Path) -> None:
