@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,14 @@ class Flow:
 
     def apply(self, run: str = "run 1", progress: Progress | None = None, **changes: Any) -> UpsertReport:
         return upsert_batch(self.spark, self.spec(run, **changes), progress or Progress())
+
+    def forget_commits(self, row: str) -> None:
+        """Add a row by another writer, and expire all snapshots of before, as if weeks had passed."""
+        table = f"lake_default.{self.table}"
+        self.spark.sql(f"INSERT INTO {table} VALUES {row}")
+        moment = f"TIMESTAMP '{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+        expire = f"CALL lake_default.system.expire_snapshots(table => '{self.table}', older_than => {moment})"
+        self.spark.sql(expire).collect()
 
     def catalog(self) -> Catalog:
         """The session's catalog in PyIceberg, with the table's namespace in it."""

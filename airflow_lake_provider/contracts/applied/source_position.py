@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.applied.positions import (
 )
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RolledBackError
 from airflow_lake_provider.contracts.property_values import checked_number, is_whole_number, reading_property
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
     MAX_VALUE_CHARACTERS,
@@ -221,6 +222,14 @@ def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) 
     """
     texts = (moved_sources(summary).get(source_name, "") for summary in summaries)
     return next((int(text) for text in texts if _WHOLE_NUMBER.fullmatch(text)), None)
+
+
+def moved_at(snapshots: Iterable[Snapshot], source_name: str) -> datetime | None:
+    """Return when a commit moved the position of a source last; None where no snapshot tells.
+
+    :param snapshots: the unexpired ancestors of main, newest first.
+    """
+    return next((each.committed_at for each in snapshots if source_name in moved_sources(each.summary)), None)
 
 
 def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:

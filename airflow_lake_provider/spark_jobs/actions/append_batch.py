@@ -90,9 +90,9 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
 
     def summary(written: int) -> dict[str, str] | None:
         counted = counts(written)
-        # Duplicates alone are committed, too: once they are no recent rows any more, they would be added. So is a share
-        # without rows: the next run would read the same one.
-        is_worth_it = counted["batch_rows"] or new.decision.wanted.is_share
+        # Duplicates alone are committed, too: once they are no recent rows any more, they would be added. So are
+        # offsets without rows: the next run would read the same share, or miss records that the broker has removed.
+        is_worth_it = counted["batch_rows"] or new.has_to_move
         return counts_to_summary(batch_files=files, **counted, **put_aside) if is_worth_it else None
 
     put_aside: dict[str, int] = {}

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_at
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.commit_counts import of_both
@@ -94,6 +94,12 @@ class NewInput(Generic[SpecT, ReportT]):
         # A batch that no position knows has none to move.
         is_moved = self.spec.keeps_position and decision.position != decision.start
         return {decision.wanted.source_name: decision.position} if is_moved else {}
+
+    @property
+    def has_to_move(self) -> bool:
+        """True where the position moves though the batch has no rows."""
+        wanted = self.decision.wanted
+        return wanted.has_to_move(moved_at(self.applied_state.commits, wanted.source_name))
 
     @property
     def is_compared(self) -> bool:

@@ -57,8 +57,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         facts.update(rows=batch.rows, keys=batch.keys)
     keys, identity = batch.keys, spec.merge_engine.identity_in_table(spec.keys)
     try:
-        # A share without rows moves the position, else the next run would read the same one.
-        if keys == 0 and not new.decision.wanted.is_share:
+        if keys == 0 and not _moves_alone(new, batch):
             commit = _commit(new, batch, keys=keys)
             batch.side.before_rows(applied_state)
             return _without_rows(new, batch, commit)
@@ -86,6 +85,14 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         **_counts(applied),
         **put_aside,
     )
+
+
+def _moves_alone(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> bool:
+    """Return whether a batch without a row to write moves the position."""
+    # Else the next run would read the same share.
+    if new.decision.wanted.is_share:
+        return True
+    return not batch.side.dropped and new.target.exists() and new.has_to_move
 
 
 def _apply_whole(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:

@@ -89,6 +89,13 @@ class Listing(ABC):
         """The listing without a bound of what one commit reads."""
         return self
 
+    def has_to_move(self, moved_at: datetime | None) -> bool:  # noqa: ARG002  # others ask it
+        """Return whether a batch without rows moves the position, as the source forgets what was read.
+
+        :param moved_at: when a commit moved it last; None where that is not known any more.
+        """
+        return False
+
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
         """Return one text per input, and what tells the commits of one run apart."""
         return self.identities

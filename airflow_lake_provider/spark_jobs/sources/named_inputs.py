@@ -78,6 +78,10 @@ class InputsListing(Listing):
         """True where an input does."""
         return any(each.goes_on for each in self.wanted.values())
 
+    def has_to_move(self, moved_at: datetime | None) -> bool:
+        """Return whether an input has to."""
+        return self.is_due and any(each.has_to_move(moved_at) for each in self.wanted.values())
+
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:
         """Return those of each input, with its name."""
         listed = sorted(self.wanted.items()) if self.is_due else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar, Self
 
 from airflow_lake_provider.contracts.applied.positions import OffsetsPosition
@@ -18,6 +18,8 @@ from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets
 
 Offsets = Mapping[str, int]
+# Without a row of the table, so many records or so long a time are a commit of the position alone.
+_MANY_RECORDS, _LONG = 10_000, timedelta(hours=1)
 
 
 def shares(waiting: Offsets, most: int | None) -> dict[str, int]:
@@ -142,6 +144,16 @@ class TopicListing(Listing):
     def unbounded(self) -> Self:
         """The listing without ``max_records``."""
         return replace(self, max_records=None)
+
+    def has_to_move(self, moved_at: datetime | None) -> bool:
+        """Return True where a share was read, many records, or any while the last commit is long ago.
+
+        Retention removes what was read. A position that stays behind would look as if records were lost.
+        """
+        if self.is_empty or self.is_share:
+            return self.is_share
+        read = sum(end - start for start, end in self.ranges.values()) - sum(self.lost.values())
+        return read >= _MANY_RECORDS or moved_at is None or self.at - moved_at >= _LONG
 
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:
         """Return the partitions, and of a run that goes on where this commit begins."""

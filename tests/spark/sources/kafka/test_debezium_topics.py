@@ -146,6 +146,26 @@ def test_a_misspelled_table_is_told_in_the_last_share(cluster: Cluster, new_flow
         flow.apply("run 1", source=events("misspelled", max_records=3, catch_up=True))
 
 
+def test_a_table_without_new_events_is_behind_those_of_others_before_the_broker_removes_them(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    flow, table = new_flow(**PLAIN), SourceTable()
+    cluster.make("busy")
+    table.insert(1, 1, "a")
+    cluster.send("busy", *records(table.take_lines()))
+    flow.apply("run 1", source=events("busy"))
+    cluster.send("busy", (0, {"id": 9}, envelope("c", {"id": 9, "n": 9}, ["1", "2"], "others")))
+    report = flow.apply("run 2", source=events("busy"))
+    assert (report.outcome, report.committed) == (Outcome.EMPTY_BATCH, ())
+    flow.forget_commits("(3, 3, 'c')")
+    assert flow.apply("run 3", source=events("busy")).reason == "applied the offsets of partitions 0: 1 to 1"
+    cluster.cut("busy", 0, 2)
+    table.update(1, 2)
+    cluster.send("busy", *records(table.take_lines()))
+    flow.apply("run 4", source=events("busy"))
+    assert rows(flow) == {**table.rows, 3: {"id": 3, "n": 3, "note": "c"}}
+
+
 def test_events_that_are_gone_or_of_a_topic_made_anew_are_refused(cluster: Cluster, new_flow: NewFlow) -> None:
     flow, table = new_flow(**PLAIN), SourceTable()
     cluster.make("lost")

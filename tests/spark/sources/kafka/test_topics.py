@@ -187,6 +187,32 @@ def test_a_share_without_rows_moves_the_position_and_deletes_are_told_by_no_colu
     assert rows(added) == [(2, "a"), (3, "b")]
 
 
+def test_what_was_read_without_a_row_is_consumed_before_the_broker_removes_it(
+    cluster: Cluster, new_flow: NewFlow
+) -> None:
+    added = new_flow()
+    changed = replace(new_flow(keys=("id",), delete_when=None), table=f"{added.table}_by_key")
+    cluster.make("left_out")
+    cluster.send("left_out", (0, None, {"id": 1, "name": "a"}))
+    source = Query("SELECT * FROM source WHERE name = 'a'", over=topic("left_out"))
+
+    def run(number: int) -> list[Any]:
+        return [append(added, f"run {number}", source=source), changed.apply(f"run {number}", source=source)]
+
+    assert [report.outcome for report in run(1)] == [Outcome.APPLIED] * 2
+    cluster.send("left_out", (0, None, {"id": 2, "name": "b"}))
+    # No run of each minute has a commit of its own.
+    assert [(report.outcome, report.committed) for report in run(2)] == [(Outcome.EMPTY_BATCH, ())] * 2
+    for flow in (added, changed):
+        flow.forget_commits("(3, 'c')")
+    reports = run(3)
+    assert {report.reason for report in reports} == {"applied the offsets of partitions 0: 1 to 1"}
+    cluster.cut("left_out", 0, 2)
+    cluster.send("left_out", (0, None, {"id": 4, "name": "a"}))
+    run(4)
+    assert rows(added) == rows(changed) == [(1, "a"), (3, "c"), (4, "a")]
+
+
 def test_records_that_are_gone_are_counted_and_left_behind_only_when_asked(cluster: Cluster, new_flow: NewFlow) -> None:
     flow = new_flow()
     cluster.make("short", 2)
@@ -310,6 +336,26 @@ def test_a_table_may_begin_at_a_moment_and_a_query_reads_a_topic(cluster: Cluste
     sql = "SELECT id * 10 AS id, name FROM source"
     append(flow, "run 1", source=Query(sql, over=topic("timed", starting=moment)))
     assert rows(flow) == [(20, "after")]
+
+
+def test_a_connection_may_say_how_long_an_answer_takes(cluster: Cluster, new_flow: NewFlow) -> None:
+    spark = cluster.spark
+    cluster.make("waits")
+    cluster.send("waits", (0, None, {"id": 1, "name": "a"}))
+    source = KafkaTopic("waits", "waits", schema=SCHEMA)
+
+    def count(properties: dict[str, str]) -> int:
+        access = KafkaAccess({"bootstrap.servers": cluster.broker.plain, **properties})
+        with given(spark, access.to_settings("waits")):
+            opened: Any = open_source(spark, new_flow(**PLAIN).spec(source=source))
+            return int(opened.raw(opened.list(), None).rows.count())
+
+    # Kafka takes no wait for a call that is shorter than that for one answer.
+    assert count({"request.timeout.ms": "40000"}) == 1
+    assert count({"default.api.timeout.ms": "9000"}) == 1
+    for refused in ({"request.timeout.ms": "x"}, {"request.timeout.ms": "9000", "default.api.timeout.ms": "8000"}):
+        with pytest.raises(InvalidConnectionError, match="a property that Kafka does not take"):
+            count(refused)
 
 
 def test_a_login_is_in_no_plan_and_no_event_and_what_cannot_be_read_is_refused(

@@ -20,12 +20,14 @@ from airflow_lake_provider.contracts.applied.positions import (
 )
 from airflow_lake_provider.contracts.applied.source_position import (
     SourcePosition,
+    moved_at,
     newest_generation,
     positions_in_summary,
 )
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.input_file import ConsumedFiles, InputFile
-from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
+from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX, SOURCE_POSITION
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 YEAR = timedelta(days=365)
@@ -314,3 +316,11 @@ def test_the_longest_list_of_named_inputs_goes_to_a_side_file_until_the_property
     assert {tag: each.is_lost for tag, each in read.lists.items()} == {"files:a": False, "files:b": True}
     assert read.shares_files(consume(SourcePosition(), listing(1, "f120")))
     assert not read.shares_files(consume(SourcePosition(), listing(1, "f230")))
+
+
+def test_the_last_commit_of_a_source_is_the_newest_snapshot_that_names_it() -> None:
+    moved: list[dict[str, str]] = [{}, {SOURCE_POSITION: "orders=9,items=2"}, {SOURCE_POSITION: "items=1"}]
+    times = zip((3000, 2000, 1000), moved, strict=True)
+    commits = [Snapshot(id=str(at), parent=None, at=at, summary=summary) for at, summary in times]
+    assert moved_at(commits, "items") == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
+    assert moved_at(commits, "item") is None

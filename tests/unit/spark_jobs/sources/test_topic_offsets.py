@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -93,6 +94,30 @@ def test_a_table_that_has_nothing_begins_at_the_first_record_that_is_there() -> 
     after = listing.position_after(NOTHING, None)
     assert after.of(OffsetsPosition) == OffsetsPosition({"0": 9, "1": 5}, "a")
     assert (after.generation, after.shape) == (1, {"topic": "x"})
+
+
+@pytest.mark.parametrize(
+    ("read", "last_commit", "most", "moves"),
+    [
+        (9_999, timedelta(minutes=59), None, False),
+        (10_000, timedelta(0), None, True),
+        (1, timedelta(minutes=61), None, True),
+        # Its snapshot has expired, or no commit was of this source.
+        (1, None, None, True),
+        (0, None, None, False),
+        # Some wait, so the next run would read the same.
+        (3, timedelta(0), 2, True),
+    ],
+)
+def test_records_without_a_row_are_consumed_when_there_are_many_or_it_is_time(
+    read: int, last_commit: timedelta | None, most: int | None, moves: bool
+) -> None:
+    after = listed({"0": 5, "1": 5}).position_after(NOTHING, None)
+    wanted = listed({"0": 5 + read, "1": 5}, {"0": 4}, most).beyond(after)
+    moved_at = None if last_commit is None else wanted.at - last_commit
+    assert wanted.has_to_move(moved_at) is moves
+    both = InputsListing(source_name="s", whole={"t": wanted}, wanted={"t": wanted})
+    assert both.has_to_move(moved_at) is moves
 
 
 def test_what_is_gone_is_told_with_its_partitions() -> None:
