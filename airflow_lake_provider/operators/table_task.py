@@ -132,7 +132,6 @@ class TableTask:
                 run=self.action.identity(spec, self.run),
             )
             self.spec = spec.framed(frame)
-            self.branch = self.spec.target_branch
 
         self._attempt(make)
 

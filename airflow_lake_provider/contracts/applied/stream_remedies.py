@@ -1,4 +1,4 @@
-"""What to do about change events that cannot be applied, in the words of where they are: in files, or in a topic."""
+"""Remedies for change events that cannot be applied, in the words of where they are: in files, or in a topic."""
 
 from __future__ import annotations
 

@@ -90,10 +90,7 @@ class Listing(ABC):
         return self
 
     def has_to_move(self, moved_at: datetime | None) -> bool:  # noqa: ARG002  # others ask it
-        """Return whether a batch without rows moves the position, as the source forgets what was read.
-
-        :param moved_at: when a commit moved it last; None where that is not known any more.
-        """
+        """Tell whether a batch without rows moves a position, which a commit moved last at a time that may be lost."""
         return False
 
     def identities_behind(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it

@@ -230,7 +230,7 @@ def test_a_publication_whose_try_failed_behind_its_commit_is_told_once_by_a_late
     assert publish(3, 3) == ("nothing-due", [])
 
 
-def _fail(*_: Any) -> None:
+def _fail(*_: Any, **__: Any) -> None:
     raise CatalogUnavailableError("gone")
 
 

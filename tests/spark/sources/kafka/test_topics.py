@@ -396,23 +396,3 @@ def test_a_login_is_in_no_plan_and_no_event_and_what_cannot_be_read_is_refused(
         with given(spark, settings), pytest.raises(error, match=says) as caught:
             opened(connection, name).list()
         assert not secret.search(str(caught.value))
-
-
-def test_a_connection_may_say_how_long_an_answer_takes(cluster: Cluster, new_flow: NewFlow) -> None:
-    spark = cluster.spark
-    cluster.make("waits")
-    cluster.send("waits", (0, None, {"id": 1, "name": "a"}))
-    source = KafkaTopic("waits", "waits", schema=SCHEMA)
-
-    def count(properties: dict[str, str]) -> int:
-        access = KafkaAccess({"bootstrap.servers": cluster.broker.plain, **properties})
-        with given(spark, access.to_settings("waits")):
-            opened: Any = open_source(spark, new_flow(**PLAIN).spec(source=source))
-            return int(opened.raw(opened.list(), None).rows.count())
-
-    # Kafka takes no wait for a call that is shorter than that for one answer.
-    assert count({"request.timeout.ms": "40000"}) == 1
-    assert count({"default.api.timeout.ms": "9000"}) == 1
-    for refused in ({"request.timeout.ms": "x"}, {"request.timeout.ms": "9000", "default.api.timeout.ms": "8000"}):
-        with pytest.raises(InvalidConnectionError, match="a property that Kafka does not take"):
-            count(refused)
