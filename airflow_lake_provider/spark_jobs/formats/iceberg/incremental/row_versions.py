@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import VECTORIZED, IcebergTable, unpruned
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 
 # Text of Java for what is not there.
@@ -329,7 +329,7 @@ _MOST_BROADCAST = 1_000_000
 # The mark is only filled by this reader.
 _VECTORISED = {"vectorization-enabled": "true"}
 # Whose owners turn it off may have files that it does not take.
-_OF_TABLE, _OF_SESSION = "read.parquet.vectorization.enabled", "spark.sql.iceberg.vectorization.enabled"
+_OF_TABLE = "read.parquet.vectorization.enabled"
 
 
 def newly_deleted_rows(
@@ -365,7 +365,7 @@ def can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile
     :param schema_id: as of :func:`newly_deleted_rows`; likewise ``pairs``.
     :param read: the columns that will be asked for.
     """
-    asked = (table.properties().get(_OF_TABLE, "true"), table.spark.conf.get(_OF_SESSION, "true"))
+    asked = (table.properties().get(_OF_TABLE, "true"), table.spark.conf.get(VECTORIZED, "true"))
     if any(str(each).lower() != "true" for each in asked):
         return False
     schema: Any = table.java.schemas().get(schema_id)

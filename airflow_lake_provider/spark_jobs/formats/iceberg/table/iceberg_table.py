@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
+from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
@@ -40,6 +41,8 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
 _BARRIER = "_lake_barrier"
+# In vectors Iceberg takes milliseconds for microseconds where a dictionary has them (apache/iceberg#17135).
+VECTORIZED = "spark.sql.iceberg.vectorization.enabled"
 _TOTAL_RECORDS = "total-records"
 
 
@@ -134,6 +137,12 @@ class IcebergTable:
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
+        if not times_are_sure(self.properties()) and self._has_times():
+            self.spark.conf.set(VECTORIZED, "false")
+
+    def _has_times(self) -> bool:
+        """Tell whether a column is a time that Iceberg reads in vectors, as it does where none is nested."""
+        return any(str(field.type()).startswith("timestamp") for field in self._java.schema().columns())
 
     def _refuse_untrusted(self, metadata: dict[str, Any], location: str) -> None:
         refuse_code_properties(str(self.name), metadata.get("properties", {}), self.settings())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, RowExpirySpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_rows import expire_rows
+from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormat
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import partition_filter
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import VECTORIZED, IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_row_expiry
@@ -32,8 +35,20 @@ NOW = datetime(2026, 11, 30, tzinfo=UTC)
 FRESH, OLD = NOW - timedelta(days=1), NOW - timedelta(days=100)
 
 
-def table_with(spark: SparkSession, folder: Path, name: str, *files: list[datetime], version: int = 3) -> Flow:
-    """A table whose files all came by add_files; ids count up from 0."""
+@pytest.fixture(autouse=True)
+def _vectors(spark: SparkSession) -> Iterator[None]:
+    """The session of the tests is shared; that of a task is its own."""
+    yield
+    spark.conf.unset(VECTORIZED)
+
+
+def table_with(
+    spark: SparkSession, folder: Path, name: str, *files: list[datetime], version: int = 3, by_dictionary: bool = True
+) -> Flow:
+    """A table whose files all came by add_files; ids count up from 0.
+
+    :param by_dictionary: as pyarrow writes columns unless it is told not to.
+    """
     schema = "ts TIMESTAMP, id BIGINT, v INT"
     source = Files(path=f"{folder}/inbox/*.jsonl", format="json", schema=schema)
     arguments = {"source": source, "keys": ("id", "ts"), "delete_when": None, "exclude_columns": ()}
@@ -48,7 +63,9 @@ def table_with(spark: SparkSession, folder: Path, name: str, *files: list[dateti
         columns = {"ts": pa.array(times, pa.timestamp("us", "UTC")), "id": pa.array(ids, pa.int64())}
         rows = pa.table({**columns, "v": pa.array([0] * len(ids), pa.int32())})
         (folder / f"foreign{place}").mkdir()
-        pq.write_table(rows, folder / f"foreign{place}" / "file.parquet", coerce_timestamps="ms", use_dictionary=False)
+        pq.write_table(
+            rows, folder / f"foreign{place}" / "file.parquet", coerce_timestamps="ms", use_dictionary=by_dictionary
+        )
         spark.sql(
             f"CALL lake_default.system.add_files(table => '{flow.table}', "
             f"source_table => '`parquet`.`file://{folder}/foreign{place}`')"
@@ -65,8 +82,10 @@ def job(flow: Flow, run: str = "run 1") -> dict[str, Any]:
     return {"catalog": "lake_default", "table": flow.table, "run": RunIdentity.of("dag", run, "task", "-1")}
 
 
-def test_rows_of_such_files_expire_by_their_own_age(spark: SparkSession, tmp_path: Path) -> None:
-    flow = table_with(spark, tmp_path, "expiry", [FRESH, FRESH], [OLD, FRESH], [OLD])
+@pytest.mark.parametrize("by_dictionary", [False, True], ids=["plain", "dictionary"])
+def test_rows_of_such_files_expire_by_their_own_age(spark: SparkSession, tmp_path: Path, by_dictionary: bool) -> None:
+    name = "expiry_dictionary" if by_dictionary else "expiry"
+    flow = table_with(spark, tmp_path, name, [FRESH, FRESH], [OLD, FRESH], [OLD], by_dictionary=by_dictionary)
     spec = RowExpirySpec(**job(flow), column="ts", keep=timedelta(days=30), max_share=1.0, asked_at=NOW)
     plan = plan_row_expiry(flow.on_worker(), spec)
     report = expire_rows(spark, spec, Progress())
@@ -125,3 +144,14 @@ def test_an_overwrite_by_time_of_such_a_table_says_why_it_is_refused(spark: Spar
     assert partition_filter(table, since, allow_rows=True) is None
     with pytest.raises(InvalidSpecError, match=r"schema\.name-mapping\.default"):
         partition_filter(table, since, allow_rows=False)
+
+
+@pytest.mark.parametrize("runner", [CompactionRunner.AUTO, CompactionRunner.SPARK])
+def test_a_compaction_of_such_files_keeps_their_times(
+    spark: SparkSession, tmp_path: Path, runner: CompactionRunner
+) -> None:
+    flow = table_with(spark, tmp_path, f"compaction_{runner.value}", [FRESH, OLD], [OLD])
+    spec = CompactionSpec(**job(flow), level=CompactionLevel.FULL, runner=runner)
+    assert compact_table(spark, spec, Progress()).files_rewritten == 2
+    written = flow.loaded().scan().to_arrow().to_pylist()
+    assert {row["id"]: row["ts"] for row in written} == {0: FRESH, 1: OLD, 2: OLD}
