@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
+from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
@@ -61,23 +62,23 @@ def _attempt(
     with progress.phase("plan"):
         applied_state = target.changeable_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
-        match, identity = _match(spark, spec, target)
+        # Rows that came since its first try are none that it was asked for, and its keys may be gone by now.
+        done = recognised_run(spec, applied_state, run_key, "deleted the rows", way_out=CLEAR_OR_NEW_RUN)
+        match, identity, lost = _match(spark, spec, target, is_done=done is not None)
         before = target.state()
     unchanged = DeleteRowsReport(
         table=spec.table, outcome=Outcome.EMPTY_BATCH, reason="there are no keys", run_key=run_key, before=before
     )
-    if match is None:
+    if match is None and done is None:
         return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
     digest, salt = _erasure_digest(identity)
-    # Rows that came since its first try are none that it was asked for.
-    done = recognised_run(spec, applied_state, run_key, "deleted the rows", way_out=CLEAR_OR_NEW_RUN)
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
     if done is not None:
-        why = "digest and salt are in the report, and in the log, of the try that committed"
+        why = "; ".join(["digest and salt are in the report, and in the log, of the try that committed", *lost])
         digest_then = done.commit.summary.get(ERASED_DIGEST) if done.commit else None
         report = replace(unchanged, erased_digest=digest_then, **replace(done, warning=why).reported(DeleteRowsReport))
-    else:
+    elif match is not None:
         commit = MatchedCommit(
             action=spec.action,
             run_key=run_key,
@@ -100,18 +101,32 @@ def _attempt(
                 erased_digest=digest,
                 digest_salt=salt,
             )
-    report = _with_proof(spec, target, match, without, report, progress)
+    if match is not None:
+        report = _with_proof(spec, target, match, without, report, progress)
     after, unseen = state_after_commit(target.state)
     warnings = (*report.warnings, *unseen)
     return replace(report, after=after, warnings=warnings, seconds=dict(progress.seconds), attempts=attempt)
 
 
-def _match(spark: SparkSession, spec: DeleteRowsSpec, target: FormatTable) -> tuple[RowMatch | None, str]:
-    """Return which rows, None for no keys, and the text that the digest is made of."""
+def _match(
+    spark: SparkSession, spec: DeleteRowsSpec, target: FormatTable, *, is_done: bool
+) -> tuple[RowMatch | None, str, tuple[str, ...]]:
+    """Return which rows, None for no keys, the text that the digest is made of, and warnings.
+
+    :param is_done: a try has deleted them, so that keys which are gone are no failure.
+    """
     if spec.keys_from is None:
-        return RowMatch(where=spec.where, allow_sql=spec.allow_sql, is_secret=True), str(spec.where)
-    listed = list_keys(spark, spec, spec.keys_from, target.schema() or StructType())
-    return None if listed.keys is None else RowMatch(keys=listed.keys, is_secret=True), listed.identity
+        return RowMatch(where=spec.where, allow_sql=spec.allow_sql, is_secret=True), str(spec.where), ()
+    why = "there are none"
+    try:
+        listed = list_keys(spark, spec, spec.keys_from, target.schema() or StructType())
+        if listed.keys is not None:
+            return RowMatch(keys=listed.keys, is_secret=True), listed.identity, ()
+    except (BadInputError, MissingTableError) as error:
+        if not is_done:
+            raise
+        why = str(error)
+    return None, "", (f"who still holds the rows is not known, as the keys cannot be read again: {why}",)
 
 
 def _with_proof(

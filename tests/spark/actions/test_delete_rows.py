@@ -184,3 +184,24 @@ def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_deletes_no_
     table.append(1, 1)
     assert delete(table, old_run(2), where="id = 1").outcome is Outcome.ALREADY_APPLIED
     assert rows_outside(table) == table.rows
+
+
+@pytest.mark.parametrize("path", ["keys.csv", "*.csv"])
+def test_a_retry_whose_keys_are_archived_says_that_their_rows_are_deleted(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 5)
+    keys = tmp_path / "keys.csv"
+    keys.write_text("id\n1\n")
+    source = Files(path=f"{tmp_path}/{path}", format="csv", options={"header": "true"})
+    first = delete(table, keys_from=source, keys=("id",))
+    keys.unlink()
+    retry = delete(table, keys_from=source, keys=("id",))
+    assert (retry.outcome, retry.rows_deleted, retry.committed) == (Outcome.ALREADY_APPLIED, 1, first.committed)
+    assert any("cannot be read again" in said for said in retry.warnings)
+    if path == "keys.csv":
+        with pytest.raises(BadInputError, match="does not exist"):
+            delete(table, "run 2", keys_from=source, keys=("id",))
+    else:
+        assert delete(table, "run 2", keys_from=source, keys=("id",)).outcome is Outcome.EMPTY_BATCH
