@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -45,9 +45,10 @@ def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> 
     table.refresh()
     expression = check_match(table, match)
     with withheld(table, match):
-        files, snapshots = _candidates(table, expression)
+        reached_by, manifests = _manifests(table)
+        files, listed_by = _candidates(table, expression, manifests)
         paths = _with_rows(table, files, match)
-        holding = {snapshot for path in paths for snapshot in snapshots[path]}
+        holding = {snapshot for path in paths for manifest in listed_by[path] for snapshot in reached_by[manifest]}
         head = table.head()
         live = str(head) in holding - {without} and _matches(table, head, match)
     bounds_in = _bounds_of_removed(table, paths)
@@ -65,9 +66,9 @@ def _matches(table: IcebergTable, head: int | None, match: RowMatch) -> bool:
     return head is not None and not matching(table, rows_now_named(table, head), match, head).isEmpty()
 
 
-def _candidates(table: IcebergTable, expression: Any) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """Return each ``org.apache.iceberg.DataFile`` that may hold such rows by its path, and the snapshots with it."""
-    io, specs = table.java.io(), table.java.specs()
+def _manifests(table: IcebergTable) -> tuple[dict[str, set[str]], dict[str, Any]]:
+    """Return the snapshots that each manifest of data files is in, and the ``ManifestFile``, by its path."""
+    io = table.java.io()
     manifests: dict[str, Any] = {}
     reached_by: dict[str, set[str]] = defaultdict(set)
     # A call for each manifest of each snapshot would be millions: most of them are in most snapshots.
@@ -78,16 +79,28 @@ def _candidates(table: IcebergTable, expression: Any) -> tuple[dict[str, Any], d
             reached_by[path].add(id_)
             if path not in manifests:
                 manifests[path] = listed.get(place)
+    return reached_by, manifests
+
+
+def _candidates(
+    table: IcebergTable, expression: Any, manifests: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return each ``org.apache.iceberg.DataFile`` that may hold such rows, and the manifests that list it, by path.
+
+    Of every file a set of its snapshots would be kilobytes, and a table has thousands of both.
+    """
+    io, specs = table.java.io(), table.java.specs()
     candidates: dict[str, Any] = {}
-    snapshots: dict[str, set[str]] = defaultdict(set)
+    listed_by: dict[str, list[str]] = defaultdict(list)
     for path, manifest in manifests.items():
         # As Spark compares names.
         reader = table.iceberg.ManifestFiles.read(manifest, io, specs).caseSensitive(False)
         with closing(reader.filterRows(expression)) as files:
             for file in files:
-                candidates[str(file.location())] = file
-                snapshots[str(file.location())] |= reached_by[path]
-    return candidates, snapshots
+                location = str(file.location())
+                candidates[location] = file
+                listed_by[location].append(path)
+    return candidates, listed_by
 
 
 def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> set[str]:
