@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,8 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
 _BARRIER = "_lake_barrier"
+# A time until 2100 as milliseconds; taken for microseconds it is in the winter of 1970.
+_MILLISECONDS = 4_102_444_800_000
 # In vectors Iceberg takes milliseconds for microseconds where a dictionary has them (apache/iceberg#17135).
 VECTORIZED = "spark.sql.iceberg.vectorization.enabled"
 _TOTAL_RECORDS = "total-records"
@@ -137,12 +140,27 @@ class IcebergTable:
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
-        if not times_are_sure(self.properties()) and self._has_times():
+        if not times_are_sure(self.properties()) and self._may_have_milliseconds():
             self.spark.conf.set(VECTORIZED, "false")
 
-    def _has_times(self) -> bool:
-        """Tell whether a column is a time that Iceberg reads in vectors, as it does where none is nested."""
-        return any(str(field.type()).startswith("timestamp") for field in self._java.schema().columns())
+    def _may_have_milliseconds(self) -> bool:
+        """Tell whether a file of main may have times in milliseconds, by bounds that Iceberg has read likewise.
+
+        Only columns that are not nested are read in vectors.
+        """
+        expressions = self.iceberg.expressions.Expressions
+        suspect = expressions.alwaysFalse()
+        for column in self._java.schema().columns():
+            if str(column.type()) in ("timestamp", "timestamptz"):
+                behind = expressions.greaterThanOrEqual(str(column.name()), -_MILLISECONDS)
+                before = expressions.lessThanOrEqual(str(column.name()), _MILLISECONDS)
+                suspect = getattr(expressions, "or")(suspect, getattr(expressions, "and")(behind, before))
+        try:
+            with closing(self._java.newScan().filter(suspect).planFiles()) as files:
+                return bool(files.iterator().hasNext())
+        except JavaError:
+            # Of a broken table: whoever reads its rows is told so there.
+            return False
 
     def _refuse_untrusted(self, metadata: dict[str, Any], location: str) -> None:
         refuse_code_properties(str(self.name), metadata.get("properties", {}), self.settings())

@@ -155,3 +155,15 @@ def test_a_compaction_of_such_files_keeps_their_times(
     assert compact_table(spark, spec, Progress()).files_rewritten == 2
     written = flow.loaded().scan().to_arrow().to_pylist()
     assert {row["id"]: row["ts"] for row in written} == {0: FRESH, 1: OLD, 2: OLD}
+
+
+def test_a_table_without_such_times_is_read_in_vectors(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "vectors")
+    spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('schema.name-mapping.default' = '[]')")
+    spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '{FRESH.isoformat()}', 0, 5)")
+    table = IcebergTable(spark, "lake_default", TableName.parse(flow.table)).refresh()
+    assert spark.conf.get(VECTORIZED, "true") == "true"
+    # Nobody can tell this time from one of 1994 in milliseconds.
+    spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '1970-01-10 00:00:00Z', 1, 5)")
+    table.refresh()
+    assert spark.conf.get(VECTORIZED, "true") == "false"
