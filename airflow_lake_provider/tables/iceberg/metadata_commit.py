@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -31,17 +32,35 @@ log = logging.getLogger(__name__)
 
 # Commits of others that move none of the expected refs make the swap fail without being a conflict.
 _SWAP_TRIES = 20
+_HIVE_LOCK, _HIVE_READS = "engine.hive.lock-enabled", "engine.hive.enabled"
+_MOST_AHEAD_MS = 30_000
 
 
 def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:
     """Tell whether PyIceberg can make a change.
 
     A REST catalog writes metadata itself. For others PyIceberg does, and it writes no upgrade that keeps every
-    snapshot's sequence number.
+    snapshot's sequence number. It locks a table of Hive, whose owner may let Java go without.
     """
     if isinstance(table.catalog, RestCatalog):
         return True
+    if _is_of_hive_itself(table) or _is_ahead(table):
+        return False
     return ICEBERG.gap("metadata-changes-on-worker", table.format_version) is None and change.format_version is None
+
+
+def _is_of_hive_itself(table: Table) -> bool:
+    """Tell whether Java swaps a table of a metastore without a lock, or for Hive's readers: PyIceberg does neither."""
+    asked = {name: str(table.properties.get(name, "")).lower() for name in (_HIVE_LOCK, _HIVE_READS)}
+    is_of_hive = table.catalog.properties.get("type") == "hive"
+    return is_of_hive and (asked[_HIVE_LOCK] == "false" or asked[_HIVE_READS] == "true")
+
+
+def _is_ahead(table: Table) -> bool:
+    """Tell whether the last writer's clock is ahead: Java reads no metadata that is a minute older than its logs."""
+    metadata = table.metadata
+    logged = [log[-1].timestamp_ms for log in (metadata.snapshot_log, metadata.metadata_log) if log]
+    return max(metadata.last_updated_ms, *logged, 0) > time.time() * 1000 + _MOST_AHEAD_MS
 
 
 def commit_metadata(table: Table, change: MetadataChange) -> None:
