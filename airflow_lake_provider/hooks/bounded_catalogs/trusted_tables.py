@@ -9,10 +9,15 @@ from contextlib import suppress
 from typing import ClassVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+)
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -125,11 +130,31 @@ class TrustedTables(Catalog):
     ) -> CommitTableResponse:
         """Commit, unless the table names a class of Python that PyIceberg would load for it.
 
+        A client that sends a request twice, as that of Glue does, is refused for its own commit. PyIceberg would then
+        delete the manifests of what is the table's head.
+
         :raises UnsupportedError: it does; nothing was changed.
         """
         properties = table.metadata.properties
         refuse_code(table, sorted(code_properties(properties, of_python=True).keys() - code_properties(properties)))
-        return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # that of a catalog
+        try:
+            return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # that of a catalog
+        except CommitFailedException as error:
+            added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+            if not added:
+                raise
+            now = self._loaded_after(table, error)
+            if not added <= {snapshot.snapshot_id for snapshot in now.metadata.snapshots}:
+                raise
+            return CommitTableResponse.model_validate(
+                {"metadata": now.metadata, "metadata-location": now.metadata_location}
+            )
+
+    def _loaded_after(self, table: Table, refused: CommitFailedException) -> Table:
+        try:
+            return self.load_table(table.name())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the commit may be there
+            raise CommitStateUnknownException(f"{refused}; whether it was made is not known: {error}") from refused
 
 
 def refuse_code(table: Table, names: Iterable[str]) -> None:

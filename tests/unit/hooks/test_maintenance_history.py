@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
@@ -349,3 +349,27 @@ def test_a_catalog_that_lets_nobody_create_namespaces_has_a_history_in_one_that_
     monkeypatch.setattr(SqlCatalog, "create_namespace", refused)
     assert MaintenanceHistory(LakeCatalogHook()).record([entry()])
     assert not MaintenanceHistory(LakeCatalogHook(), "elsewhere.history").record([entry()])
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["seen", "not seen again"])
+def test_the_rows_of_a_commit_that_a_client_sent_twice_stay_readable(
+    history: MaintenanceHistory, lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    assert history.record([entry()])
+    commit, load = SqlCatalog.commit_table, SqlCatalog.load_table
+
+    # As botocore sends an UpdateTable of Glue again, whose answer was lost.
+    def twice(catalog: SqlCatalog, *arguments: Any) -> Any:
+        commit(catalog, *arguments)
+        if is_lost:
+            monkeypatch.setattr(SqlCatalog, "load_table", lost)
+        raise CommitFailedException("ConcurrentModificationException")
+
+    def lost(*_: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "load_table", load)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", twice)
+    history.record([entry("bb")])
+    monkeypatch.undo()
+    assert sorted(row["run_key"] for row in load(lake_catalog, NAME).scan().to_arrow().to_pylist()) == ["aa", "bb"]
