@@ -100,6 +100,9 @@ def _secrets_of(name: str, value: object, hidden: bool) -> Iterator[str]:
 def _secrets_in_text(name: str, value: str, hidden: bool) -> Iterator[str]:
     if hidden:
         yield value
+        # A header has a scheme before its secret.
+        if name.lower().startswith("header.") and " " in value:
+            yield value.split(" ", 1)[1]
         # An OAuth2 credential is "client id:secret"; the secret also travels alone.
         if name == "credential" and ":" in value:
             yield value.split(":", 1)[1]

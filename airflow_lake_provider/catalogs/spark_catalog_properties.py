@@ -232,6 +232,8 @@ RUNTIMES = {
 SPARK_RUNTIME = RUNTIMES["4.1", "2.13"]
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"
+# What Spark takes where nothing is said, too.
+_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _BUNDLES = {
     "aws": f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}",
     "gcp": f"org.apache.iceberg:iceberg-gcp-bundle:{ICEBERG_VERSION}",
@@ -262,8 +264,9 @@ def packages(properties: Mapping[str, str], runtime: str = SPARK_RUNTIME) -> tup
     :param properties: Iceberg-Java catalog properties, as `spark_catalog_properties.catalog_properties` returns them.
     :param runtime: coordinate of Iceberg's runtime, of :func:`runtime_for`.
     """
-    clouds = {cloud for cloud in _BUNDLES if f".iceberg.{cloud}." in properties.get("io-impl", "")}
-    if "io-impl" not in properties:
+    file_io = properties.get("io-impl", _RESOLVING)
+    clouds = {cloud for cloud in _BUNDLES if f".iceberg.{cloud}." in file_io}
+    if file_io == _RESOLVING:
         # A REST server knows the warehouse by name; the store's properties tell what it is.
         clouds |= {
             cloud for prefix, cloud in _CLOUD_OF_PREFIX.items() if any(name.startswith(prefix) for name in properties)

@@ -13,9 +13,10 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
-from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
+from pyiceberg.exceptions import NoSuchNamespaceError, OAuthError, RESTError
 from requests import Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ChunkedEncodingError
@@ -23,9 +24,10 @@ from requests.utils import prepend_scheme_if_needed, select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
+from urllib3.poolmanager import ProxyManager
 from urllib3.util.connection import allowed_gai_family
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidConnectionError
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers, refuse_redirect
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, deadline, most_bytes, refuse_size, seconds_left
 from airflow_lake_provider.tables.base import CatalogPolicy, ListedTable
@@ -103,6 +105,9 @@ class LakeRestCatalog(TrustedAnswers):
         session.mount(self.uri, BoundedRequests(signing))  # type: ignore[arg-type]  # has the methods of an adapter
 
 
+_REFUSED = frozenset({400, 401, 403})
+
+
 class _BoundedTokens(OAuth2TokenProvider):
     """PyIceberg's asks without a timeout, and holds a lock meanwhile."""
 
@@ -118,6 +123,8 @@ class _BoundedTokens(OAuth2TokenProvider):
         with bound(Session()) as session:
             session.hooks["response"].append(refuse_redirect)
             answer = session.post(self.token_url, data=data, headers={"Authorization": self._client_secret_header})
+        if answer.status_code in _REFUSED:
+            raise OAuthError(f"{self.token_url} refused the client: {answer.status_code} {answer.reason}")
         answer.raise_for_status()
         payload = answer.json()
         lifetime = payload.get("expires_in", self.expires_in)
@@ -244,6 +251,12 @@ class BoundedRequests:
         """
         if proxy := select_proxy(request.url, proxies):
             manager = self._inner.proxy_manager_for(_with_scheme(proxy, "http"))
+            if type(manager) is not ProxyManager:
+                scheme = urlsplit(proxy).scheme
+                raise InvalidConnectionError(
+                    f"the proxy for {urlsplit(request.url).hostname} is of {scheme!r}, expected http or https; the "
+                    "deadline of a call does not hold for others. Name one in HTTPS_PROXY, or the host in NO_PROXY"
+                )
             manager.pool_classes_by_scheme = _POOLS
         left = seconds_left()
         limits = (min(CONNECT_SECONDS, left), left)

@@ -85,6 +85,8 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         # An endpoint may get its credentials with a table.
         self._tell("its configuration says", [name for name in verdict.ignored if not is_endpoint(name)])
         self.properties = {**self._own, **verdict.accepted}
+        # Without the snapshots that no branch reaches, an expiry has nothing to expire.
+        self.properties.pop("snapshot-loading-mode", None)
 
     def _refuse_other_server(self, uri: str, asked: str) -> None:
         if not is_same_origin(uri, asked):

@@ -20,6 +20,7 @@ POSTGRESQL = {
 }
 REST = {"host": "https://catalog.example.com/api/", "extra": {"warehouse": "prod"}}
 HIVE = {"host": "thrift://hms-1:9083,thrift://hms-2:9083", "extra": {"type": "hive", "warehouse": "hdfs://nn:8020/wh"}}
+RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 GLUE = {"extra": {"type": "glue", "warehouse": "s3://bucket/wh", "glue.region": "eu-west-1"}}
 
 
@@ -135,8 +136,12 @@ def test_spark_gets_a_complete_session() -> None:
             {**REST, "extra": {"spark": {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}}},
             ["iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle"],
         ),
+        (
+            {**HIVE, "extra": {"type": "hive", "s3.region": "eu-west-1", "spark": {"io-impl": RESOLVING}}},
+            ["iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle"],
+        ),
     ],
-    ids=["sqlite", "postgresql-s3", "hive", "glue", "rest", "rest-gcs-properties", "azure", "gcs", "io-impl"],
+    ids=["sqlite", "postgresql-s3", "hive", "glue", "rest", "rest-gcs-properties", "azure", "gcs", "io-impl", "scheme"],
 )  # fmt: skip
 def test_the_catalog_and_its_storage_decide_which_jars_are_needed(fields: dict[str, Any], expected: list[str]) -> None:
     assert [package.split(":")[1] for package in connection(fields).spark_packages()] == expected

@@ -165,3 +165,9 @@ def test_a_refused_connection_shows_its_secret_nowhere(what: str) -> None:
     error = refused.value
     shown = ["".join(traceback.format_exception_only(error)), repr(error.__cause__), repr(error.__context__)]
     assert not any("SECRET" in text for text in shown)
+
+
+def test_the_secret_of_a_header_is_hidden_without_its_scheme_too() -> None:
+    assert {"Bearer s3cr3t-token", "s3cr3t-token"} <= set(
+        secret_values({"header.Authorization": "Bearer s3cr3t-token"})
+    )

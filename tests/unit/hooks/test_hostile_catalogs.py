@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
+from requests import Request
+from urllib3 import PoolManager
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -23,6 +25,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.hooks.bounded_catalogs.rest_catalog import BoundedRequests
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.hostile_server import HostileServer, serving
@@ -326,3 +329,24 @@ def test_a_host_of_many_silent_addresses_is_given_up_at_the_deadline_of_the_call
     with pytest.raises(CatalogUnavailableError):
         hook.load_table("shop.orders")
     assert time.monotonic() - begin < 2.5
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_client_that_pyicebergs_own_oauth2_names_wrongly_is_no_outage(
+    status: int, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, token=f"status {status} said") as server:
+        oauth2 = {"client_id": "c", "client_secret": "s3cr3t-of-ours", "token_url": f"{server.uri}/token"}
+        hook = connect(monkeypatch, server, pyiceberg={"auth": {"type": "oauth2", "oauth2": oauth2}})
+        with pytest.raises(InvalidConnectionError) as failed:
+            hook.load_table("shop.orders")
+    assert "s3cr3t-of-ours" not in str(failed.value)
+
+
+def test_a_proxy_whose_connections_have_no_deadline_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = BoundedRequests()
+    # PySocks, which requests takes for it, is not installed here.
+    monkeypatch.setattr(requests._inner, "proxy_manager_for", lambda *_: PoolManager())
+    request = Request("GET", "http://catalog.example.com/v1/config").prepare()
+    with pytest.raises(InvalidConnectionError, match=r"proxy for catalog\.example\.com is of 'socks5'"):
+        requests.send(request, proxies={"http": "socks5://user:s3cr3t@proxy.example.com:1080"})

@@ -244,3 +244,13 @@ def test_a_class_that_the_connection_gives_new_tables_starts_a_job(
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(given))
     lake = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook(lake_connection)
     lake.refuse_for_spark(["shop.orders"])
+
+
+@pytest.mark.parametrize("place", ["defaults", "overrides"])
+def test_all_snapshots_are_loaded_whatever_the_server_says_of_its_clients(
+    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = answers_with(place, {"snapshot-loading-mode": "refs"})
+    with hook_of(answers, monkeypatch, tmp_path) as given:
+        given.load_table("ns.t")
+    assert not [request for request in answers.seen if "snapshots=refs" in request]
