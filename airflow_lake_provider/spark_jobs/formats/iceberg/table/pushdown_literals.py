@@ -150,9 +150,13 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
 
     :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
     """
+    fields = table.facts.shape.partition_fields(of_all_specs=True)
+    truncated = [field for field in fields if _TRUNCATE.fullmatch(field.transform)]
+    if not truncated:
+        return {}
     schema = table.java.schema() if schema is None else schema
     wrapped: dict[str, WrappedColumn] = {}
-    for field in table.facts.shape.partition_fields(of_all_specs=True):
+    for field in truncated:
         source = schema.findField(field.source_id)
         sure = [] if source is None else [first for first, _ in overflows(field.transform, str(source.type()))]
         if not sure:
