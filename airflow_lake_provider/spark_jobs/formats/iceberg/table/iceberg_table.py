@@ -136,11 +136,11 @@ class IcebergTable:
         refuse_foreign_file_io(self.spark, str(self.name), java, self.settings())
         self._java = java
         try:
-            _ = self.facts
+            facts = self.facts
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
-        if not times_are_sure(self.properties()) and self._may_have_milliseconds():
+        if not times_are_sure(facts.properties) and self._may_have_milliseconds():
             self.spark.conf.set(VECTORIZED, "false")
 
     def _may_have_milliseconds(self) -> bool:
@@ -372,16 +372,23 @@ class IcebergTable:
 
     def state(self, branch: str = MAIN) -> TableState:
         """Read counts from the head's summary and the metadata."""
-        state = self.facts.state(self._count_manifests, branch)
-        return replace(state, rows=self.records(state.snapshot) - state.deleted_rows)
+        # Each look at the facts asks Java whether they are of the newest metadata.
+        facts = self.facts
+        state = facts.state(self._count_manifests, branch)
+        return replace(state, rows=self._records(facts, state.snapshot) - state.deleted_rows)
 
     def records(self, snapshot_id: str | None) -> int:
         """Return the rows of a snapshot's data files, those that deletes hide included; 0 for None.
 
         Not every writer counts them in its summary. Then its manifests do.
         """
-        if snapshot_id is None or _TOTAL_RECORDS in self.summary(snapshot_id):
-            return count_of(self.summary(snapshot_id), _TOTAL_RECORDS)
+        return self._records(self.facts, snapshot_id)
+
+    def _records(self, facts: IcebergFacts, snapshot_id: str | None) -> int:
+        snapshot = None if snapshot_id is None else facts.snapshots.get(snapshot_id)
+        summary = {} if snapshot is None else snapshot.summary
+        if snapshot_id is None or _TOTAL_RECORDS in summary:
+            return count_of(summary, _TOTAL_RECORDS)
         manifests = self.java.snapshot(int(snapshot_id)).dataManifests(self.java.io())
         row_count = java_functions(self.spark).of_manifest
         names = ("addedRowsCount", "existingRowsCount")

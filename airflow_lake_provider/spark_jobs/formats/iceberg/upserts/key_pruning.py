@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, IntegralType, StringType
 
 from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     KeyRange,
@@ -118,8 +118,9 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
     """
     types = {name.lower(): kind for name, kind in keys.types.items() if has_sure_bounds(table, name, kind)}
     # Nor do ranges and lists prune that begin where partitions have overflowed.
-    wrapped = wrapped_columns(table)
-    for each in keys.ranges.columns:
+    low = [each for each in keys.ranges.columns if _is_below_zero(each, types.get(each.column.lower()))]
+    wrapped = wrapped_columns(table) if low else {}
+    for each in low:
         if may_wrap(wrapped, each.column, each.parts[0][0]):
             types.pop(each.column.lower(), None)
     if types and keys.are_listed:
@@ -144,6 +145,10 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
                 predicates.append(buckets[0])
                 words.append(buckets[1])
     return predicates, f"pruned by {' and '.join(words)}" if words else "not pruned, no key column has bounds"
+
+
+def _is_below_zero(each: KeyRange, kind: DataType | None) -> bool:
+    return isinstance(kind, IntegralType) and int(each.parts[0][0]) < 0
 
 
 def rows_of_keys(table: IcebergTable, base: str, keys: DataFrame, ranges: KeyRanges | None) -> DataFrame:
