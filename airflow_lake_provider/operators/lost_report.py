@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_runs
@@ -53,12 +54,17 @@ class LostReport:
         return replace(self, run_keys=frozenset())
 
     def has_made(self, run_key: str | None) -> bool:
-        """Tell whether a commit is there now that was not before; False where the catalog does not say."""
+        """Tell whether a commit is there that was not before; False where the catalog does not say."""
         if run_key is None or run_key in self.run_keys:
             return False
         with suppress(LakeProviderError):
-            return run_key in self._applied()[1]
+            return run_key in self._run_keys_after
         return False
+
+    @cached_property
+    def _run_keys_after(self) -> frozenset[str]:
+        """Those that the table knows once the driver has ended; event, metrics and lineage ask for them in turn."""
+        return frozenset(self._applied()[1])
 
     def resolve(self, lost: LakeProviderError) -> JobReport:
         """Return a report when the commit was made.

@@ -245,9 +245,9 @@ def open_tasks(tasks: Iterable[TableTask]) -> list[TableTask]:
 
 
 def untold_repeats(tasks: Iterable[TableTask]) -> set[str]:
-    """Return the run keys of repeats that nobody has told of."""
-    repeats = (task for task in tasks if task.report is not None and task.report.outcome is Outcome.ALREADY_APPLIED)
-    return {task.report.run_key for task in repeats if task.report and task.report.run_key and not task.is_repeated}
+    """Return the run keys of reports that nobody has told of, those of repeats among them."""
+    untold = (task.report for task in tasks if not task.is_repeated)
+    return {report.run_key for report in untold if report is not None and report.run_key is not None}
 
 
 def answer_without_spark(tasks: Iterable[TableTask]) -> None:
