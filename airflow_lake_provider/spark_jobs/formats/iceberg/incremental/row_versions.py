@@ -25,7 +25,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import VECTORIZED, IcebergTable, unpruned
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import VECTORIZATION
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 
 # Text of Java for what is not there.
@@ -327,7 +328,7 @@ class _WholeSnapshots:
 # Of a broadcast; above it Spark chooses by size.
 _MOST_BROADCAST = 1_000_000
 # The mark is only filled by this reader.
-_VECTORISED = {"vectorization-enabled": "true"}
+_IN_VECTORS = {"vectorization-enabled": "true"}
 # Whose owners turn it off may have files that it does not take.
 _OF_TABLE = "read.parquet.vectorization.enabled"
 
@@ -344,7 +345,7 @@ def newly_deleted_rows(
     kept = table_with_deleted_rows(table.spark, table.java, schema_id)
 
     def deleted(files: Sequence[LiveFile]) -> FileScan:
-        return FileScan(table.spark, kept, [file.task for file in files], _VECTORISED)
+        return FileScan(table.spark, kept, [file.task for file in files], _IN_VECTORS)
 
     scans = [deleted([last for _, last in pairs])]
     rows = scans[0].dataframe.where(IS_DELETED)
@@ -365,7 +366,7 @@ def can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile
     :param schema_id: as of :func:`newly_deleted_rows`; likewise ``pairs``.
     :param read: the columns that will be asked for.
     """
-    asked = (table.properties().get(_OF_TABLE, "true"), table.spark.conf.get(VECTORIZED, "true"))
+    asked = (table.properties().get(_OF_TABLE, "true"), table.spark.conf.get(VECTORIZATION, "true"))
     if any(str(each).lower() != "true" for each in asked):
         return False
     schema: Any = table.java.schemas().get(schema_id)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.iceberg.foreign_times import times_are_sure
+from airflow_lake_provider.iceberg.foreign_times import TIMES, times_are_sure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable, unpruned
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import wrapped_columns
@@ -31,8 +31,7 @@ from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 _SURE = frozenset({"boolean", "int", "long", "binary", "decimal"})
 _BEGINNINGS = frozenset({"Like", "StartsWith"})
 # ORC compares texts by UTF-16 with bounds in UTF-8, and times by a calendar that is Julian before 1582.
-_SURE_OUTSIDE_ORC = frozenset({"string", "date", "timestamp", "timestamptz"})
-_TIMES = frozenset({"timestamp", "timestamptz"})
+_SURE_OUTSIDE_ORC = TIMES | {"string", "date"}
 
 
 def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) -> DataFrame:
@@ -63,7 +62,7 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
 
     :param rows: of the table, read from ``snapshot``.
     """
-    is_sure = times_are_sure(table.properties()) or not _names_of(table, _TIMES)
+    is_sure = times_are_sure(table.properties()) or not _names_of(table, TIMES)
     return rows if is_sure and not _holds_orc(table, snapshot) else unpruned(rows)
 
 
@@ -83,7 +82,7 @@ def bounds_are_sure(table: IcebergTable, where: str, *, with_wrapped: bool = Fal
 
 
 def _sure_outside_orc(table: IcebergTable) -> frozenset[str]:
-    return _SURE_OUTSIDE_ORC if times_are_sure(table.properties()) else _SURE_OUTSIDE_ORC - _TIMES
+    return _SURE_OUTSIDE_ORC if times_are_sure(table.properties()) else _SURE_OUTSIDE_ORC - TIMES
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:

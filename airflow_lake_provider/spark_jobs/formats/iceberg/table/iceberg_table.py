@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import read_milliseconds_by_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
     refuse_code_properties,
@@ -42,10 +43,6 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
 _BARRIER = "_lake_barrier"
-# A time until 2100 as milliseconds; taken for microseconds it is in the winter of 1970.
-_MILLISECONDS = 4_102_444_800_000
-# In vectors Iceberg takes milliseconds for microseconds where a dictionary has them (apache/iceberg#17135).
-VECTORIZED = "spark.sql.iceberg.vectorization.enabled"
 _TOTAL_RECORDS = "total-records"
 
 
@@ -65,6 +62,7 @@ class IcebergTable:
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
     _facts: tuple[str | None, IcebergFacts] | None = field(default=None, init=False, repr=False)
+    _head_looked_at: str | None = field(default=None, init=False, repr=False)
     _spark_schema: tuple[str | None, StructType] = field(default=(None, StructType()), init=False, repr=False)
 
     @property
@@ -140,27 +138,12 @@ class IcebergTable:
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
-        if not times_are_sure(facts.properties) and self._may_have_milliseconds():
-            self.spark.conf.set(VECTORIZED, "false")
-
-    def _may_have_milliseconds(self) -> bool:
-        """Tell whether a file of main may have times in milliseconds, by bounds that Iceberg has read likewise.
-
-        Only columns that are not nested are read in vectors.
-        """
-        expressions = self.iceberg.expressions.Expressions
-        suspect = expressions.alwaysFalse()
-        for column in self._java.schema().columns():
-            if str(column.type()) in ("timestamp", "timestamptz"):
-                behind = expressions.greaterThanOrEqual(str(column.name()), -_MILLISECONDS)
-                before = expressions.lessThanOrEqual(str(column.name()), _MILLISECONDS)
-                suspect = getattr(expressions, "or")(suspect, getattr(expressions, "and")(behind, before))
-        try:
-            with closing(self._java.newScan().filter(suspect).planFiles()) as files:
-                return bool(files.iterator().hasNext())
-        except JavaError:
-            # Of a broken table: whoever reads its rows is told so there.
-            return False
+        # Handles are taken often; with another head alone the files are others.
+        if not times_are_sure(facts.properties) and self._head_looked_at != facts.head():
+            # Of a broken table whoever reads its rows is told so there.
+            with suppress(JavaError):
+                read_milliseconds_by_rows(self.spark, java)
+                self._head_looked_at = facts.head()
 
     def _refuse_untrusted(self, metadata: dict[str, Any], location: str) -> None:
         refuse_code_properties(str(self.name), metadata.get("properties", {}), self.settings())

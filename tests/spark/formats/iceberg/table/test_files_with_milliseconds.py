@@ -25,7 +25,8 @@ from airflow_lake_provider.spark_jobs.actions.expire_rows import expire_rows
 from airflow_lake_provider.spark_jobs.actions.maintain_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormat
 from airflow_lake_provider.spark_jobs.formats.iceberg.overwrites.whole_partitions import partition_filter
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import VECTORIZED, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import VECTORIZATION
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_row_expiry
@@ -39,7 +40,7 @@ FRESH, OLD = NOW - timedelta(days=1), NOW - timedelta(days=100)
 def _vectors(spark: SparkSession) -> Iterator[None]:
     """The session of the tests is shared; that of a task is its own."""
     yield
-    spark.conf.unset(VECTORIZED)
+    spark.conf.unset(VECTORIZATION)
 
 
 def table_with(
@@ -162,8 +163,8 @@ def test_a_table_without_such_times_is_read_in_vectors(spark: SparkSession, tmp_
     spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('schema.name-mapping.default' = '[]')")
     spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '{FRESH.isoformat()}', 0, 5)")
     table = IcebergTable(spark, "lake_default", TableName.parse(flow.table)).refresh()
-    assert spark.conf.get(VECTORIZED, "true") == "true"
+    assert spark.conf.get(VECTORIZATION, "true") == "true"
     # Nobody can tell this time from one of 1994 in milliseconds.
     spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '1970-01-10 00:00:00Z', 1, 5)")
     table.refresh()
-    assert spark.conf.get(VECTORIZED, "true") == "false"
+    assert spark.conf.get(VECTORIZATION, "true") == "false"
