@@ -39,6 +39,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
     overflows,
     refuse_capitals,
     text_after,
+    truncate_width,
 )
 from airflow_lake_provider.spark_jobs.jvm.java_collections import (
     JavaItems,
@@ -115,12 +116,9 @@ def _by_bounds(table: IcebergTable, expression: Any, operation: str) -> Any:
     """
     expressions, name = table.iceberg.expressions.Expressions, str(expression.ref().name())
     start = str(expression.literal().value())
-    cuts = {
-        field.transform.partition("[")[2].rstrip("]")
-        for field in table.facts.shape.partition_fields(of_all_specs=True)
-        if field.source.lower() == name.lower() and field.transform.startswith(("identity", "truncate"))
-    }
-    if all(cut and int(cut) <= len(start) for cut in cuts):
+    fields = table.facts.shape.partition_fields(of_all_specs=True)
+    transforms = [field.transform for field in fields if field.source.lower() == name.lower()]
+    if "identity" not in transforms and all((truncate_width(each) or 0) <= len(start) for each in transforms):
         return expression
     first, second, join = expressions.greaterThanOrEqual, expressions.lessThan, "and"
     if operation == "NOT_STARTS_WITH":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -109,61 +108,54 @@ _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _BITS = {"int": (32,), "long": (32, 64)}
 
 
+def truncate_width(transform: str) -> int | None:
+    """Return the width of a transform that truncates, such as ``truncate[10]``; None for others."""
+    width = _TRUNCATE.fullmatch(transform)
+    return int(width[1]) if width else None
+
+
 def overflows(transform: str, kind: str) -> Iterator[tuple[int, int]]:
     """Yield the least numbers of a type that a transform rounds down below the type, and the partition they are in.
 
     ``truncate(10, -2147483648)`` is 2147483646 of an INT, as Iceberg's Java computes it.
 
-    :param transform: as Iceberg writes it, such as ``truncate[10]``.
+    :param transform: as Iceberg writes it.
     :param kind: type of the column, as Iceberg writes it.
     :return: the least number above those, and the value of the partition.
     """
-    width = _TRUNCATE.fullmatch(transform)
+    width = truncate_width(transform)
     for bits in _BITS.get(kind, ()) if width else ():
         least = -(2 ** (bits - 1))
-        if width and (cut := least % int(width[1])):
-            yield least - cut + int(width[1]), least - cut + 2**bits
+        if width and (cut := least % width):
+            yield least - cut + width, least - cut + 2**bits
 
 
-@dataclass(frozen=True)
-class WrappedColumn:
-    """A column that a partition spec of the table truncates.
-
-    :param first_sure: the least value that is surely in a partition of its own order.
-    """
-
-    first_sure: int
-
-
-def may_wrap(wrapped: Mapping[str, WrappedColumn], name: str, least: str) -> bool:
+def may_wrap(wrapped: Mapping[str, int], name: str, least: str) -> bool:
     """Tell whether a range of a column may be projected to partitions that do not have its rows.
 
     :param wrapped: of ``wrapped_columns``.
     :param least: where the range begins, as ``as_text`` has it.
     """
-    column = wrapped.get(name.lower())
-    return column is not None and int(least) < column.first_sure
+    first_sure = wrapped.get(name.lower())
+    return first_sure is not None and int(least) < first_sure
 
 
-def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, WrappedColumn]:
-    """Return them by name, in lower case; of all specs, since files keep theirs.
+def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, int]:
+    """Return the columns that a partition spec truncates so, by name in lower case; of all specs, as files keep theirs.
 
     :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    :return: the least value of each that is surely in a partition of its own order.
     """
     fields = table.facts.shape.partition_fields(of_all_specs=True)
-    truncated = [field for field in fields if _TRUNCATE.fullmatch(field.transform)]
-    if not truncated:
-        return {}
-    schema = table.java.schema() if schema is None else schema
-    wrapped: dict[str, WrappedColumn] = {}
-    for field in truncated:
-        source = schema.findField(field.source_id)
-        sure = [] if source is None else [first for first, _ in overflows(field.transform, str(source.type()))]
-        if not sure:
+    wrapped: dict[str, int] = {}
+    for field in fields:
+        if truncate_width(field.transform) is None:
             continue
-        name = str(schema.findColumnName(field.source_id)).lower()
-        others = [wrapped[name].first_sure] if name in wrapped else []
-        wrapped[name] = WrappedColumn(first_sure=max([*sure, *others]))
+        schema = table.java.schema() if schema is None else schema
+        source = schema.findField(field.source_id)
+        for first_sure, _ in overflows(field.transform, str(source.type())) if source is not None else ():
+            name = str(schema.findColumnName(field.source_id)).lower()
+            wrapped[name] = max(first_sure, wrapped.get(name, first_sure))
     return wrapped
 
 
