@@ -40,11 +40,12 @@ def merged_columns(
     """
     merged = columns_of(files[0])
     given = _given_schema(spark, options)
-    if given is not None:
-        _refuse_units_beside(given, _first_of_each_schema(spark, files))
-    if given is not None or len(files) == 1:
+    if given is None and len(files) == 1:
         return merged
     first_of = _first_of_each_schema(spark, files)
+    if given is not None:
+        _refuse_units_beside(given, first_of)
+        return merged
     _refuse_other_units(first_of)
     for file in list(first_of.values())[1:]:
         columns = columns_of(file)
@@ -69,14 +70,19 @@ def _first_of_each_schema(spark: SparkSession, files: Sequence[InputFile]) -> di
 def _given_schema(spark: SparkSession, options: Mapping[str, str]) -> str | None:
     """Return the schema for all files, which Spark has read before; None where each has its own."""
     given = {name.lower(): value for name, value in options.items()}
-    parser = jvm_of(spark).org.apache.avro.Schema.Parser()
-    if (text := given.get("avroschema")) is not None:
-        return str(parser.parse(text).toString())
-    if (url := given.get("avroschemaurl")) is None:
+    text, url = given.get("avroschema"), given.get("avroschemaurl")
+    if text is None and url is None:
         return None
-    path = jvm_of(spark).org.apache.hadoop.fs.Path(url)
-    with closing(path.getFileSystem(hadoop_settings(spark)).open(path)) as stream:
+    parser = jvm_of(spark).org.apache.avro.Schema.Parser()
+    if text is not None:
+        return str(parser.parse(text).toString())
+    with _opened(spark, str(url)) as stream:
         return str(parser.parse(stream).toString())
+
+
+def _opened(spark: SparkSession, location: str) -> closing[Any]:
+    path = jvm_of(spark).org.apache.hadoop.fs.Path(location)
+    return closing(path.getFileSystem(hadoop_settings(spark)).open(path))
 
 
 def _refuse_units_beside(given: str, first_of: Mapping[str, InputFile]) -> None:
@@ -126,12 +132,10 @@ def _plain(kind: Any) -> str:
 
 
 def _schema_text(spark: SparkSession, file: InputFile) -> str:
-    jvm = jvm_of(spark)
-    path = jvm.org.apache.hadoop.fs.Path(file.path)
-    avro = jvm.org.apache.avro
+    avro = jvm_of(spark).org.apache.avro
     try:
         with (
-            closing(path.getFileSystem(hadoop_settings(spark)).open(path)) as stream,
+            _opened(spark, file.path) as stream,
             closing(avro.file.DataFileStream(stream, avro.generic.GenericDatumReader())) as header,
         ):
             return str(header.getSchema().toString())
