@@ -66,6 +66,13 @@ def test_it_holds_the_folders_of_the_driver_and_the_packages_first_file(tmp_path
     assert str(APPLICATION.relative_to(PACKAGE.parent)) in inside
 
 
+def imported(folder: Path, code: str) -> str:
+    """Return what code prints that an isolated Python runs."""
+    done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
     archive = job_archive(tmp_path)
     code = (
@@ -73,9 +80,7 @@ def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
         "import airflow_lake_provider.contracts.specs.job as spec, airflow_lake_provider.contracts.reports.job\n"
         "print(spec.__file__)"
     )
-    done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(archive))
+    assert imported(tmp_path, code).startswith(str(archive))
 
 
 def test_it_holds_all_of_the_package_that_its_own_code_imports(tmp_path: Path) -> None:
@@ -108,9 +113,7 @@ def test_the_application_starts_from_it_where_only_spark_is_installed(tmp_path: 
         "import airflow_lake_provider.spark_jobs.run_job as job\n"
         "print(job.__file__)"
     )
-    done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(tmp_path))
+    assert imported(tmp_path, code).startswith(str(tmp_path))
 
 
 def test_an_archive_that_is_there_is_not_written_again(tmp_path: Path) -> None:
