@@ -162,12 +162,22 @@ def _admin(spark: SparkSession, access: KafkaAccess) -> Iterator[Any]:
 def _properties(spark: SparkSession, access: KafkaAccess, of_ours: Mapping[str, str]) -> Any:
     properties = jvm_of(spark).java.util.Properties()
     of_connection = {**access.properties, **access.secrets}
-    for name, value in {**waits(of_connection), **of_connection, **of_ours}.items():
+    for name, value in {**_waits(of_connection), **of_connection, **of_ours}.items():
         properties.setProperty(name, value)
     return properties
 
 
-def waits(of_connection: Mapping[str, str]) -> dict[str, str]:
+def reader_properties(access: KafkaAccess) -> dict[str, str]:
+    """Return the client's properties for Spark's reader, which waits as Kafka does where the connection says nothing.
+
+    Kafka refuses one wait that the connection gives beside the other one's default, so the reader gets both.
+    """
+    of_connection = {**access.properties, **access.secrets}
+    both = _waits(of_connection) if {_REQUEST, _CALL} & of_connection.keys() else {}
+    return {**both, **of_connection}
+
+
+def _waits(of_connection: Mapping[str, str]) -> dict[str, str]:
     """Return how long the client waits for an answer, and for a call: Kafka takes no call shorter than an answer.
 
     :param of_connection: properties, of which those that are given stay as they are.

@@ -19,7 +19,12 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidConnect
 from airflow_lake_provider.contracts.source_access import KafkaAccess, RegistryAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import settings_of
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
-from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets, kafka_errors, topic_offsets
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import (
+    TopicOffsets,
+    kafka_errors,
+    reader_properties,
+    topic_offsets,
+)
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing, lost_in_words
 
 # Fewer are read in one task a partition: each task is a consumer of its own.
@@ -101,7 +106,7 @@ class TopicSource(BatchSource):
         topic, access = self.source.topic, self.access
         starts, ends = ({name: ends[place] for name, ends in ranges.items()} for place in (0, 1))
         options = {
-            **{f"kafka.{name}": value for name, value in {**access.properties, **access.secrets}.items()},
+            **{f"kafka.{name}": value for name, value in reader_properties(access).items()},
             "kafka.isolation.level": "read_committed",
             "assign": json.dumps({topic: sorted(map(int, starts))}),
             "startingOffsets": json.dumps({topic: starts}),
