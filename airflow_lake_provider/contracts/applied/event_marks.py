@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS
 
 # It needs the positions of all rows, so it is no way to go on with a table that was filled otherwise.
-BY_KEY = "read the stream from its beginning into a new table with ordering='key', which takes files in any order"
+BY_KEY = "read the stream from its beginning into a new table with ordering='key', which takes events in any order"
 
 
 class EventOrdering(str, Enum):

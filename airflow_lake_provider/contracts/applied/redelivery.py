@@ -214,10 +214,10 @@ def count_repeated(
     below = _with_comparable_time(ordering, positions.below_mark, greatest)
     _refuse_restarted(below, greatest, table, tolerance, remedies)
     if ordering is EventOrdering.KEY:
-        return _repeated_by_key(marks, positions.below_key_floor, table)
+        return _repeated_by_key(marks, positions.below_key_floor, table, remedies)
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
         return positions.below_mark.count
-    raise BadInputError(_unknown_whether_repeated(positions.below_mark.count, ordering, marks, table))
+    raise BadInputError(_unknown_whether_repeated(positions.below_mark.count, ordering, marks, table, remedies))
 
 
 def _refuse_earlier_log(
@@ -288,28 +288,29 @@ def _repeated_in_partition(
         return 0
     _refuse_restarted(part.below_mark, floor, table, 0, remedies)
     if not _has_mark(marks, label):
-        raise BadInputError(_unknown_whether_repeated(part.below_mark.count, EventOrdering.PARTITION, marks, table))
+        raise BadInputError(
+            _unknown_whether_repeated(part.below_mark.count, EventOrdering.PARTITION, marks, table, remedies)
+        )
     late = missing(up_to(part.below_mark.offsets, floor.last_offset), floor.consumed)
     if late:
         first, last = late[0][0], late[-1][1]
         raise BadInputError(
             f"{part.below_mark.count} events of {table} in partition {label} are older than what was applied of it, "
-            f"and offsets from {first} to {last} among theirs were never read: the file came late. Whether they are "
-            f"older than the rows they change cannot be told by partition. Either {BY_KEY}; or, where every file is "
-            "still there, apply them all again with on_repeat='apply'. Nothing was applied"
+            f"and offsets from {first} to {last} among theirs were never read{remedies.came_late}. Whether they are "
+            f"older than the rows they change cannot be told by partition. {remedies.all_again}, apply them all again "
+            f"with on_repeat='apply'; or {BY_KEY}. Nothing was applied"
         )
     return part.below_mark.count
 
 
-def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
+def _repeated_by_key(marks: EventMarks, count: int, table: str, remedies: StreamRemedies) -> int:
     floor, by_stream = marks.key_floor
     if not count or floor is None or by_stream:
         return count
     raise BadInputError(
         f"{count} events of {table} are at positions below {floor.position}, up to which events were applied "
         "before the table went over to ordering='key'. Rows and deletes of then have no position, so these events "
-        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot of the source table and give the "
-        "source a new name and its files only. Nothing was applied"
+        f"cannot be compared with them. {remedies.start_anew}; or {BY_KEY}. Nothing was applied"
     )
 
 
@@ -335,18 +336,20 @@ def _refuse_restarted(below: EventsBelowMark, mark: Mark, table: str, tolerance:
     )
 
 
-def _unknown_whether_repeated(count: int, ordering: EventOrdering, marks: EventMarks, table: str) -> str:
+def _unknown_whether_repeated(
+    count: int, ordering: EventOrdering, marks: EventMarks, table: str, remedies: StreamRemedies
+) -> str:
     if ordering is not EventOrdering.UNKNOWN:
         asked = marks.ordering in EventOrdering.asked() and marks.ordering is not ordering
         before, former = (f" with ordering={marks.ordering.value!r}", "use the former; or ") if asked else ("", "")
         return (
             f"{count} events of {table} are older than what was applied{before}, and whether they were applied then "
-            f"cannot be told by ordering={ordering.value!r}. What is newer is applied. Either {former}where every file "
-            f"is still there, apply them all again with on_repeat='apply'; or {BY_KEY}. Nothing was applied"
+            f"cannot be told by ordering={ordering.value!r}. What is newer is applied. {remedies.all_again}, apply "
+            f"them all again with on_repeat='apply'; or {former}{BY_KEY}. Nothing was applied"
         )
     return (
         f"{count} events of {table} are older than what was applied, and nothing tells whether they come again or come "
         "late. Use ordering='stream' where all events of the table arrive in order: then they are dropped as repeated. "
-        f"Where they may be late, {BY_KEY}. Files that were put right are applied with on_repeat='apply'. Nothing was "
+        f"Where they may be late, {BY_KEY}. Events that were put right are applied with on_repeat='apply'. Nothing was "
         "applied"
     )

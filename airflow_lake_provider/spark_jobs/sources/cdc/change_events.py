@@ -153,7 +153,7 @@ def _surveyed(
     :param cached: takes what is to be released when the batch fails.
     """
     table = stream.source.table
-    refuse_other_log(target.marks, stream.log, table)
+    refuse_other_log(target.marks, stream.log, table, stream.words.remedies)
     names = [sink_file(file.path, table) for file in stream.files]
     raw = stream.events(keys, names).persist()
     cached.append(raw)

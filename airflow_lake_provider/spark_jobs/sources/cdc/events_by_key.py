@@ -63,9 +63,9 @@ def read_by_key(
     facts = survey_timeline(timeline, again=order.again)
     if facts.restarted and order.again:
         return read_by_key(events, columns, keys, surveyed, replace(order, epoch=order.epoch + 1), remedies)
-    _refuse_restarted(facts.restarted)
+    _refuse_restarted(facts.restarted, remedies)
     if not order.again:
-        facts.refuse(timeline)
+        facts.refuse(timeline, remedies)
     holes = sorted({*surveyed.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
     reduced = _RowsOfEvents(rows=rows, order=order, old=old, may_change_keys=facts.may_change_keys)
@@ -113,13 +113,12 @@ def _may_come(remedies: StreamRemedies) -> str:
     )
 
 
-def _refuse_restarted(events: int) -> None:
+def _refuse_restarted(events: int, remedies: StreamRemedies) -> None:
     if events:
         raise BadInputError(
             f"{events} events have a lower position than their row and a newer time: the positions of the source have "
-            "started again, as after a restored database or on a new server. Give the new source a name of "
-            "its own, or apply this input with on_repeat='apply', and let source be the new files only: their events "
-            "then win over every row of before. Nothing was applied"
+            "started again, as after a restored database or on a new server. "
+            f"{remedies.start_anew}{remedies.of_new_log}. Nothing was applied"
         )
 
 

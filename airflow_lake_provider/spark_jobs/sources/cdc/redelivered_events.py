@@ -33,6 +33,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     EventsBelowMark,
     PartitionEvents,
 )
+from airflow_lake_provider.contracts.applied.stream_remedies import StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, op_is
@@ -41,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, 
 IS_EVENT = "op IS NOT NULL AND NOT bad"
 
 
-def refuse_other_log(marks: EventMarks | None, log: type[TuplePosition], table: str) -> None:
+def refuse_other_log(marks: EventMarks | None, log: type[TuplePosition], table: str, remedies: StreamRemedies) -> None:
     """Refuse events of another kind of log than what was applied: no mark says which of them are new.
 
     :raises BadInputError: with both kinds.
@@ -50,9 +51,8 @@ def refuse_other_log(marks: EventMarks | None, log: type[TuplePosition], table: 
     if applied is not None and applied.kind != log.kind:
         raise BadInputError(
             f"what was applied of {table} has places of the log {applied.kind}, and these events have places "
-            f"of the log {log.kind}. Nothing orders the ones among the others. Give the source a new name, and the new "
-            "files only, by another path or folder; a table whose rows keep positions (ordering='key') is made anew. "
-            "Nothing was applied"
+            f"of the log {log.kind}. Nothing orders the ones among the others. {remedies.start_anew}; a table whose "
+            "rows keep positions (ordering='key') is made anew. Nothing was applied"
         )
 
 

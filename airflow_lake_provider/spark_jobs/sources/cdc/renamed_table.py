@@ -69,7 +69,7 @@ def refuse_other_table(
             f"the source was read for another table before, and {below} events of {table} are older "
             f"than what was applied then. So {table} is not that table under a new name. Where it is the same "
             "one, spelled with or without its schema, spell it as before. Otherwise give the source a new name; or "
-            "apply all files with on_repeat='apply'. Nothing was applied"
+            "apply all events with on_repeat='apply'. Nothing was applied"
         )
     if earlier.unread is None:
         return

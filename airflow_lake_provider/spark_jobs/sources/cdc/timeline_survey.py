@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.applied.stream_remedies import StreamRemedies
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER
@@ -42,18 +43,19 @@ class TimelineSurvey:
     may_change_keys: bool
     may_be_cut: bool
 
-    def refuse(self, timeline: DataFrame) -> None:
+    def refuse(self, timeline: DataFrame, remedies: StreamRemedies) -> None:
         """Refuse late events of keys that have changed, where the values that they leave out are nowhere.
 
         Most batches have no late event of such a key, and nothing is looked at again.
 
         :param timeline: the one that was surveyed.
+        :param remedies: in the words of where the events are.
         :raises BadInputError: with how many.
         """
         if self.below_key_changes or self.overtaken_deletes:
-            _refuse_reused(timeline)
+            _refuse_reused(timeline, remedies)
         if self.begun and self.below_key_changes:
-            _refuse_pending(timeline)
+            _refuse_pending(timeline, remedies)
 
 
 def survey_timeline(timeline: DataFrame, *, again: bool) -> TimelineSurvey:
@@ -112,7 +114,7 @@ def _places(wanted: Column) -> Column:
     return sf.bitmap_construct_agg(sf.when(wanted, sf.pmod(sf.xxhash64("ordinal"), sf.lit(_BITS))))
 
 
-def _refuse_reused(timeline: DataFrame) -> None:
+def _refuse_reused(timeline: DataFrame, remedies: StreamRemedies) -> None:
     """Refuse begins and ends of a key between what was known of it and its end, and changes of a key used again since.
 
     :param timeline: of ``KeyTimeline``.
@@ -131,12 +133,12 @@ def _refuse_reused(timeline: DataFrame) -> None:
     if count := between.union(since).distinct().count():
         raise BadInputError(
             f"{count} keys were used again before the events of their key change came, so values that they leave out "
-            "are not in the events, nor surely in the table. Nothing was applied; apply all files again with "
-            "on_repeat='apply', or take a new snapshot of these rows"
+            f"are not in the events, nor surely in the table. Nothing was applied. {remedies.all_again}, apply them "
+            "all again with on_repeat='apply', or take a new snapshot of these rows"
         )
 
 
-def _refuse_pending(timeline: DataFrame) -> None:
+def _refuse_pending(timeline: DataFrame, remedies: StreamRemedies) -> None:
     """Refuse late events of rows whose key has changed while an event with a new key has not come."""
     after = Window.partitionBy("key").orderBy(*EVENT_ORDER).rowsBetween(1, Window.unboundedFollowing)
     following = sf.struct("op", "values_up_to")
@@ -151,7 +153,7 @@ def _refuse_pending(timeline: DataFrame) -> None:
     if not open_ends.isEmpty() and (count := new_events.count()):
         raise BadInputError(
             f"{count} late events are of rows whose key has changed, and the event with the new key has not come. "
-            "Nothing was applied; run again when the file with it is there"
+            f"It may be {remedies.may_come}"
         )
 
 

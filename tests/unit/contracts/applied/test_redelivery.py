@@ -235,6 +235,32 @@ def test_no_advice_over_a_topic_is_one_for_files() -> None:
             refuse(StreamRemedies())
 
 
+@pytest.mark.parametrize(
+    ("applied", "asked"),
+    [
+        (EventOrdering.PARTITION, EventOrdering.PARTITION),
+        (EventOrdering.PARTITION, EventOrdering.STREAM),
+        (EventOrdering.STREAM, EventOrdering.PARTITION),
+        (EventOrdering.STREAM, EventOrdering.UNKNOWN),
+        (EventOrdering.PARTITION, EventOrdering.KEY),
+    ],
+)
+def test_older_events_of_a_topic_are_refused_without_a_word_of_files(
+    applied: EventOrdering, asked: EventOrdering
+) -> None:
+    mark = Mark(position=At(9, 9), ts_ms=5, consumed=((0, 5), (9, 9)))
+    old = EventsBelowMark(count=3, ts_ms=4, offsets=((6, 8),))
+    older = EventPositions(
+        partitions={"t-0": PartitionEvents(mark=mark, below_mark=old)}, below_mark=old, below_key_floor=3
+    )
+    marks = EventMarks(ordering=applied).merged(applied, {"t-0": mark})
+    if asked is EventOrdering.KEY:
+        marks = marks.merged(asked, {})
+    with pytest.raises(BadInputError, match="ordering='key'") as caught:
+        count_repeated(asked, marks, older, "t", OF_TOPIC)
+    assert re.search(r"\b(files?|folder|path)\b", str(caught.value)) is None
+
+
 def test_an_applied_restart_begins_the_marks_anew() -> None:
     before, after = Mark(position=At(5_000, 5_001), ts_ms=1_000), Mark(position=At(1_000, 1_001), ts_ms=90_000)
     restarted = EventsBelowMark(count=1, ts_ms=90_000)
