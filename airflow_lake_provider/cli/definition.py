@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from airflow.cli.cli_config import (
@@ -21,8 +22,12 @@ def _argument(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]  # Airflow's own
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _key_columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        # A variable of the shell that is not set: an append would be looked at in place of the upsert.
+        raise ArgumentTypeError(f"must name key columns, comma-separated, got {text!r}")
+    return names
 
 
 _TABLES = _argument(
@@ -60,7 +65,7 @@ _COMMANDS = (
                 "-k",
                 "--keys",
                 help="Key columns, comma-separated (default: the table's identifier fields)",
-                type=_names,
+                type=_key_columns,
                 default=(),
             ),
             _argument("--source", help="Path of files, or a source as JSON: a batch to look at, by Spark"),

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset, AssetAlias
 
-from airflow_lake_provider.assets.lake_table import declared, is_of_connection, lake_table_asset, watches
+from airflow_lake_provider.assets.lake_table import (
+    checked_authority,
+    declared,
+    is_of_connection,
+    lake_table_asset,
+    watches,
+)
+from airflow_lake_provider.contracts.errors import InvalidConnectionError
 from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     IncrementalReport,
@@ -103,7 +110,8 @@ def _announce_table(
         context["outlet_events"][asset].extra = extra
     if payload is not None and not ours:
         for alias in aliases:
-            asset = lake_table_asset(table, lake_conn_id=operator.lake.lake_conn_id, branch=branch)
+            conn_id, authority = operator.lake.lake_conn_id, _authority(operator)
+            asset = lake_table_asset(table, lake_conn_id=conn_id, authority=authority, branch=branch)
             context["outlet_events"][alias].add(asset, extra=extra)
     return [outlet for outlet in ours if outlet not in announced]
 
@@ -116,6 +124,14 @@ def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -
     if declaration is not None and declaration.lake_conn_id == operator.lake.lake_conn_id:
         return (declaration.table, declaration.branch) == (str(TableName.parse(table)), branch)
     return outlet.uri in _uris(operator, TableName.parse(table), branch)
+
+
+def _authority(operator: TaskWithOutlets) -> str:
+    """Return the connection's id, by which DAGs name a table's asset, or its authority where an id fits into no URI."""
+    try:
+        return checked_authority(operator.lake.lake_conn_id)
+    except InvalidConnectionError:
+        return operator.lake.connection.asset_authority
 
 
 def _uris(operator: TaskWithOutlets, table: TableName, branch: str) -> set[str]:

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 
-from airflow_lake_provider.contracts.argument_validation import flag, label, text
+from airflow_lake_provider.contracts.argument_validation import flag, label, optional, text
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName, table_name
@@ -91,10 +91,8 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
 
     def _refuse_early(self) -> None:
         """Refuse what cannot be right, of the arguments that have no template."""
-        if self.since is not None and self.consumer is not None:
-            raise InvalidSpecError(
-                f"{self.table}: give either since or consumer, got {self.since!r} and {self.consumer!r}"
-            )
+        if not (is_open(self.since) or is_open(self.consumer)):
+            self._refuse_both()
         if not is_open(self.table):
             table_name(self.table, "table")
         if self.since is not None and not is_open(self.since):
@@ -102,6 +100,12 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
         for name in ("lake_conn_id", "branch", *(() if self.consumer is None else ("consumer",))):
             if not is_open(getattr(self, name)):
                 text(getattr(self, name), name)
+
+    def _refuse_both(self) -> None:
+        if self.since not in (None, "") and self.consumer not in (None, ""):
+            raise InvalidSpecError(
+                f"{self.table}: give either since or consumer, got {self.since!r} and {self.consumer!r}"
+            )
 
     def execute(self, context: Context) -> Any:
         """Look at once; then poke, or defer."""
@@ -132,7 +136,7 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
         if not isinstance(answer, NewSnapshot):
             self.log.info("%s: %s", self.table, answer.reason.value)
             return PokeReturnValue(False)
-        payload = answer.to_payload(self.table, label(self.branch, "branch"))
+        payload = answer.to_payload(self.table, self._branch)
         self.log.info("%s: new snapshot %s", self.table, payload)
         return PokeReturnValue(True, payload)
 
@@ -170,7 +174,7 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
             trigger=LakeSnapshotTrigger(
                 table=self.table,
                 lake_conn_id=self.lake_conn_id,
-                branch=label(self.branch, "branch"),
+                branch=self._branch,
                 since=start.to_text(),
                 consumer=start.consumer,
                 min_added_rows=self.min_added_rows,
@@ -188,13 +192,19 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
 
     @lock_free_cached_property
     def _poller(self) -> _SingleLook:
-        branch = label(self.branch, "branch")
-        return _SingleLook(table=self.table, lake_conn_id=self.lake_conn_id, branch=branch, log=self.log)
+        return _SingleLook(table=self.table, lake_conn_id=self.lake_conn_id, branch=self._branch, log=self.log)
+
+    @property
+    def _branch(self) -> str:
+        """The branch once templates are rendered: an empty text leaves the argument out, as it does of operators."""
+        return optional(label)(self.branch, "branch") or "main"
 
     def _start(self, context: Context) -> Since:
-        if self.consumer is not None:
-            return Since(consumer=label(self.consumer, "consumer"))
-        given = self.since if self.since is not None else context.get("data_interval_start")
+        self._refuse_both()
+        consumer = optional(label)(self.consumer, "consumer")
+        if consumer is not None:
+            return Since(consumer=consumer)
+        given = self.since if self.since not in (None, "") else context.get("data_interval_start")
         if given is None:
             raise InvalidSpecError(
                 f"{self.table}: this run has no data_interval_start to wait from, as runs triggered by assets or by "

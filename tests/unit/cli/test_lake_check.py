@@ -45,6 +45,16 @@ def test_a_column_with_what_a_terminal_obeys_is_shown_as_it_is_written(
     assert repr(styled) in json.loads(capsys.readouterr().out)[0]["reason"]
 
 
+@pytest.mark.parametrize("empty", ["", " , "])
+def test_keys_of_a_variable_that_is_not_set_are_refused(
+    orders: Table, empty: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        run_lake("check", "shop.orders", "--source", "/in/*.json", "--keys", empty)
+    assert refused.value.code == 2
+    assert f"must name key columns, comma-separated, got {empty!r}" in capsys.readouterr().err
+
+
 def test_a_table_or_a_connection_that_is_not_there_is_said(orders: Table) -> None:
     with pytest.raises(SystemExit, match=r"MissingTableError: .*shop\.absent"):
         run_lake("check", "shop.absent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -282,6 +283,23 @@ def test_an_alias_gets_the_assets_of_tables_that_come_from_xcom(
     (event,) = context["outlet_events"][alias].asset_alias_events
     assert event.dest_asset_key.uri == "iceberg://lake_default/shop/orders"
     assert event.extra["table"] == "shop.orders"
+
+
+def test_an_alias_gets_the_asset_of_a_connection_whose_id_fits_into_no_uri(
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])
+    connection["extra"] |= {"asset_authority": "lake-eu", "catalog_name": "lake_default"}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE:EU", json.dumps(connection))
+    alias = AssetAlias("loaded")
+    driver(**{"upsert shop.orders": applied(append(orders, 1))})
+    application(UPSERT, outlets=[alias], lake_conn_id="lake:eu").execute(context)
+    (event,) = context["outlet_events"][alias].asset_alias_events
+    assert event.dest_asset_key.uri == "iceberg://lake-eu/shop/orders"
 
 
 def test_a_report_that_the_metadata_gives_starts_no_driver(

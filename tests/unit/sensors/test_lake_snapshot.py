@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -312,15 +313,22 @@ def test_templates_and_xcom_are_looked_at_when_they_are_rendered() -> None:
         assert sensor(task_id="next", since=of_xcom["snapshot_id"], table=of_xcom["table"]).since
 
 
-@pytest.mark.parametrize("name", ["branch", "consumer"])
-def test_a_template_that_renders_to_nothing_names_no_branch_and_no_consumer(
-    orders: Table, append: Append, name: str
-) -> None:
+def test_a_template_that_renders_to_nothing_leaves_the_argument_out(orders: Table, append: Append) -> None:
     append(orders, 1)
-    task = sensor(**{"since": None, "consumer": "{{ params.x }}", name: "{{ params.x }}"})
-    setattr(task, name, "")
-    with pytest.raises(InvalidSpecError, match=f"{name} must not be empty"):
-        run(task)
+    with DAG("d", schedule=None):
+        task = sensor(since="{{ params.since or '' }}", consumer="{{ params.consumer or '' }}", branch="{{ params.b }}")
+
+    def rendered(**params: str) -> LakeSnapshotSensor:
+        copied = copy(task)
+        copied.render_template_fields({"params": {"since": None, "consumer": None, "b": "", **params}})
+        return copied
+
+    assert run(rendered(since=AN_HOUR_AGO.isoformat()))["branch"] == "main"
+    assert rendered(consumer="etl")._start({}) == Since(consumer="etl")
+    begin = pendulum.instance(AN_HOUR_AGO)
+    assert rendered()._start({"data_interval_start": begin}) == Since.parse(AN_HOUR_AGO)
+    with pytest.raises(InvalidSpecError, match="either since or consumer"):
+        rendered(consumer="etl", since=AN_HOUR_AGO.isoformat())._start({})
 
 
 @pytest.mark.parametrize("name", ["branch", "consumer"])
