@@ -12,8 +12,8 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 
 # In vectors Iceberg takes milliseconds for microseconds where a dictionary has them (apache/iceberg#17135).
 VECTORIZATION = "spark.sql.iceberg.vectorization.enabled"
-# A time until 2100 as milliseconds; taken for microseconds it is in the winter of 1970.
-_MILLISECONDS = 4_102_444_800_000
+# Milliseconds of the years 1 to 9999; taken for microseconds they are between January 1968 and January 1978.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 
 
 def read_milliseconds_by_rows(spark: SparkSession, java: Any) -> None:
@@ -28,8 +28,8 @@ def read_milliseconds_by_rows(spark: SparkSession, java: Any) -> None:
     suspect = expressions.alwaysFalse()
     for column in java.schema().columns():
         if str(column.type()) in TIMES:
-            behind = expressions.greaterThanOrEqual(str(column.name()), -_MILLISECONDS)
-            before = expressions.lessThanOrEqual(str(column.name()), _MILLISECONDS)
+            behind = expressions.greaterThanOrEqual(str(column.name()), _FIRST)
+            before = expressions.lessThanOrEqual(str(column.name()), _LAST)
             suspect = getattr(expressions, "or")(suspect, getattr(expressions, "and")(behind, before))
     with closing(java.newScan().filter(suspect).planFiles()) as files:
         if files.iterator().hasNext():

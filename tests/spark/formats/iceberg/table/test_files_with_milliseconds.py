@@ -74,6 +74,10 @@ def table_with(
     return flow
 
 
+def millis(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def rows(flow: Flow) -> list[tuple[int, int]]:
     """Ids and values, read without a predicate."""
     return sorted((row["id"], row["v"]) for row in flow.spark.table(flow.table).collect())
@@ -156,6 +160,15 @@ def test_a_compaction_of_such_files_keeps_their_times(
     assert compact_table(spark, spec, Progress()).files_rewritten == 2
     written = flow.loaded().scan().to_arrow().to_pylist()
     assert {row["id"]: row["ts"] for row in written} == {0: FRESH, 1: OLD, 2: OLD}
+
+
+@pytest.mark.parametrize("year", [1, 1800, 2101, 9999])
+def test_times_of_any_year_are_read_right(spark: SparkSession, tmp_path: Path, year: int) -> None:
+    time = datetime(year, 12, 31, tzinfo=UTC)
+    flow = table_with(spark, tmp_path, f"year_{year}", [time, time])
+    table = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {})
+    read = table.rows_at(flow.head()).selectExpr("id", "unix_millis(ts) AS at").collect()
+    assert {row["id"]: row["at"] for row in read} == {0: millis(time), 1: millis(time)}
 
 
 def test_a_table_without_such_times_is_read_in_vectors(spark: SparkSession, tmp_path: Path) -> None:
