@@ -95,6 +95,7 @@ class ChangedFiles:
 
 def live_files(table: IcebergTable, snapshot_id: int) -> list[LiveFile]:
     """Plan a snapshot in the JVM, and bring over some hundred bytes for each data file, however many deletes it has."""
+    table.prepare_to_read(snapshot_id)
     with closing(table.java.newScan().useSnapshot(snapshot_id).planFiles()) as tasks:
         planned = JavaItems(table.spark, guava(table.spark).collect.Lists.newArrayList(tasks))
     java = java_functions(table.spark)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
@@ -28,6 +29,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
     withheld,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import BY_ROWS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.delete_totals import has_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
@@ -107,7 +109,10 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
     """Return the paths of the files that hold a row that matches, by the table's present schema."""
     if not files:
         return set()
-    with contextlib.closing(FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))) as scan:
+    tasks = tasks_without_deletes(table, files.values())
+    # They are of all snapshots.
+    options = None if times_are_sure(table.properties()) else BY_ROWS
+    with contextlib.closing(FileScan(table.spark, table.java, tasks, options)) as scan:
         # Before a join, which would leave it with two inputs to name.
         rows = matching_of_files(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
         return {str(row[FILE]) for row in rows.select(FILE).distinct().collect()}

@@ -110,6 +110,7 @@ def whole_file_task(table: IcebergTable) -> Callable[..., Any]:
 
 def scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
     """Return a scan whose filter means the columns that have their names now."""
+    table.prepare_to_read(snapshot)
     if table.has_new_schema(snapshot):
         scan = table_at_snapshot(table.spark, table.java, snapshot).newScan()
     else:

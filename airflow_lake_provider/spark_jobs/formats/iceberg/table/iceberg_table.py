@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,7 +61,6 @@ class IcebergTable:
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
     _facts: tuple[str | None, IcebergFacts] | None = field(default=None, init=False, repr=False)
-    _head_looked_at: str | None = field(default=None, init=False, repr=False)
     _spark_schema: tuple[str | None, StructType] = field(default=(None, StructType()), init=False, repr=False)
 
     @property
@@ -138,12 +136,7 @@ class IcebergTable:
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
-        # Handles are taken often; with another head alone the files are others.
-        if not times_are_sure(facts.properties) and self._head_looked_at != facts.head():
-            # Of a broken table whoever reads its rows is told so there.
-            with suppress(JavaError):
-                read_milliseconds_by_rows(self.spark, java)
-                self._head_looked_at = facts.head()
+        read_milliseconds_by_rows(self.spark, java, facts, facts.head())
 
     def _refuse_untrusted(self, metadata: dict[str, Any], location: str) -> None:
         refuse_code_properties(str(self.name), metadata.get("properties", {}), self.settings())
@@ -245,8 +238,16 @@ class IcebergTable:
         """Identity of the table; a table dropped and made again has another."""
         return str(self.java.uuid())
 
+    def prepare_to_read(self, snapshot_id: int) -> None:
+        """Let the session read the times of a snapshot right, as it does those of main's head for each handle."""
+        java = self.java
+        # As they were read with the handle: whether they are the newest is a command more, for every table.
+        if self._facts is None or not times_are_sure(self._facts[1].properties):
+            read_milliseconds_by_rows(self.spark, java, self.facts, str(snapshot_id))
+
     def rows_at(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a snapshot, by the schema of its time."""
+        self.prepare_to_read(snapshot_id)
         if has_version_option(self.spark):
             rows = table_at(self.spark, self.sql_name, str(snapshot_id))
         else:
@@ -286,6 +287,7 @@ class IcebergTable:
         branches = self.branches_at(snapshot_id)
         if not branches or not self.has_new_schema(snapshot_id):
             return self.rows_at(snapshot_id)
+        self.prepare_to_read(snapshot_id)
         # A snapshot that is named is read by the schema of its time, whose names may mean other columns now.
         rows = self.spark.table(f"{self.sql_name}.{quoted_name(f'branch_{branches[0]}')}")
         # No file has one. Iceberg's scan would end with a NullPointerException, see ``new_variants``.

@@ -82,6 +82,7 @@ def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
         # On a table without snapshots Iceberg puts an empty snapshot on the branch, not on main.
         manage.createBranch(stage).commit()
     else:
+        table.prepare_to_read(int(base))
         # Else it has the table's age of refs, counted from the base: an expiry would take it from a MERGE that runs.
         manage.createBranch(stage, int(base)).setMaxRefAgeMs(stage, FOREVER).commit()
     table.refresh()

@@ -61,6 +61,7 @@ def resolve_appended_rows(table: IcebergTable, commit: PlannedUpsert, start: int
 
     :param start: exclusive; every snapshot from there to ``end`` is an append.
     """
+    table.prepare_to_read(end)
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
     predicates, pruning = key_pruning(table, commit.batch_keys, "t", by_bucket=False)
     table_rows = reader.table(table.sql_name).alias("t")

@@ -162,6 +162,75 @@ def test_a_compaction_of_such_files_keeps_their_times(
     assert {row["id"]: row["ts"] for row in written} == {0: FRESH, 1: OLD, 2: OLD}
 
 
+def compacted(flow: Flow, run: str = "compaction") -> str:
+    """Write the files of main anew, in microseconds, and return the head of before; a task of another day begins."""
+    base = flow.head()
+    compact_table(flow.spark, CompactionSpec(**job(flow, run), level=CompactionLevel.FULL), Progress())
+    flow.spark.conf.unset(VECTORIZATION)
+    IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table)).refresh()
+    assert flow.spark.conf.get(VECTORIZATION, "true") == "true"
+    return base
+
+
+def test_a_snapshot_of_before_a_compaction_is_read_with_its_times(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "as_of", [FRESH, OLD])
+    base = compacted(flow)
+    table = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {})
+    read = table.rows_at(base).selectExpr("id", "unix_millis(ts) AS at").collect()
+    assert {row["id"]: row["at"] for row in read} == {0: millis(FRESH), 1: millis(OLD)}
+
+
+def test_a_column_of_times_that_was_dropped_since_is_read_with_them(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "dropped", [FRESH, OLD])
+    base = compacted(flow)
+    spark.sql(f"ALTER TABLE {flow.table} DROP COLUMN ts")
+    table = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {})
+    read = table.rows_at(base).selectExpr("id", "unix_millis(ts) AS at").collect()
+    assert {row["id"]: row["at"] for row in read} == {0: millis(FRESH), 1: millis(OLD)}
+
+
+def test_a_column_of_times_that_was_renamed_since_is_read_with_them(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "renamed", [FRESH, OLD])
+    base = compacted(flow)
+    spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN ts TO at")
+    table = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {})
+    read = table.rows_at(base).selectExpr("id", "unix_millis(ts) AS at").collect()
+    assert {row["id"]: row["at"] for row in read} == {0: millis(FRESH), 1: millis(OLD)}
+
+
+def test_changes_since_before_a_compaction_have_the_times_of_removed_files(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "changes", [FRESH, OLD])
+    base = flow.head()
+    delete_rows(spark, DeleteRowsSpec(**job(flow), where="id = 0"), Progress())
+    compacted(flow)
+    changes = read_changes(spark, flow.table, base, None, keys=("id", "ts"))
+    deleted = changes.selectExpr("_change_type", "id", "unix_millis(ts) AS at").collect()
+    assert [tuple(row) for row in deleted] == [("delete", 0, millis(FRESH))]
+
+
+def test_who_keeps_a_row_of_before_a_compaction_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    flow = table_with(spark, tmp_path, "proof", [FRESH, OLD])
+    base = compacted(flow)
+    since = f"ts >= TIMESTAMP '{FRESH.isoformat()}'"
+    report = delete_rows(spark, DeleteRowsSpec(**job(flow), where=since), Progress())
+    assert report.rows_deleted == 1
+    assert base in (report.retained_by or {})["history"]
+
+
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE])
+def test_a_row_of_a_branch_that_no_compaction_wrote_anew_is_updated(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = table_with(spark, tmp_path, f"branch_{strategy.name}", [FRESH, OLD])
+    spark.sql(f"ALTER TABLE {flow.table} CREATE BRANCH side")
+    compacted(flow)
+    flow.arrive("1.jsonl", {"ts": FRESH.isoformat(), "id": 0, "v": 7})
+    flow.apply("run 1", strategy=strategy, branch="side")
+    spark.conf.set(VECTORIZATION, "false")
+    read = spark.sql(f"SELECT id, unix_millis(ts) AS at, v FROM {flow.table} VERSION AS OF 'side'").collect()
+    assert sorted(map(tuple, read)) == [(0, millis(FRESH), 7), (1, millis(OLD), 0)]
+
+
 @pytest.mark.parametrize("year", [1, 1800, 2101, 9999])
 def test_times_of_any_year_are_read_right(spark: SparkSession, tmp_path: Path, year: int) -> None:
     time = datetime(year, 12, 31, tzinfo=UTC)
