@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-# Attributes of an operator with the keys under which Airflow keeps its application for a retry.
-_KEYS = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
+# Attributes of an operator with the keys under which Airflow keeps its application for a retry. A state without its
+# application would be taken for that of the next one, so it is forgotten first.
+_KEYS = ("_K8S_DRIVER_STATUS_KEY", "external_id_key")
 
 
 class StoredApplication(Base):
@@ -36,8 +37,9 @@ class StoredApplication(Base):
         Airflow would take the result of one that has ended.
         """
         store = context.get("task_state_store") if self._is_over else None
-        for key in (getattr(self, name) for name in _KEYS):
-            # Without it the retry finds the reports that are there, and asks the tables for the others.
-            with suppress(Exception):
-                if store is not None and store.get(key):
-                    store.set(key, "")
+        # Where that fails, the retry finds the reports that are there, and asks the tables for the others.
+        with suppress(Exception):
+            for key in (getattr(self, name) for name in _KEYS):
+                # The official operator takes an empty text for a state that it has noted.
+                if store is not None and store.get(key) is not None:
+                    store.delete(key)

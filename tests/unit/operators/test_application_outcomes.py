@@ -387,4 +387,4 @@ def test_a_retry_reconnects_to_an_application_that_may_run_and_to_no_other(
     monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
     with pytest.raises((JobFailedError, CommitConflictError)):
         application(UPSERT, retries=2).execute(context)
-    assert bool(store["spark_job_id up to try 2"]) is is_kept
+    assert ("spark_job_id up to try 2" in store) is is_kept

@@ -209,7 +209,7 @@ def test_a_resumed_task_that_fails_by_its_report_lets_the_retry_submit_anew(
     (tmp_path / "r.json").write_text(as_driver(conflict), encoding="utf-8")
     with pytest.raises(CommitConflictError, match="others won"):
         resumed(operator(deferrable=True, fail_on_conflict=True, retries=2), context, tmp_path)
-    assert store["spark_job_id up to try 2"] == ""
+    assert "spark_job_id up to try 2" not in store
 
 
 def test_a_resumed_application_that_fails_by_its_report_lets_the_retry_submit_anew(
@@ -223,7 +223,7 @@ def test_a_resumed_application_that_fails_by_its_report_lets_the_retry_submit_an
     arguments: dict[str, Any] = {"yarn_track_via_rm_api": True, "deferrable": True, "retries": 2}
     with pytest.raises(CommitConflictError, match="others won"):
         resumed(application({"action": "compaction", "table": "shop.orders"}, **arguments), context, tmp_path)
-    assert store["spark_job_id up to try 2"] == ""
+    assert "spark_job_id up to try 2" not in store
 
 
 def test_a_driver_is_heard_though_its_spec_could_not_be_made_again(

@@ -1,0 +1,138 @@
+"""Retries and the application that Airflow keeps for them, with the official operator's own flow of a cluster.
+
+A stand-in takes the place of ``spark-submit`` and of the cluster that says how its drivers are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as official_hook
+from airflow.providers.apache.spark.operators import spark_submit as official_operator
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.task_run import UNTOLD
+from tests.unit.operators.run_of_tests import StateStore
+from tests.unit.operators.submitted import as_driver
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+pytestmark = pytest.mark.usefixtures("job_directory", "lake_connection", "pushed")
+
+CONFLICT = CompactionReport(table="shop.orders", outcome=Outcome.CONFLICT, reason="others won")
+DONE = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as asked")
+
+
+class WorkerLost(BaseException):
+    """The worker's process ends; nothing of it catches that."""
+
+
+class Kubernetes:
+    """The pods of drivers, in place of the API's client, and ``spark-submit``, which makes another one."""
+
+    ApiException = type("ApiException", (Exception,), {"status": 404})
+
+    def __init__(self) -> None:
+        self.phases: dict[str, str] = {}
+        self.reports: list[Path] = []
+        self.loses_worker = False
+        # Of drivers that end as soon as they are submitted.
+        self.report: JobReport | None = None
+
+    def get_kube_client(self) -> Kubernetes:
+        return self
+
+    def read_namespaced_pod(self, name: str, namespace: str) -> Any:
+        assert namespace == "spark"
+        if self.loses_worker:
+            raise WorkerLost
+        assert self.phases[name] == "Succeeded", f"{name} is waited for, which nobody ends"
+        return SimpleNamespace(status=SimpleNamespace(phase=self.phases[name], container_statuses=None))
+
+    def submit(self, hook: Any) -> None:
+        name = f"driver-{len(self.phases) + 1}"
+        hook._kubernetes_driver_pod, self.phases[name] = name, "Running"
+        self.reports.append(Path(hook._application_args[-1]))
+        if self.report is not None:
+            self.end(name, self.report)
+
+    def end(self, name: str, report: JobReport) -> None:
+        self.phases[name] = "Succeeded"
+        self.reports[-1].write_text(as_driver(report), encoding="utf-8")
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
+    pods = Kubernetes()
+    for module in (official_hook, official_operator):
+        monkeypatch.setattr(module, "kube_client", pods, raising=False)
+    monkeypatch.setattr(official_hook.SparkSubmitHook, "submit", lambda hook, _: pods.submit(hook))
+    extra = {"deploy-mode": "cluster", "namespace": "spark"}
+    spark = {"conn_type": "spark", "host": "k8s://https://kubernetes.example.com:443", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    return pods
+
+
+@pytest.fixture
+def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_path: Path) -> Callable[[int], Any]:
+    """Carry out one try of a task that has two retries, in a process of its own."""
+    append(orders, 1)
+    StateStore.of(context)
+    context["ti"].max_tries, context["ti"].stats_tags = 2, {}  # type: ignore[misc]  # of a stand-in
+
+    def run(number: int) -> Any:
+        context["ti"].try_number = number
+        return LakeCompactionOperator(
+            task_id="compact",
+            table="shop.orders",
+            level="full",
+            fail_on_conflict=True,
+            retries=2,
+            report_location=str(tmp_path / "reports"),
+            track_driver_via_k8s_api=True,
+        ).execute(context)
+
+    return run
+
+
+def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended_well(
+    kubernetes: Kubernetes, attempt: Callable[[int], Any]
+) -> None:
+    kubernetes.report = CONFLICT
+    with pytest.raises(CommitConflictError, match="others won"):
+        attempt(1)
+    kubernetes.report, kubernetes.loses_worker = None, True
+    with pytest.raises(WorkerLost):
+        attempt(2)
+    assert list(kubernetes.phases) == ["driver-1", "driver-2"]
+    kubernetes.loses_worker = False
+    kubernetes.end("driver-2", DONE)
+    assert attempt(3)["outcome"] == "done"
+    assert list(kubernetes.phases) == ["driver-1", "driver-2"]
+
+
+def test_a_state_is_never_left_without_the_application_that_it_is_of(
+    kubernetes: Kubernetes, attempt: Callable[[int], Any], context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = cast("StateStore", context["task_state_store"])
+    deleted: list[str] = []
+
+    def delete(key: str) -> None:
+        deleted.append(key)
+        raise RuntimeError("the API server does not answer")
+
+    kubernetes.report = CONFLICT
+    monkeypatch.setattr(store, "delete", delete)
+    with pytest.raises(CommitConflictError, match="others won"):
+        attempt(1)
+    assert [key for key in deleted if key != UNTOLD] == ["k8s_driver_status up to try 2"]
+    assert store["spark_job_id up to try 2"] == "spark:driver-1"
