@@ -106,8 +106,8 @@ def _options_of_drivers() -> dict[str, dict[str, Any]]:
     return {
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
-            "comma-separated paths, each a jar or a folder of jars. Empty: Maven coordinates are passed to Spark as "
-            "packages. "
+            "comma-separated paths, each a jar, a glob or a folder of jars. Empty: Maven coordinates are passed to "
+            "Spark as packages. "
             "'provided': the cluster has them, and neither is passed.",
             example="/opt/lake/jars",
         ),

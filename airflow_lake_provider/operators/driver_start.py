@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -230,7 +231,8 @@ def runtime(
 def _configured_jars(configured: str) -> tuple[str, ...]:
     """Return the jars that ``[lake] spark_jars`` names; one with a scheme is Spark's to look for.
 
-    :raises InvalidSpecError: a path is not there, or a folder has no jar. Spark would go on without it.
+    :raises InvalidSpecError: a path is not there, a folder has no jar, or a glob matches no file. Spark would go on
+        without it.
     """
     jars: list[str] = []
     for name in filter(None, map(str.strip, configured.split(","))):
@@ -239,17 +241,28 @@ def _configured_jars(configured: str) -> tuple[str, ...]:
             jars.append(name)
         elif of_folder := sorted(path.glob("*.jar")):
             jars += map(str, of_folder)
+        elif matched := _matched(name):
+            jars += matched
         else:
-            raise _no_jars(f"{name!r}, {'a folder without jars' if path.is_dir() else 'which is not there'}")
+            is_glob = "a glob that matches no file" if has_magic(name) else "which is not there"
+            raise _no_jars(f"{name!r}, {'a folder without jars' if path.is_dir() else is_glob}")
     if not jars:
         raise _no_jars(f"{configured!r}, which names nothing")
     return tuple(jars)
 
 
+def _matched(pattern: str) -> list[str]:
+    """Return the files that a glob of Spark matches, as a JVM takes none on its class path."""
+    # Hadoop says by ^ what Python says by !.
+    names = glob(pattern.replace("[^", "[!"))  # noqa: PTH207  # Path.glob takes no absolute one
+    return sorted(name for name in names if Path(name).is_file())
+
+
 def _no_jars(given: str) -> InvalidSpecError:
     return InvalidSpecError(
-        f"[lake] spark_jars has {given}; write paths of jars or of folders with jars on the machine that submits, "
-        f"separated by commas. Or write '{_PROVIDED}' where Spark has them, or leave it empty for Maven's packages"
+        f"[lake] spark_jars has {given}; write paths of jars, globs, or folders with jars on the machine that "
+        f"submits, separated by commas. Or write '{_PROVIDED}' where Spark has them, or leave it empty for Maven's "
+        "packages"
     )
 
 

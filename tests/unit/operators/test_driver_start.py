@@ -97,7 +97,7 @@ def test_packages_and_an_authors_jars_keep_ours_off_the_class_path(
     assert (start.packages, start.class_path) == (CONNECTION.spark_packages(), None)
 
 
-@pytest.mark.parametrize("given", ["absent.jar", "*.jar", "Provided", "empty", "ours/iceberg.jar, absent.jar", ","])
+@pytest.mark.parametrize("given", ["absent.jar", "Provided", "empty", "ours/iceberg.jar, absent.jar", ","])
 def test_jars_that_are_not_there_are_refused_by_the_name_of_the_setting(
     given: str, installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +109,44 @@ def test_jars_that_are_not_there_are_refused_by_the_name_of_the_setting(
         with pytest.raises(InvalidSpecError, match=r"\[lake\] spark_jars .*'provided'") as refused:
             planned(target)
         assert repr(given.rpartition(", ")[2]) in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", ["*.jar", "iceberg-?.jar", "iceberg-[12].jar", "iceberg-[^3].jar"])
+def test_a_glob_stands_for_the_jars_that_spark_finds_by_it(
+    pattern: str, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = installation / "by [hand]"
+    (folder / "a.jar").mkdir(parents=True)
+    jars = [f"{folder}/iceberg-{number}.jar" for number in (1, 2)]
+    for jar in jars:
+        Path(jar).write_text("")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", pattern)
+    names = planned(CLUSTER).jars
+    assert [str(Path(name).resolve()) for name in names] == jars
+    # A JVM takes no such glob on its class path.
+    assert planned().class_path == ":".join([f"{installation}/spark/jars/*", *names])
+
+
+@pytest.mark.parametrize("pattern", ["none-*.jar", "/nowhere/*.jar", "ours/[ab]*"])
+def test_a_glob_that_matches_no_file_is_refused_as_one(
+    pattern: str, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(installation)
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"ours, {pattern}")
+    for target in (LOCAL, CLUSTER):
+        with pytest.raises(InvalidSpecError) as refused:
+            planned(target)
+        assert f"[lake] spark_jars has {pattern!r}, a glob that matches no file; write" in str(refused.value)
+
+
+def test_a_path_with_the_signs_of_a_glob_is_a_path_where_it_is_there(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = installation / "iceberg[1].jar"
+    jar.write_text("")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(jar))
+    assert planned(CLUSTER).jars == (str(jar),)
 
 
 def test_an_address_of_a_jar_stays_as_it_is_written_and_off_the_class_path(
