@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.argument_validation import mapping
 from airflow_lake_provider.contracts.author.dead_letter import LETTERS_TABLE, RepairedLetters
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
+from airflow_lake_provider.operators.rendered_arguments import ids_in
 from airflow_lake_provider.operators.retry_delays import refusing_for_good
 from airflow_lake_provider.operators.table_task import TableTask
 
@@ -54,7 +56,17 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         given |= {"keys": keys} if keys else {}
         action = "upsert" if keys else "append"
         source = RepairedLetters(letters, name=name or letters)
+        self._load = load
         super().__init__(tasks=[{"action": action, "table": target, "source": source, **given}], **application)
+
+    def note_xcom(self, seen_oids: set[int]) -> None:
+        """Note what a mapped task has from XCom; of ``load`` the spec has other objects."""
+        super().note_xcom(seen_oids)
+        if self._load is None or id(self._load) not in seen_oids:
+            return
+        for spec in (task for task in self.tasks if isinstance(task, JobSpec)):
+            of_load = (argument.name for argument in spec.arguments() if argument.author_name in self._load)
+            seen_oids.update(oid for name in of_load for oid in ids_in(getattr(spec, name)))
 
     def result(self, tasks: list[TableTask], context: Context) -> list[dict[str, Any]]:
         """Tell of the one report and return it.

@@ -103,6 +103,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         with refusing_for_good():
             refuse_template(parallelism, "parallelism")
             self.parallelism = positive(parallelism, "parallelism")
+            self._given = tasks
             self.tasks = _written(tasks)
 
     @property
@@ -110,13 +111,19 @@ class LakeApplicationOperator(SparkApplicationOperator):
         """Each run may have other tables."""
         return True
 
+    def note_xcom(self, seen_oids: set[int]) -> None:
+        """Note what a mapped task has from XCom: specs that were made of it are no templates."""
+        super().note_xcom(seen_oids)
+        if id(self._given) in seen_oids:
+            seen_oids.add(id(self.tasks))
+
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         # What comes from XCom, too, is shown as a task shows itself: not with what may name whom to forget.
-        if isinstance(parent.tasks, Sequence) and not isinstance(parent.tasks, str):
-            parent.tasks = [_shown(task, number) for number, task in enumerate(parent.tasks)]
+        if parent is self and isinstance(self.tasks, Sequence) and not isinstance(self.tasks, str):
+            self.tasks = [_shown(task, number) for number, task in enumerate(self.tasks)]
 
     def place(self) -> str:
         """Return the tables, as far as they are known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
@@ -57,6 +57,7 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         table: str,
         **application: Any,
     ) -> None:
+        self._is_named_here = "name" not in application
         application.setdefault("name", f"{type(self).__name__} {table}")
         super().__init__(**application)
         self.table = table
@@ -137,9 +138,22 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         )
         super().show_failure(error, context)
 
+    def note_xcom(self, seen_oids: set[int]) -> None:
+        """Note what a mapped task has from XCom; the name has a table in it that may be from there."""
+        super().note_xcom(seen_oids)
+        if self._is_named_here:
+            seen_oids.add(id(self.name))
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        if parent is self and self._is_named_here:
+            self.name = f"{type(self).__name__} {self.table}"
+
     def _rendered(self, context: Context) -> SpecT:
         unseen = {
-            argument.name: self.rendered_unseen(getattr(self, name), argument.author_name, context)
+            argument.name: self.rendered_unseen(name, context)
             for name, argument in self.arguments.items()
             if argument.is_templated and not argument.is_shown
         }

@@ -8,16 +8,20 @@ Arguments that are SQL may name a file: ``query="sql/revenue.sql"`` is read from
 Airflow's own ``template_ext`` would take every templated text that ends so for a file, also paths of Spark's files and
 what a template made. Here only the arguments that are SQL are read, and only as the author wrote them. What comes from
 XCom, a form or a template names no file.
+
+What comes from XCom is no template either. An XCom reference is resolved and left as it is. A mapped task is made of
+XCom, and Airflow lists the ids of what came from there. An operator that makes other objects of it adds theirs.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.sdk import XComArg
+from airflow.sdk.definitions._internal.expandinput import ListOfDictsExpandInput
 from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
@@ -64,6 +68,8 @@ class RenderedArguments(NumbersOfDigits):
     template_ext: ClassVar[tuple[str, ...]] = (".sql",)  # type: ignore[misc]  # of the class in Airflow, too
     # What an author gives, by the operator's attribute that keeps it.
     arguments: ClassVar[Mapping[str, Argument]] = {}
+    # Attributes that have their value from XCom, of those that Airflow does not render.
+    _unseen_of_xcom: frozenset[str] = frozenset()
 
     def resolve_template_files(self) -> None:
         """Read nothing when a DAG is parsed: files are read when the task runs."""
@@ -77,11 +83,11 @@ class RenderedArguments(NumbersOfDigits):
         seen_oids: set[int] | None = None,
     ) -> Any:
         """Render an author object into a copy, and a text as a text whatever it ends with."""
+        if seen_oids is not None and id(content) in seen_oids:
+            return content
         if isinstance(content, AuthorObject):
             return content.rendered(lambda value: self.render_template(value, context, jinja_env, seen_oids))
         if isinstance(content, str) and content.endswith(self.template_ext):
-            if seen_oids is not None and id(content) in seen_oids:
-                return content
             return self._render((jinja_env or self.get_template_env()).from_string(content), context)
         return super().render_template(content, context, jinja_env, seen_oids)
 
@@ -112,13 +118,23 @@ class RenderedArguments(NumbersOfDigits):
             raise InvalidSpecError(f"{name}: the file {value!r} needs a DAG, in whose folder it is looked for")
         return str(text).strip()
 
-    def rendered_unseen(self, value: Any, name: str, context: Context) -> Any:
-        """Return a value as it renders, of an argument that Airflow does not keep among the rendered fields.
+    def rendered_unseen(self, attribute: str, context: Context) -> Any:
+        """Return the value of an attribute as it renders, of one that Airflow does not keep among the rendered fields.
 
-        :param name: of the argument, for messages.
+        :raises InvalidSpecError: it names a file of SQL that cannot be read.
         """
-        text = self.sql_text(value, name) if isinstance(value, str) else value
-        return None if text is None else self.render_template(text, context)
+        value = getattr(self, attribute)
+        if value is None or attribute in self._unseen_of_xcom:
+            return value
+        text = self.sql_text(value, self.arguments[attribute].author_name) if isinstance(value, str) else value
+        return self.render_template(text, context)
+
+    def note_xcom(self, seen_oids: set[int]) -> None:
+        """Note what a mapped task has from XCom, and add the ids of what the operator has made of it.
+
+        :param seen_oids: ids of what is not rendered.
+        """
+        self._unseen_of_xcom = frozenset(name for name in _unseen(type(self)) if id(getattr(self, name)) in seen_oids)
 
     def _set_xcomargs_dependencies(self) -> None:
         super()._set_xcomargs_dependencies()
@@ -132,16 +148,21 @@ class RenderedArguments(NumbersOfDigits):
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
+        # Of an object in a field of the operator, Airflow renders the fields by this method as well.
+        if parent is self:
+            self.note_xcom(seen_oids)
         for name in template_fields:
             value = getattr(parent, name, None)
-            # Values from XCom are no templates, and Airflow lists them here.
             if id(value) not in seen_oids:
-                self._read_files(parent, name, value, jinja_env)
+                self._read_files(parent, name, value, jinja_env, seen_oids)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
 
-    def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any) -> None:
+    def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any, seen_oids: set[int]) -> None:
+        def read(file: str) -> str:
+            return file if id(file) in seen_oids else self.sql_text(file, name, jinja_env)
+
         with refusing_for_good():
-            replaced = self._with_sql_files(value, name, lambda file: self.sql_text(file, name, jinja_env))
+            replaced = self._with_sql_files(value, name, read)
         if replaced is not value:
             setattr(parent, name, replaced)
 
@@ -162,10 +183,35 @@ class _Partial(OperatorPartial):
     """A mapped task before its expansion."""
 
     def _expand(self, expand_input: Any, *, strict: bool) -> MappedOperator:
-        mapped = OperatorPartial._expand(self, expand_input, strict=strict)
+        by_mappings = isinstance(expand_input, ListOfDictsExpandInput)
+        own = _Mappings(expand_input.value) if by_mappings else expand_input
+        mapped = OperatorPartial._expand(self, own, strict=strict)
         # All of them: an operator may keep one under another name than its author gives, or make others of it.
         _follow(mapped, [list(self.kwargs.values()), expand_input.value])
         return mapped
+
+
+class _Mappings(ListOfDictsExpandInput):
+    """The mappings that ``expand_kwargs()`` takes.
+
+    Airflow lists none of the values of a mapping from XCom, so it renders them. It lists the XCom references in one
+    that an author writes, so it does not resolve them.
+    """
+
+    def resolve(self, context: Mapping[str, Any]) -> tuple[Mapping[str, Any], set[int]]:
+        """Return the mapping of an instance, and the ids of its values that are not rendered."""
+        given, _ = super().resolve(context)
+        is_written = isinstance(self.value, Sized) and isinstance(self.value[context["ti"].map_index], Mapping)
+        return given, set() if is_written else {id(value) for value in given.values()}
+
+
+def ids_in(value: Any) -> Iterator[int]:
+    """Yield the ids of a value and of all that is in it, such as an object that was made of XCom."""
+    yield id(value)
+    inner = [getattr(value, field.name) for field in fields(value)] if isinstance(value, AuthorObject) else value
+    items = inner.values() if isinstance(inner, Mapping) else inner if isinstance(inner, (list, tuple, set)) else ()
+    for item in items:
+        yield from ids_in(item)
 
 
 def _unseen(operator: type) -> list[str]:
