@@ -88,6 +88,8 @@ class AuthorObject:
     runs_code: ClassVar[bool] = False
     # Whether the readers take what JSON has; otherwise values are made by the types of the fields first.
     reads_json: ClassVar[bool] = True
+    # Fields with a stand-in; no annotation, which would make it a field.
+    _stood_in = frozenset[str]()
 
     def __post_init__(self) -> None:
         known_fields = [field for field in fields(self) if not _is_open_in(getattr(self, field.name), field)]
@@ -100,10 +102,17 @@ class AuthorObject:
             self.complete()
 
     def complete(self) -> None:
-        """Derive what follows from other fields, and refuse what does not go together; all are known.
+        """Derive what follows from other fields, and refuse what does not go together; all are known, or stood in for.
 
         :raises InvalidSpecError: it says which.
         """
+
+    def is_final(self, *names: str) -> bool:
+        """Return whether fields have their own values: no stand-in is refused for what a template may mend.
+
+        :param names: of fields.
+        """
+        return self._stood_in.isdisjoint(names)
 
     def checked(self) -> Self:
         """Return the object with all fields checked; nothing is a template any more.
@@ -143,8 +152,20 @@ class AuthorObject:
         return copied
 
     def with_stand_ins(self) -> Self:
-        """Return a copy without open values: each is what the field is without it."""
-        return type(self)(**{field.name: _stood_in(getattr(self, field.name), field) for field in fields(self)})
+        """Return a copy without open values: each is what the field is without it.
+
+        :raises InvalidSpecError: what is known cannot be, or does not go together.
+        """
+        copied = copy.copy(self)
+        given = {field.name: (getattr(self, field.name), field) for field in fields(self)}
+        open_fields = frozenset(name for name, (value, field) in given.items() if _needs_stand_in(value, field))
+        object.__setattr__(copied, "_stood_in", open_fields)
+        for name, (value, field) in given.items():
+            value = _stand_in(field) if name in open_fields else _with_stand_ins(value)
+            object.__setattr__(copied, name, value)
+        copied._read(fields_of=list(fields(copied)))
+        copied.complete()
+        return copied
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that :meth:`from_mapping` takes; fields with their default are left out."""
@@ -255,13 +276,10 @@ class ArgumentObject(AuthorObject):
         return self
 
 
-def with_stand_in(value: Any, stand_in: Any) -> Any:
-    """Return a value with stand-ins for its templates, so that the rest is checked while a DAG is parsed."""
+def _with_stand_ins(value: Any) -> Any:
     if isinstance(value, AuthorObject):
         return value.with_stand_ins()
-    if _maps_objects(value):
-        return {name: each.with_stand_ins() for name, each in value.items()}
-    return stand_in if is_open(value) else value
+    return {name: each.with_stand_ins() for name, each in value.items()} if _maps_objects(value) else value
 
 
 def _checked(value: Any) -> Any:
@@ -275,11 +293,13 @@ def _maps_objects(value: Any) -> bool:
     return is_mapping and all(isinstance(each, AuthorObject) for each in value.values())
 
 
-def _stood_in(value: Any, field: Field[Any]) -> Any:
+def _needs_stand_in(value: Any, field: Field[Any]) -> bool:
+    return not isinstance(value, AuthorObject) and not _maps_objects(value) and _is_open_in(value, field)
+
+
+def _stand_in(field: Field[Any]) -> Any:
     stand_in = field.metadata["stand_in"]
-    if stand_in is _DEFAULT:
-        stand_in = _default(field)
-    return stand_in if _is_sql(field) and has_sql_file(value) else with_stand_in(value, stand_in)
+    return _default(field) if stand_in is _DEFAULT else stand_in
 
 
 def _is_sql(field: Field[Any]) -> bool:

@@ -87,7 +87,7 @@ class JdbcTable(Source):
 
     def complete(self) -> None:
         """Refuse two things to read or none, and what has no meaning alone."""
-        if (self.table is None) == (self.sql is None):
+        if self.is_final("table", "sql") and (self.table is None) == (self.sql is None):
             raise InvalidSpecError(f"JdbcTable needs either table or sql, got table={self.table!r}, sql={self.sql!r}")
         if self.overlap is not None and self.watermark is None:
             raise InvalidSpecError("JdbcTable.overlap is read again below a watermark; give watermark, too")
@@ -115,7 +115,8 @@ class JdbcTable(Source):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse columns without those that an upsert needs, and rows that would count twice."""
-        needed = (*getattr(spec, "keys", ()), *getattr(spec, "order_by", ()))
+        given = (getattr(spec, each, ()) for each in ("keys", "order_by") if spec.is_final(each))
+        needed = [name for named in given for name in named]
         chosen = {name.lower() for name in self.columns or needed}
         if left := [name for name in needed if name.lower() not in chosen]:
             raise InvalidSpecError(
@@ -125,7 +126,7 @@ class JdbcTable(Source):
 
     def refuse_reading(self, spec: Any) -> None:
         """Refuse to add, or to count, rows that each run reads again, and a branch, for which no watermark is kept."""
-        if self.watermark is not None and getattr(spec, "branch", None) is not None:
+        if self.is_final("watermark") and self.watermark is not None and getattr(spec, "branch", None) is not None:
             raise InvalidSpecError(
                 f"{spec.table}: a watermark does not go with branch: how far a table was read is kept for main, so "
                 "each run would read all of it. Leave one of them out; audits keep a batch on a branch until they "
@@ -134,7 +135,8 @@ class JdbcTable(Source):
         others = [each for each in spec.source.inputs.values() if each != self]
         is_looked_up = self.watermark is None and any(_has_new_input(each) for each in others)
         is_named = self.watermark is None and getattr(spec, "batch_id", None) is not None
-        is_compared = getattr(spec, "deduplicate_against", None) is not None
+        against = getattr(spec, "deduplicate_against", None)
+        is_compared = against is not None or not spec.is_final("deduplicate_against")
         if not getattr(spec, "counts_rows", False) or not self.reads_again or is_looked_up or is_named or is_compared:
             return
         what = "has no watermark" if self.watermark is None else "has an overlap"

@@ -68,7 +68,7 @@ class Topic(Source):
 
     def complete(self) -> None:
         """Refuse to go on without a bound after which it does."""
-        if self.catch_up and self.max_records is None:
+        if self.catch_up and self.max_records is None and self.is_final("max_records"):
             raise InvalidSpecError(f"{type(self).__name__}.catch_up goes on after each max_records; give that, too")
 
     @property
@@ -209,7 +209,7 @@ class KafkaTopic(Topic):
     def complete(self) -> None:
         """Refuse formats without what says their columns, or with what says nothing of them."""
         super().complete()
-        match self.value_format:
+        match self.value_format if self.is_final("value_format") else None:
             case ValueFormat.JSON:
                 if self.schema is None or self.registry is not None:
                     raise InvalidSpecError(
@@ -217,7 +217,7 @@ class KafkaTopic(Topic):
                         f"and no registry, got schema={self.schema!r}, registry={self.registry!r}"
                     )
                 column_list(self.schema, "KafkaTopic.schema")
-            case ValueFormat.AVRO:
+            case ValueFormat.AVRO if self.is_final("schema", "registry"):
                 if (self.schema is None) == (self.registry is None):
                     raise InvalidSpecError(
                         "KafkaTopic of Avro takes either registry, or schema, the writer's schema as JSON, got "
@@ -225,7 +225,7 @@ class KafkaTopic(Topic):
                     )
                 if self.schema is not None:
                     _refuse_no_record(self.schema)
-            case ValueFormat.BINARY:
+            case ValueFormat.BINARY if self.is_final("schema"):
                 if self.schema is not None or self.registry is not None:
                     raise InvalidSpecError("KafkaTopic of bytes has one column, value; it takes no schema and registry")
 
@@ -237,13 +237,17 @@ class KafkaTopic(Topic):
     def tells_deletes(self, keys: Sequence[str]) -> bool:
         """Tell whether a record without a value deletes the row of its key."""
         of_rows = {name.lower() for name in keys}
-        return bool(of_rows) and of_rows <= self.columns_of_key and self.tombstones == Tombstones.DELETE
+        is_told = self.tombstones == Tombstones.DELETE and self.is_final("tombstones")
+        return bool(of_rows) and of_rows <= self.columns_of_key and is_told
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse what cannot be read, and an order in which each delete would be the oldest."""
         self.refuse_reading(spec)
         order_by = getattr(spec, "order_by", ())
         if not order_by or not self.tells_deletes(spec.keys) or spec.merge_engine.deletes is Deletes.IGNORE:
+            return
+        is_final = spec.is_final("merge_engine") and spec.merge_engine.is_final("deletes")
+        if not is_final or not self.is_final("metadata_columns"):
             return
         always_there = {*self.columns_of_key, *(f"{METADATA_PREFIX}{name}" for name in self.metadata_columns)}
         if of_values := [name for name in order_by if name.lower() not in always_there]:

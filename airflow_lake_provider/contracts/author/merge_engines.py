@@ -56,7 +56,7 @@ class MergeEngine(ArgumentObject):
     """
 
     deletes: Deletes | str = field(default=Deletes.HARD, kw_only=True, metadata=reads(choice_of(Deletes)))
-    deleted_column: str = field(default="is_deleted", kw_only=True, metadata=reads(text))
+    deleted_column: str = field(default="is_deleted", kw_only=True, metadata=reads(text, "a flag"))
 
     # Value of a column that the batch lacks, where neither the schema contract nor the source says.
     missing_columns: ClassVar[MissingColumns] = MissingColumns.FAIL
@@ -140,12 +140,13 @@ class MergeEngine(ArgumentObject):
                 spec.refuse_excluded("the order of a sequence group", (order,))
         if not self.ignore_stale:
             return
-        if not spec.order_by:
+        if not spec.order_by and spec.is_final("order_by"):
             raise InvalidSpecError(
                 f"{spec.table}: ignore_stale compares order_by with what the table holds; give order_by"
             )
         spec.refuse_excluded("columns of order_by, which ignore_stale compares,", spec.order_by)
-        if (spec.delete_when or spec.source.tells_deletes(spec.keys)) and self.deletes is Deletes.HARD:
+        is_hard = self.deletes is Deletes.HARD and self.is_final("deletes")
+        if is_hard and (spec.delete_when or spec.source.tells_deletes(spec.keys)):
             raise InvalidSpecError(
                 f"{spec.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
                 "use deletes='soft', which keeps the order, or deletes='ignore'"
@@ -233,7 +234,7 @@ class Aggregation(MergeEngine):
     kind: ClassVar[str] = "aggregation"
     # To it absent and NULL are the same.
     missing_columns: ClassVar[MissingColumns] = MissingColumns.KEEP
-    aggregates: Mapping[str, str] = field(metadata=reads(_aggregates, {"a_column": "sum"}))
+    aggregates: Mapping[str, str] = field(metadata=reads(_aggregates, {"a value": "sum"}))
 
 
 @dataclass(frozen=True)
@@ -251,9 +252,9 @@ class History(MergeEngine):
     """
 
     kind: ClassVar[str] = "history"
-    valid_from: str = field(default="valid_from", metadata=reads(text))
-    valid_to: str = field(default="valid_to", metadata=reads(text))
-    current: str | None = field(default="is_current", metadata=reads(optional(text)))
+    valid_from: str = field(default="valid_from", metadata=reads(text, "a start"))
+    valid_to: str = field(default="valid_to", metadata=reads(text, "an end"))
+    current: str | None = field(default="is_current", metadata=reads(optional(text), "a flag"))
     track: Sequence[str] | None = field(default=None, metadata=reads(optional(names)))
     at: str | None = field(default=None, metadata=reads(optional(time_in_utc), "2000-01-01T00:00:00+00:00"))
 
@@ -323,12 +324,12 @@ class History(MergeEngine):
             raise InvalidSpecError(f"{table}: key columns {both} identify a row and cannot be in track")
 
     def _refuse_rows_without_time(self, spec: Any) -> None:
-        if not spec.order_by:
+        if not spec.order_by and spec.is_final("order_by"):
             raise InvalidSpecError(
                 f"{spec.table}: a History needs the time of each row, as the first column of order_by, or that of the "
                 "batch: History(at='{{ data_interval_end }}')"
             )
-        if spec.order_by[0].lower() in (key.lower() for key in spec.keys):
+        if spec.order_by and spec.order_by[0].lower() in (key.lower() for key in spec.keys):
             raise InvalidSpecError(f"{spec.table}: the time of a row, {spec.order_by[0]!r}, cannot be one of its keys")
         if any(each.tells_changes for each in spec.source.lake_tables.values()):
             raise InvalidSpecError(

@@ -43,9 +43,12 @@ def queryable(value: object, name: str) -> Source:
             f"{name} must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic, got {below!r}"
         )
     if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
+        # A template may stand for it.
+        change = below.on_source_change
+        given = change.value if isinstance(change, OnSourceChange) else change
         raise InvalidSpecError(
             f"{name}: name and on_source_change belong to the {name.partition('.')[0]}, not to what it reads, got "
-            f"name={below.name!r}, on_source_change={OnSourceChange(below.on_source_change).value!r} below it"
+            f"name={below.name!r}, on_source_change={given!r} below it"
         )
     return below
 

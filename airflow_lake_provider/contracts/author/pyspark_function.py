@@ -83,7 +83,7 @@ class PySparkFunction(MadeOfInputs):
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse a batch that nothing tells from another one."""
         super().refuse_arguments(spec)
-        if not self.over and not spec.batch_id:
+        if not self.over and not spec.batch_id and self.is_final("over"):
             raise InvalidSpecError(
                 f"{spec.table}: nothing tells the batches of {self.function} apart; declare in over what it reads, or "
                 "give the task a batch_id, such as '{{ ds }}'"

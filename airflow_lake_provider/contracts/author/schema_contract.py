@@ -90,7 +90,7 @@ class SchemaContract(ArgumentObject):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse rows that are changed where all of them have to be there, and a quarantine without a place."""
-        if Evolution.QUARANTINE in self._actions and spec.dead_letter is None:
+        if Evolution.QUARANTINE in self._actions and spec.dead_letter is None and spec.is_final("dead_letter"):
             raise InvalidSpecError(
                 f"{spec.table}: 'quarantine' of schema_contract puts records aside, so it needs a place for them; give "
                 "dead_letter, or say 'freeze' or 'discard_value'"

@@ -200,11 +200,11 @@ class Files(Source):
 
     def complete(self) -> None:
         """Take the format from the path where it is not given, and refuse options that lose rows or files."""
-        if self.format is None:
-            object.__setattr__(self, "format", format_of_path(self.path))
         # Of a path that is a template, the format may not be known yet.
-        kind = None if self.path == _RENDERED_LATER else str(self.format)
-        check_reader_options(self.options, kind, "Files.options")
+        if self.format is None and self.is_final("path", "format"):
+            object.__setattr__(self, "format", format_of_path(self.path))
+        if self.is_final("options"):
+            check_reader_options(self.options, self.format, "Files.options")
 
     def refuse_spark(self, version: str) -> None:
         """Refuse XML before Spark 4."""
@@ -260,7 +260,8 @@ class TableSource(Source):
 
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse columns without those that the job names, and what cannot be read at all."""
-        given = {each: named for each in ("keys", "order_by", "deduplicate_by") if (named := getattr(spec, each, ()))}
+        asked = (each for each in ("keys", "order_by", "deduplicate_by") if spec.is_final(each))
+        given = {each: named for each in asked if (named := getattr(spec, each, ()))}
         needed = [column for columns in given.values() for column in columns]
         chosen = {name.lower() for name in self.columns or needed}
         if left := [name for name in needed if name.lower() not in chosen]:

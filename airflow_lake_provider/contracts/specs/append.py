@@ -54,7 +54,7 @@ class AppendSpec(RowLoadSpec):
     def refuse_columns(self, deduplicate_by: Sequence[str]) -> None:
         """Refuse columns that do not go together, or with other arguments."""
         super().refuse_columns(deduplicate_by)
-        if self.deduplicate_against is not None and not deduplicate_by:
+        if self.deduplicate_against is not None and not deduplicate_by and self.is_final("deduplicate_by"):
             raise InvalidSpecError(
                 f"{self.table}: deduplicate_against compares rows by the columns of deduplicate_by; give these, too"
             )

@@ -42,7 +42,7 @@ class IncrementalSpec(JobSpec):
     table: str = argument(text, "namespace.table", author_name="target", attribute="table")
     source: str = argument(text, "namespace.source")
     consumer: str = argument(_consumer, templated=False)
-    keys: tuple[str, ...] = argument(names, ("key",), names_columns=True)
+    keys: tuple[str, ...] = argument(names, ("a key",), names_columns=True)
     to_snapshot: str = derived("0")
     transform: str | None = argument(optional(text), default=None, templated=False)
     transform_code: str | None = derived(None)
@@ -72,7 +72,7 @@ class IncrementalSpec(JobSpec):
             )
         if not self.keys:
             raise InvalidSpecError(f"{self.table}: keys of the target are needed")
-        if (self.transform is None) == (self.query is None):
+        if self.is_final("query") and (self.transform is None) == (self.query is None):
             raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
         check_query_start(self.query, f"{self.table}: query")
         self.refuse_code()

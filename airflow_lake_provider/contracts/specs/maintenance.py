@@ -89,7 +89,7 @@ class CompactionSpec(JobSpec):
         super().complete()
         if self.strategy.is_by_curve and not self.sort_by:
             raise InvalidSpecError(f"{self.table}: strategy {self.strategy.value!r} needs the columns in sort_by")
-        if self.strategy is CompactionStrategy.BINPACK and self.sort_by:
+        if self.strategy is CompactionStrategy.BINPACK and self.sort_by and self.is_final("strategy"):
             raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort', 'zorder' or 'hilbert', not 'binpack'")
         if self.strategy is CompactionStrategy.SORT:
             sort_terms(self.sort_by)

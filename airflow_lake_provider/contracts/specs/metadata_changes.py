@@ -46,7 +46,9 @@ class RollbackSpec(JobSpec):
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
-        if sum(given is not None for given in (self.snapshot_id, self.timestamp, self.tag)) != 1:
+        names = ("snapshot_id", "timestamp", "tag")
+        given = [name for name in names if self.is_final(name) and getattr(self, name) is not None]
+        if len(given) > 1 or (not given and self.is_final(*names)):
             raise InvalidSpecError(f"{self.table}: give one of snapshot_id, timestamp and tag, and only one")
 
 

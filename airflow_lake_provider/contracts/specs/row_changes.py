@@ -34,7 +34,7 @@ class DeleteRowsSpec(JobSpec):
     # Airflow keeps the rendered text of template fields; this one may name whom to forget.
     where: str | None = argument(_withheld, "true", default=None, is_sql=True, is_shown=False)
     keys_from: Source | None = argument(optional(source), Files("file.parquet"), default=None, is_object=True)
-    keys: tuple[str, ...] = argument(names, ("key",), default=())
+    keys: tuple[str, ...] = argument(names, ("a key",), default=())
     allow_sql: bool = argument(flag, default=False, templated=False)
     proof: bool = argument(flag, default=True, templated=False, needs=("erasure-proof",))
     max_attempts: int = attempts()
@@ -43,14 +43,15 @@ class DeleteRowsSpec(JobSpec):
         """Refuse what does not go together."""
         super().complete()
         # None of these messages has the text of ``where``: it may name what is to be erased.
-        if (self.where is None) == (self.keys_from is None):
+        if self.is_final("where", "keys_from") and (self.where is None) == (self.keys_from is None):
             raise InvalidSpecError(f"{self.table}: say which rows either by where or by keys_from and keys")
         if self.where is not None and not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to delete every row, drop the table or say 'true'")
         unfit = unfit_for_predicate(self.where) if self.where is not None and not self.allow_sql else None
         if unfit is not None:
             raise InvalidSpecError(f"{self.table}: where was refused for {unfit}; its text is withheld. {PREDICATE}")
-        if (self.keys_from is None) != (not self.keys) or len({name.lower() for name in self.keys}) != len(self.keys):
+        is_one_alone = self.is_final("keys_from", "keys") and (self.keys_from is None) != (not self.keys)
+        if is_one_alone or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
         if self.keys_from is not None and not self.keys_from.has_plain_rows:
             raise InvalidSpecError(

@@ -52,7 +52,7 @@ class UpsertSpec(LoadSpec):
     counted_by: ClassVar[tuple[str, str]] = ("an Aggregation", "count")
     not_applied: ClassVar[frozenset[str]] = LoadSpec.not_applied | {"max_deleted_share"}
     format_arguments: ClassVar[tuple[str, ...]] = ("strategy",)
-    keys: tuple[str, ...] = argument(names, ("key",), names_columns=True)
+    keys: tuple[str, ...] = argument(names, ("a key",), names_columns=True)
     order_by: tuple[str, ...] = argument(names, default=())
     delete_when: str | None = argument(optional(text), default=None, templated=False, is_code=True)
     merge_engine: MergeEngine = argument(merge_engine, default=Deduplicate(), is_object=True)
