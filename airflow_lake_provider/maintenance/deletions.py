@@ -40,7 +40,12 @@ def plan_orphan_files(
     action, asked = "remove-orphans", policy.orphans
     counted = None if health.orphans is None else health.orphans.counted_at
     counted = None if counted is None or is_ahead(counted, now) else counted
-    left_out = _why_no_look(health, policy, past, now, counted)
+    obstacle = health.obstacles.get("snapshot-expiry")
+    # gc.enabled=false rules out both.
+    if obstacle is not None and asked.mode is not OrphanMode.OFF:
+        instead = "Change the table's properties."
+        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
+    left_out = _why_no_look(policy, past, now, counted)
     if left_out is not None:
         why, instead = left_out
         return NotPlanned(action=action, why=why, instead=instead)
@@ -67,7 +72,6 @@ def plan_orphan_files(
 
 
 def _why_no_look(
-    health: TableHealth,
     policy: MaintenancePolicy,
     past: Sequence[PastOutcome] | None,
     now: datetime,
@@ -80,9 +84,6 @@ def _why_no_look(
     asked = policy.orphans
     if asked.mode is OrphanMode.OFF:
         return "The policy looks for no orphan files.", "Set orphans.mode to 'dry-run'."
-    # gc.enabled=false rules out both.
-    if (obstacle := health.obstacles.get("snapshot-expiry")) is not None:
-        return ruled_out(obstacle), "Change the table's properties."
     if past is None:
         # Each run would list the whole table.
         return (
@@ -118,7 +119,8 @@ def plan_row_expiry(
             instead="Set row_expiry.column and row_expiry.keep.",
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(action=action, why=ruled_out(obstacle), instead="Upgrade the table, or change it.")
+        instead = "Upgrade the table, or change it."
+        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
     arrived = health.last_arrival
     if arrived is None:
         return NotPlanned(

@@ -225,7 +225,8 @@ def _manifests(
             action=action, why="The policy leaves manifests.", instead="Set manifests.enabled to true to merge them."
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(action=action, why=ruled_out(obstacle), instead="Change the table's properties.")
+        instead = "Change the table's properties."
+        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
     if sizes is None or sizes.mergeable is None:
         return NotPlanned(
             action=action,

@@ -330,20 +330,27 @@ def test_a_compaction_says_what_it_leaves_out(health: dict[str, Any], given: dic
     assert action.level == "minor"
 
 
+ASKED = {**AGED, **COUNTS}
+
+
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "settings", "expected"),
     [
-        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {"snapshot-expiry"}),
-        ({"obstacles": {"compaction": "Spark has no type"}}, {"compaction"}),
-        ({}, set()),
-        ({"error": "BrokenMetadataError: gone"}, set()),
+        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {}, {"snapshot-expiry"}),
+        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, COUNTS, {"snapshot-expiry", "remove-orphans"}),
+        ({"obstacles": {"compaction": "Spark has no type"}}, {}, {"compaction"}),
+        ({"obstacles": {"rewrite-manifests": "a broken number"}}, {}, {"rewrite-manifests"}),
+        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, AGED, {"expire-rows"}),
+        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, {}, set()),
+        ({}, ASKED, set()),
+        ({"error": "BrokenMetadataError: gone"}, ASKED, set()),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("enabled", [True, False])
 def test_what_the_table_rules_out_is_told_from_what_is_not_due(
-    given: dict[str, Any], expected: set[str], enabled: bool
+    given: dict[str, Any], settings: dict[str, Any], expected: set[str], enabled: bool
 ) -> None:
     # An owner who turns garbage collection off has asked for no expiry by the same property.
-    left_out = plan(replace(WELL, **given), expiry={"enabled": enabled}).not_planned
+    left_out = plan(replace(WELL, **given), expiry={"enabled": enabled}, **settings).not_planned
     assert {each.action for each in left_out if each.is_unsupported} == expected
