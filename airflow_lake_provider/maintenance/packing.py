@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.maintenance.plan import Effect, TablePlan
 from airflow_lake_provider.maintenance.score import size_text
@@ -174,19 +174,28 @@ def packed(plans: Iterable[TablePlan], core_seconds: float, most_tables: int) ->
     """
     due = [each for each in plans if each.actions]
     order = {plan.table: place for place, plan in enumerate(due)}
-    bins: list[list[TablePlan]] = []
-    for plan in sorted(due, key=lambda each: (-each.core_seconds, each.table)):
-        fitting = (
-            each
-            for each in bins
-            if each[0].pool == plan.pool
-            and len(each) < most_tables
-            and sum(one.core_seconds for one in each) + plan.core_seconds <= core_seconds
-        )
-        target = next(fitting, None)
+    dear_first = sorted(((plan.core_seconds, plan) for plan in due), key=lambda each: (-each[0], each[1].table))
+    cheapest = dear_first[-1][0] if dear_first else 0.0
+    bins: list[_Bin] = []
+    with_room: dict[str | None, list[_Bin]] = {}
+    for cost, plan in dear_first:
+        of_pool = with_room.setdefault(plan.pool, [])
+        target = next((each for each in of_pool if each.seconds + cost <= core_seconds), None)
         if target is None:
-            bins.append([plan])
-        else:
-            target.append(plan)
-    jobs = (sorted(each, key=lambda plan: order[plan.table]) for each in bins)
+            target = _Bin()
+            bins.append(target)
+            of_pool.append(target)
+        target.plans.append(plan)
+        target.seconds += cost
+        if len(target.plans) >= most_tables or target.seconds + cheapest > core_seconds:
+            of_pool.remove(target)
+    jobs = (sorted(each.plans, key=lambda plan: order[plan.table]) for each in bins)
     return [PackedJob(plans=tuple(job)) for job in sorted(jobs, key=lambda job: order[job[0].table])]
+
+
+@dataclass(eq=False)
+class _Bin:
+    """Plans of a job that is being filled, and their cost: five thousand tables fill hundreds of jobs."""
+
+    plans: list[TablePlan] = field(default_factory=list)
+    seconds: float = 0.0

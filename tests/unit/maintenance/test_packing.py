@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
@@ -133,3 +134,49 @@ def test_the_most_expensive_are_packed_first_and_each_job_keeps_the_rank() -> No
 def test_tables_of_two_pools_share_no_job() -> None:
     plans = [plan("a", action(), pool="x"), plan("b", action(), pool="y"), plan("c", action(), pool="x")]
     assert [[each.table for each in job.plans] for job in packed(plans, 100, 10)] == [["a", "c"], ["b"]]
+
+
+def first_fit(plans: list[TablePlan], core_seconds: float, most_tables: int) -> list[list[str]]:
+    """Pack as the textbook does: the dearest first, each into the first job with room, whose cost is summed anew."""
+    jobs: list[list[TablePlan]] = []
+    for one in sorted((each for each in plans if each.actions), key=lambda each: (-each.core_seconds, each.table)):
+        for job in jobs:
+            is_cheap = sum(each.core_seconds for each in job) + one.core_seconds <= core_seconds
+            if job[0].pool == one.pool and len(job) < most_tables and is_cheap:
+                job.append(one)
+                break
+        else:
+            jobs.append([one])
+    return sorted(sorted(each.table for each in job) for job in jobs)
+
+
+# Whole seconds, of which a sum is exact in any order.
+whole_costs = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([None, "x", "y"])), max_size=40)
+
+
+@given(whole_costs, st.integers(1, 100), st.integers(1, 6))
+def test_jobs_are_those_of_first_fit_decreasing(
+    costs: list[tuple[int, str | None]], core_seconds: int, tables: int
+) -> None:
+    plans = [plan(f"t{n}", action(seconds=cost), pool=pool) for n, (cost, pool) in enumerate(costs)]
+    jobs = packed(plans, core_seconds, tables)
+    assert sorted(sorted(each.table for each in job.plans) for job in jobs) == first_fit(plans, core_seconds, tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedPlan(TablePlan):
+    """A plan that counts how often its cost is worked out."""
+
+    asked: list[str] = field(default_factory=list, compare=False)
+
+    @property
+    def core_seconds(self) -> float:
+        self.asked.append(self.table)
+        return super().core_seconds
+
+
+def test_the_cost_of_a_plan_is_worked_out_once_however_many_jobs_there_are() -> None:
+    asked: list[str] = []
+    plans = [CountedPlan(table=f"t{n}", planned_at=NOW, actions=(action(),), asked=asked) for n in range(300)]
+    assert len(packed(plans, 30, 50)) == 100
+    assert len(asked) == 300
