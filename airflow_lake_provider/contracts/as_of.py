@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from airflow_lake_provider.contracts.durations import in_utc
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.table_facts import TableFacts
 
@@ -38,6 +39,15 @@ def time_in_utc(value: object, name: str) -> str:
     :param value: text, or a datetime with a zone.
     :raises InvalidSpecError: it is something else, or a time without a zone.
     """
+    return moment_in_utc(value, name).isoformat()
+
+
+def moment_in_utc(value: object, name: str) -> datetime:
+    """Return a time in UTC, of Python's own class.
+
+    :param value: text, or a datetime with a zone, of pendulum's class too.
+    :raises InvalidSpecError: it is something else, or a time without a zone.
+    """
     given = value
     if isinstance(value, str):
         try:
@@ -47,7 +57,7 @@ def time_in_utc(value: object, name: str) -> str:
     if not isinstance(given, datetime) or given.tzinfo is None:
         raise InvalidSpecError(f"{name} must be a time with a zone, such as 2026-11-27T06:00:00+00:00, got {value!r}")
     try:
-        return given.astimezone(UTC).isoformat()
+        return in_utc(given)
     except OverflowError:
         raise InvalidSpecError(f"{name} must be from year 1 to 9999 in UTC as well, got {value!r}") from None
 

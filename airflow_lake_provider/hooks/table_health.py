@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.as_of import moment_in_utc
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
@@ -38,13 +39,13 @@ def table_health(
     :param limits: declared for all tables, or a function that returns those of a table by its name.
     :param policies: has the limits of each table that ``limits`` says nothing of; its catalog is the one that is read.
     :param fresh_within: for all tables, in place of that of ``limits`` and ``policies``.
-    :param now: against which ages count; the present moment by default.
-    :raises InvalidSpecError: a pattern is none, or ``fresh_within`` is not above zero.
+    :param now: against which ages count, with a zone; the present moment by default.
+    :raises InvalidSpecError: a pattern is none, ``now`` has no zone, or ``fresh_within`` is not above zero.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
-    moment = now or datetime.now(UTC)
+    moment = datetime.now(UTC) if now is None else moment_in_utc(now, "now")
     fresh = None if fresh_within is None else duration(fresh_within, "fresh_within")
 
     def judged(listed: ListedTable, loaded: LoadedTable) -> TableHealth:

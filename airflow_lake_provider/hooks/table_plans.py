@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.as_of import moment_in_utc
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
@@ -72,15 +73,16 @@ def table_plans(
     :param policy: settings that the DAG names itself, as of :func:`.table_policies`.
     :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. By it
         actions that keep failing rest.
-    :param now: against which ages and hours count; the present moment by default.
-    :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
+    :param now: against which ages and hours count, with a zone; the present moment by default.
+    :raises InvalidSpecError: a pattern is none, ``now`` has no zone, or file or DAG has what no setting takes.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: a table that is named without ``*`` and ``?`` does not exist.
     :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
     """
+    moment = datetime.now(UTC) if now is None else moment_in_utc(now, "now")
     hook = LakeCatalogHook(lake_conn_id)
     reader = PolicyReader(hook, policy_file=policy_file, policy=policy)
-    planned = plan_tables(tables, reader, now or datetime.now(UTC), history=MaintenanceHistory(hook, history))
+    planned = plan_tables(tables, reader, moment, history=MaintenanceHistory(hook, history))
     return without_leased(without_shared(planned.plans, planned.overlaps), MaintenanceLeases(hook).current())
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.as_of import moment_in_utc
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, LakeProviderError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -60,12 +61,15 @@ class PolicyReader:
 
         :param listed: as the catalog lists it.
         :param table: loaded now.
-        :param now: up to which writes are measured, where defaults are tuned; the present moment by default.
+        :param now: up to which writes are measured, where defaults are tuned, with a zone; the present moment by
+            default.
+        :raises InvalidSpecError: ``now`` has no zone.
         """
         name = str(listed)
+        moment = datetime.now(UTC) if now is None else moment_in_utc(now, "now")
         try:
             layers = self._layers(listed, table)
-            return tuned_policy(merge(name, layers), layers, table, now or datetime.now(UTC))
+            return tuned_policy(merge(name, layers), layers, table, moment)
         except LakeProviderError as error:
             return TablePolicy(table=name, error=f"{type(error).__name__}: {error}")
 

@@ -7,10 +7,10 @@ A number that nobody has counted never raises, and never makes an action due.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
-from airflow_lake_provider.contracts.durations import to_iso
+from airflow_lake_provider.contracts.durations import in_utc, to_iso
 from airflow_lake_provider.contracts.specs.maintenance import MINIMUM_AGE
 from airflow_lake_provider.maintenance.compaction import plan_compaction
 from airflow_lake_provider.maintenance.costs import (
@@ -51,7 +51,7 @@ def plan_of(
     :param now: with a zone; hours of the policy and ages count against it.
     :param past: outcomes of the table's earlier runs; None where nobody remembers them.
     """
-    moment = now.astimezone(UTC)
+    moment = in_utc(now)
     steps: list[PlannedAction | NotPlanned] = [*_left_out_altogether(health, policy)]
     steps = steps or [*_steps(health, policy, moment, past)]
     return TablePlan(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pendulum
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
 from tests.made_tables import register
 
@@ -118,6 +121,31 @@ def test_ages_count_against_the_moment_that_is_given() -> None:
     (plan,) = table_plans("shop.orders", policy=expiry, now=later)
     assert [task["action"] for task in plan.tasks] == ["snapshot-expiry", "compaction"]
     assert plan.planned_at == later
+
+
+@pytest.mark.usefixtures("three")
+def test_the_moment_may_be_one_of_pendulum_as_airflow_hands_them_out() -> None:
+    later = pendulum.now("Europe/Paris").add(days=9)
+    expiry = {"expiry": {"min_snapshots": 7}}
+    (plan,) = table_plans("shop.orders", policy=expiry, now=later)
+    assert plan.error is None
+    assert [task["action"] for task in plan.tasks] == ["snapshot-expiry", "compaction"]
+    assert plan.planned_at == datetime.fromtimestamp(later.timestamp(), UTC)
+
+
+AHEAD_OF_UTC = timezone(timedelta(hours=9))
+
+
+@pytest.mark.parametrize(
+    "now", [datetime.fromisoformat("2026-11-30T06:00:00"), datetime.min.replace(tzinfo=AHEAD_OF_UTC)]
+)
+@pytest.mark.parametrize("function", [table_plans, table_health])
+@pytest.mark.usefixtures("orders")
+def test_a_moment_without_a_zone_or_without_a_year_in_utc_is_refused(
+    function: Callable[..., Any], now: datetime
+) -> None:
+    with pytest.raises(InvalidSpecError, match=r"^now must be .*got datetime\.datetime"):
+        function("shop.*", now=now)
 
 
 @pytest.mark.usefixtures("three")
