@@ -336,21 +336,21 @@ ASKED = {**AGED, **COUNTS}
 @pytest.mark.parametrize(
     ("given", "settings", "expected"),
     [
-        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {}, {"snapshot-expiry"}),
-        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, COUNTS, {"snapshot-expiry", "remove-orphans"}),
-        ({"obstacles": {"compaction": "Spark has no type"}}, {}, {"compaction"}),
-        ({"obstacles": {"rewrite-manifests": "a broken number"}}, {}, {"rewrite-manifests"}),
-        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, AGED, {"expire-rows"}),
-        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, {}, set()),
-        ({}, ASKED, set()),
-        ({"error": "BrokenMetadataError: gone"}, ASKED, set()),
+        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {}, ["snapshot-expiry"]),
+        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, COUNTS, ["remove-orphans", "snapshot-expiry"]),
+        ({"obstacles": {"compaction": "Spark has no type"}}, {}, ["compaction"]),
+        ({"obstacles": {"rewrite-manifests": "a broken number"}}, {}, ["rewrite-manifests"]),
+        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, AGED, ["expire-rows"]),
+        ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, {}, []),
+        ({}, ASKED, []),
+        ({"error": "BrokenMetadataError: gone"}, ASKED, []),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("enabled", [True, False])
 def test_what_the_table_rules_out_is_told_from_what_is_not_due(
-    given: dict[str, Any], settings: dict[str, Any], expected: set[str], enabled: bool
+    given: dict[str, Any], settings: dict[str, Any], expected: list[str], enabled: bool
 ) -> None:
     # An owner who turns garbage collection off has asked for no expiry by the same property.
     left_out = plan(replace(WELL, **given), expiry={"enabled": enabled}, **settings).not_planned
-    assert {each.action for each in left_out if each.is_unsupported} == expected
+    assert sorted(each.action for each in left_out if each.is_unsupported) == expected
