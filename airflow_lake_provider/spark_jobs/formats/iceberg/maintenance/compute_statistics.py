@@ -24,14 +24,15 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
     :raises UnknownOutcomeError: the answer to a commit was lost; the next run looks again.
     """
     before, head = table.state(), table.head()
+    columns, warnings = ([], ()) if head is None else _columns(table, spec, head)
     done = False
     refusals: list[str] = []
     if head is not None:
         for phase, has_them, compute in (
-            ("table statistics", _table_file, lambda: _of_table(table, spec, head).execute()),
+            ("table statistics", _table_file, lambda: _of_table(table, columns, head).execute()),
             ("partition statistics", _partition_file, lambda: _of_partitions(table, head).execute()),
         ):
-            applies = phase == "table statistics" or table.facts.shape.was_partitioned
+            applies = bool(columns) if phase == "table statistics" else table.facts.shape.was_partitioned
             if applies and has_them(table, head) is None:
                 with progress.phase(phase):
                     refusal = execute(table, compute, "statistics, so it may have been made")
@@ -46,6 +47,7 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
         before=before,
         after=table.state(),
         seconds=dict(progress.seconds),
+        warnings=warnings,
         of_snapshot=None if head is None else str(head),
         distinct_counts={} if of_table is None else _distinct_counts(table, of_table),
         table_file=None if of_table is None else str(of_table.path()),
@@ -53,9 +55,35 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
     )
 
 
-def _of_table(table: IcebergTable, spec: StatisticsSpec, head: int) -> Any:
+def _columns(table: IcebergTable, spec: StatisticsSpec, head: int) -> tuple[list[str], tuple[str, ...]]:
+    """Return the columns to count, by their names at a snapshot, and a warning that names those left out.
+
+    Iceberg looks for columns in the schema of the snapshot, and asks Spark for them by a name without quotes
+    (``ComputeTableStatsSparkAction`` and ``ThetaSketchAgg`` of 1.12).
+    """
+    if table.java.snapshot(head).schemaId() is None:
+        return [], (f"{table.name}: snapshot {head} does not name its schema, so no distinct values were counted",)
+    now = table.java.schema()
+    then = table.iceberg.util.SnapshotUtil.schemaFor(table.java, head)
+    primitive = [str(field.name()) for field in now.columns() if field.type().isPrimitiveType()]
+    asked = {name: now.findField(name).fieldId() for name in spec.of_columns or primitive}
+    names = {name: then.findColumnName(id_) for name, id_ in asked.items()}
+    left_out = [name for name, of_then in names.items() if of_then is None or not _is_asked_for_as(then, of_then)]
+    why = "the snapshot lacks them, or their names have a dot or a backtick, which Iceberg's statistics cannot ask for"
+    warning = f"{table.name}: no distinct values of {left_out} were counted: {why}"
+    return [str(names[name]) for name in names if name not in left_out], (warning,) if left_out else ()
+
+
+def _is_asked_for_as(schema: Any, name: str) -> bool:
+    """Tell whether Spark reads a column's name as the column: a dot in it is one between the names of a struct."""
+    parts = name.split(".")
+    structs = (".".join(parts[:length]) for length in range(1, len(parts)))
+    return "`" not in name and all(schema.findField(struct) is not None for struct in structs)
+
+
+def _of_table(table: IcebergTable, columns: list[str], head: int) -> Any:
     action = table.java_actions.computeTableStats(_with_newest_base(table)).snapshot(head)
-    return action.columns(java_array(table.spark, "java.lang.String", spec.of_columns)) if spec.of_columns else action
+    return action.columns(java_array(table.spark, "java.lang.String", columns))
 
 
 def _of_partitions(table: IcebergTable, head: int) -> Any:

@@ -43,3 +43,27 @@ def test_a_table_without_partitions_has_no_statistics_of_them(spark: SparkSessio
     report = compute_statistics(spark, statistics(table, columns=["id"]), Progress())
     assert (report.distinct_counts, report.partition_file) == ({"id": 3}, None)
     assert table.on_worker().plan_statistics(statistics(table)).outcome is Outcome.NOTHING_DUE
+
+
+def test_a_column_is_counted_by_the_name_that_the_snapshot_has_or_is_named_as_left_out(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (`a.b` INT, `c``d` INT, place STRUCT<zip: INT>)")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'n', 5, 1, 1, named_struct('zip', 7)), (2, 'n', 5, 1, 1, NULL)")
+    spark.sql(f"ALTER TABLE {table.name} RENAME COLUMN amount TO total")
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN later INT")
+    table.spark.catalog.refreshTable(table.name)
+    asked = ["total", "place.zip", "a.b", "later"]
+    report = compute_statistics(spark, statistics(table, columns=asked), Progress())
+    assert report.distinct_counts == {"total": 1, "place.zip": 1}
+    (warning,) = report.warnings
+    assert "['a.b', 'later']" in warning
+
+
+def test_all_columns_are_those_that_can_be_counted(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (`a.b` INT, tags ARRAY<INT>)")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'n', 5, 1, array(1)), (2, 'n', 5, 1, NULL)")
+    report = compute_statistics(spark, statistics(table), Progress())
+    assert report.outcome is Outcome.DONE
+    assert report.distinct_counts == {"id": 2, "region": 1, "amount": 1}
+    assert "['a.b']" in report.warnings[0]
