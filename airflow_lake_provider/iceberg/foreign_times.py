@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+from airflow_lake_provider.contracts.table_facts import TableFacts, ancestors
+from airflow_lake_provider.contracts.table_properties import ACTION
 
 # Set by add_files, migrate and snapshot, as files of other writers have no field ids.
 NAME_MAPPING = "schema.name-mapping.default"
@@ -19,3 +22,17 @@ def times_are_sure(properties: Mapping[str, str]) -> bool:
     :param properties: of the table.
     """
     return NAME_MAPPING not in properties
+
+
+def has_only_our_files_since(facts: TableFacts, snapshot: str, others: Collection[str]) -> bool:
+    """Tell whether a snapshot is one of others, or has been made of one by commits of this package alone.
+
+    These write microseconds, whatever they read.
+
+    :param facts: of the table.
+    """
+    for each in ancestors(facts.snapshots, snapshot, stop=others, name=facts.name):
+        if ACTION not in each.summary:
+            return False
+        snapshot = each.parent or ""
+    return snapshot in others

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.iceberg.foreign_times import TIMES, times_are_sure
+from airflow_lake_provider.iceberg.foreign_times import TIMES, has_only_our_files_since, times_are_sure
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import table_at_snapshot
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, once_a_driver
@@ -37,7 +37,8 @@ def read_milliseconds_by_rows(spark: SparkSession, java: Any, facts: IcebergFact
         return
     # A column that is new may be in files of before.
     without = _snapshots_without(spark)[facts.uuid, facts.shape.schema_id]
-    if snapshot in without:
+    if has_only_our_files_since(facts, snapshot, without):
+        without.add(snapshot)
         return
     # Of a broken table whoever reads its rows is told so there.
     with suppress(JavaError):

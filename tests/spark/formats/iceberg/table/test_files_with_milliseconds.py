@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_row_expiry
+from tests.spark.jvm_commands import commands
 from tests.spark.upsert_flow import Flow
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -250,3 +251,18 @@ def test_a_table_without_such_times_is_read_in_vectors(spark: SparkSession, tmp_
     spark.sql(f"INSERT INTO {flow.table} VALUES (TIMESTAMP '1970-01-10 00:00:00Z', 1, 5)")
     table.refresh()
     assert spark.conf.get(VECTORIZATION, "true") == "false"
+
+
+def test_a_batch_plans_no_more_of_a_table_with_a_name_mapping(spark: SparkSession, tmp_path: Path) -> None:
+    plans = {}
+    for name, mapping in {"unmapped": "", "mapped": "'schema.name-mapping.default' = '[]', "}.items():
+        (tmp_path / name).mkdir()
+        flow = table_with(spark, tmp_path / name, name)
+        spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ({mapping}'a' = 'b')")
+        for run in range(3):
+            flow.arrive(f"{run}.jsonl", *({"ts": FRESH.isoformat(), "id": id_, "v": run} for id_ in range(2)))
+            with commands(spark) as sent:
+                flow.apply(f"run {run}", strategy=UpsertStrategy.POSITIONS)
+        plans[name] = sum("planFiles" in command for command in sent)
+        assert rows(flow) == [(0, 2), (1, 2)]
+    assert plans["mapped"] == plans["unmapped"]
