@@ -1,4 +1,4 @@
-"""Which snapshots nobody has to search for times of other units."""
+"""Snapshots that nobody has to search for times of other units."""
 
 from __future__ import annotations
 
