@@ -32,6 +32,7 @@ class DeferredJob:
     :param known_run_keys: of this Airflow task, that the tables knew before.
     :param started: when the task began, in seconds since 1970.
     :param answers: reports and errors that were there before Spark was started, by task.
+    :param failing_on_conflict: tasks to which that outcome is a failure.
     :param application_id: of YARN.
     :param staged_in: the folder of its files on YARN, where Spark has named it.
     """
@@ -40,6 +41,7 @@ class DeferredJob:
     known_run_keys: tuple[str, ...]
     started: float
     answers: Mapping[str, JobReport | LakeProviderError] = field(default_factory=dict)
+    failing_on_conflict: tuple[str, ...] = ()
     application_id: str = ""
     staged_in: str = ""
 
@@ -48,7 +50,13 @@ class DeferredJob:
         """Note what is known before the submission of the tasks that are open."""
         run_keys = {key for task in tasks if task.lost_report is not None for key in task.lost_report.run_keys}
         answers = {task.key: answer for task in tasks if (answer := task.error or task.report) is not None}
-        return cls(report_path=report_path, known_run_keys=tuple(sorted(run_keys)), started=started, answers=answers)
+        return cls(
+            report_path=report_path,
+            known_run_keys=tuple(sorted(run_keys)),
+            started=started,
+            answers=answers,
+            failing_on_conflict=tuple(task.key for task in tasks if task.fails_on_conflict),
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
@@ -57,6 +65,7 @@ class DeferredJob:
             "known_run_keys": list(self.known_run_keys),
             "started": self.started,
             "answers": reports_to_plain({key: _answer(answer) for key, answer in self.answers.items()}),
+            "failing_on_conflict": list(self.failing_on_conflict),
             "application_id": self.application_id,
             "staged_in": self.staged_in,
         }
@@ -73,6 +82,7 @@ class DeferredJob:
             answers={
                 key: answer.to_error() if isinstance(answer, JobFailure) else answer for key, answer in answers.items()
             },
+            failing_on_conflict=tuple(job.get("failing_on_conflict", ())),
             application_id=job["application_id"],
             staged_in=job.get("staged_in", ""),
         )

@@ -287,7 +287,7 @@ class SparkApplicationOperator(
             if task.key in job.answers:
                 task.take(job.answers[task.key])
             else:
-                task.resume(frozenset(job.known_run_keys))
+                task.resume(frozenset(job.known_run_keys), fails_on_conflict=task.key in job.failing_on_conflict)
         reports = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
         self._submitted = True
         self._take(open_tasks(tasks), reports)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # which masks the logs
 
 from airflow_lake_provider.catalogs.secret_properties import hide_secrets
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    InvalidSpecError,
+    JobFailedError,
+    LakeProviderError,
+)
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec, SpecFrame
@@ -40,6 +45,7 @@ class TableTask:
     :param lost_report: what the table knew before a driver was started.
     :param branch: that is written.
     :param unmade: of a task that has resumed, why its spec cannot be made again.
+    :param fails_on_conflict: whether that outcome is a failure, as the author says or said before the task was sent.
     """
 
     action: WorkerAction[Any]
@@ -51,6 +57,7 @@ class TableTask:
     lost_report: LostReport | None = None
     branch: str = "main"
     unmade: LakeProviderError | None = None
+    fails_on_conflict: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -132,6 +139,7 @@ class TableTask:
                 run=self.action.identity(spec, self.run),
             )
             self.spec = spec.framed(frame)
+            self.fails_on_conflict = bool(getattr(spec, "fail_on_conflict", False))
 
         self._attempt(make)
 
@@ -170,13 +178,16 @@ class TableTask:
 
         self._attempt(look)
 
-    def resume(self, run_keys: frozenset[str]) -> None:
+    def resume(self, run_keys: frozenset[str], *, fails_on_conflict: bool) -> None:
         """Be open for what the driver says that this task was sent to, also where its spec cannot be made again.
 
         :param run_keys: that the table knew before the submission.
+        :param fails_on_conflict: as it was sent.
         """
         self.unmade, self.error = self.error, None
-        if self.spec is not None:
+        if self.spec is None:
+            self.fails_on_conflict = fails_on_conflict
+        else:
             self.lost_report = LostReport(self.action.tables.lake, self.spec, self.branch, run_keys)
 
     def resolve_lost_report(self, lost: LakeProviderError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
@@ -206,9 +217,9 @@ class TableTask:
 
     def check_report(self) -> None:
         """Take an outcome that is a failure for one."""
-        if self.report is not None and self.error is None and self.spec is not None:
-            report = self.report
-            self._attempt(lambda: self.action.check_report(self.known_spec, report))
+        is_conflict = self.report is not None and self.report.outcome is Outcome.CONFLICT
+        if self.report is not None and is_conflict and self.fails_on_conflict:
+            self.error = CommitConflictError(self.report.reason)
 
     def _of_earlier_try(self, answer: JobReport) -> JobReport:
         """Return what an earlier try has committed, where nothing is new since: its event may still be to be made."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
+from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport, MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
@@ -59,9 +59,6 @@ class WorkerAction(Generic[SpecT]):
         """Return what a driver is sent."""
         return spec
 
-    def check_report(self, spec: SpecT, report: JobReport) -> None:
-        """Raise where an outcome is a failure of the task."""
-
 
 class PlannedAction(WorkerAction[PlannedT]):
     """The worker's part of an action that metadata is enough to plan; Spark is started where something is due."""
@@ -74,11 +71,6 @@ class PlannedAction(WorkerAction[PlannedT]):
         planned = self.tables.plan(spec)
         is_enough = planned is None or spec.dry_run or planned.outcome in self.ends_here
         return planned if is_enough else None
-
-    def check_report(self, spec: PlannedT, report: JobReport) -> None:
-        """Fail on a conflict where that was asked for."""
-        if report.outcome is Outcome.CONFLICT and getattr(spec, "fail_on_conflict", False):
-            raise CommitConflictError(report.reason)
 
 
 class MetadataChangeAction(WorkerAction[SpecT]):

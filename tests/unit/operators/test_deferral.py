@@ -239,6 +239,30 @@ def test_a_driver_is_heard_though_its_spec_could_not_be_made_again(
     assert resumed(job, context, tmp_path)["outcome"] == "done"
 
 
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("changed", ["catalog", "argument"])
+def test_a_conflict_fails_the_task_that_was_to_fail_by_it_though_its_spec_could_not_be_made_again(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, asked: bool, changed: str
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise UnsupportedError("the lists of files differ")
+
+    arguments: dict[str, Any] = {"deferrable": True, "fail_on_conflict": asked, "level": "{{ params.level }}"}
+    submitted, job = operator(tmp_path, **arguments), operator(tmp_path, **arguments)
+    submitted.level, job.level = "full", "complete" if changed == "argument" else "full"
+    event = {"job": deferred(submitted, context, monkeypatch).trigger.serialize()[1]["job"], "overdue": False}
+    conflict = CompactionReport(table="shop.orders", outcome=Outcome.CONFLICT, reason="others won")
+    Path(event["job"]["report_path"]).write_text(as_driver(conflict), encoding="utf-8")
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    if changed == "catalog":
+        monkeypatch.setattr(job.action, "completed", refuse)
+    if asked:
+        with pytest.raises(CommitConflictError, match="others won"):
+            job.execute_complete(context, json.loads(json.dumps(event)))
+    else:
+        assert job.execute_complete(context, json.loads(json.dumps(event)))["outcome"] == "conflict"
+
+
 def test_a_task_whose_driver_left_no_report_says_why_its_spec_could_not_be_made_again(
     monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
 ) -> None:
