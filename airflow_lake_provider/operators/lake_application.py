@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from airflow.sdk import BaseOperator, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException
@@ -307,7 +307,7 @@ def _action(given: object) -> str:
 
 def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobSpec | InvalidSpecError]:
     """Return the specs, with an error in place of each that does not go with another one of the job."""
-    unnamed = Counter(spec.table for spec in written if isinstance(spec, LoadSpec) and not _name_of_source(spec))
+    unnamed = Counter(spec.table for spec in written if _needs_name(spec))
     batches = Counter(_batch(spec) for spec in written if isinstance(spec, LoadSpec) and spec.batch_id)
     sent: dict[str, list[JobSpec]] = {}
     checked: list[JobSpec | InvalidSpecError] = []
@@ -322,7 +322,7 @@ def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobS
 def _clash(
     spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: Mapping[str, Sequence[JobSpec]]
 ) -> str | None:
-    if isinstance(spec, LoadSpec) and not _name_of_source(spec) and unnamed[spec.table] > 1:
+    if _needs_name(spec) and unnamed[spec.table] > 1:
         return (
             f"{spec.table}: {unnamed[spec.table]} loads have a source without a name, under which the table keeps "
             "its position; give each a name, for example Files(..., name='orders_eu')"
@@ -343,6 +343,11 @@ def _are_different_tags(specs: Sequence[JobSpec]) -> bool:
     """Tell whether each makes a tag of its own, so that each is planned and committed whatever became of the others."""
     names = [spec.tag for spec in specs if isinstance(spec, CreateTagSpec)]
     return len(set(names)) == len(specs)
+
+
+def _needs_name(spec: JobSpec | InvalidSpecError) -> TypeGuard[LoadSpec]:
+    """Tell whether the table keeps a position for the task, under a name that its author does not give."""
+    return isinstance(spec, LoadSpec) and spec.keeps_position and not _name_of_source(spec)
 
 
 def _name_of_source(spec: LoadSpec) -> str | None:

@@ -111,6 +111,19 @@ def test_two_sources_of_a_table_need_names(context: Context) -> None:
         assert all("shop.orders: 2 loads have a source without a name" in error for error in found)
 
 
+def test_two_overwrites_of_a_table_need_no_names_as_it_keeps_no_position_of_theirs(context: Context) -> None:
+    def overwrite(source: Any, **arguments: Any) -> dict[str, Any]:
+        return {"action": "overwrite-partitions", "table": "shop.orders", "source": source, **arguments}
+
+    def errors(*tasks: Any) -> list[str]:
+        return [str(task.error or "") for task in application(*tasks).table_tasks(context)]
+
+    assert errors(overwrite("in/a.csv"), overwrite("in/b.csv"), UPSERT) == ["", "", ""]
+    first, second = errors(*[overwrite(Files("in/a.csv", name="a"), batch_id="today")] * 2)
+    assert first == second
+    assert "two loads of the table have batch_id 'today'" in first
+
+
 def test_two_upserts_that_are_one_batch_are_refused(context: Context) -> None:
     one = {**UPSERT, "batch_id": "today", "source": Files("in/a.csv", name="a")}
     first, second, other = application(one, one, {**UPSERT, "table": "shop.others"}).table_tasks(context)
