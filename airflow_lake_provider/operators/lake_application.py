@@ -104,7 +104,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
             refuse_template(parallelism, "parallelism")
             self.parallelism = positive(parallelism, "parallelism")
             self._given = tasks
-            self.tasks = _written(tasks)
+            # While a DAG is parsed its author can mend a task. An instance of a mapped one has other tasks beside it.
+            self.tasks = _written(tasks, keeps_refused=self.mapped_task is not None)
 
     @property
     def has_own_tables(self) -> bool:
@@ -112,10 +113,12 @@ class LakeApplicationOperator(SparkApplicationOperator):
         return True
 
     def note_xcom(self, seen_oids: set[int]) -> None:
-        """Note what a mapped task has from XCom: specs that were made of it are no templates."""
+        """Note what a mapped task has from XCom: specs that were made of it are no templates, nor what was refused."""
         super().note_xcom(seen_oids)
         if id(self._given) in seen_oids:
             seen_oids.add(id(self.tasks))
+        if isinstance(self.tasks, list):
+            seen_oids.update(id(task) for task in self.tasks if isinstance(task, Mapping))
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
@@ -261,13 +264,25 @@ def _no_list(tasks: object) -> InvalidSpecError:
     return InvalidSpecError(f"tasks must be a list of tasks, got a {type(tasks).__name__}")
 
 
-def _written(tasks: Any) -> Any:
-    """Return tasks as specs, as far as they are known while a DAG is parsed."""
+def _written(tasks: Any, *, keeps_refused: bool) -> Any:
+    """Return tasks as specs, as far as they are known while a DAG is parsed.
+
+    :param keeps_refused: leave a task that cannot be as it is, for its report.
+    """
     if isinstance(tasks, str) or not isinstance(tasks, Sequence):
         if not is_open(tasks):
             raise _no_list(tasks)
         return tasks
-    return [task if _is_open(task) else written_task(task, f"tasks[{number}]") for number, task in enumerate(tasks)]
+    return [_written_or_given(task, number, keeps_refused=keeps_refused) for number, task in enumerate(tasks)]
+
+
+def _written_or_given(task: object, number: int, *, keeps_refused: bool) -> object:
+    written = task if _is_open(task) else _written_or_refused(task, number)
+    if isinstance(written, InvalidSpecError):
+        if not keeps_refused:
+            raise written
+        return task
+    return written
 
 
 def _shown(task: object, number: int) -> object:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.sdk import XComArg
 from airflow.sdk.definitions._internal.expandinput import ListOfDictsExpandInput
-from airflow.sdk.definitions.mappedoperator import OperatorPartial
+from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.definitions.mappedoperator import MappedOperator
 
     Base = BaseOperator
 else:
@@ -70,6 +69,12 @@ class RenderedArguments(NumbersOfDigits):
     arguments: ClassVar[Mapping[str, Argument]] = {}
     # Attributes that have their value from XCom, of those that Airflow does not render.
     _unseen_of_xcom: frozenset[str] = frozenset()
+
+    @property
+    def mapped_task(self) -> MappedOperator | None:
+        """The mapped task that this is an instance of."""
+        task = self.dag.task_dict.get(self.task_id) if self.has_dag() else None  # type: ignore[no-untyped-call]  # Airflow's
+        return task if isinstance(task, MappedOperator) else None
 
     def resolve_template_files(self) -> None:
         """Read nothing when a DAG is parsed: files are read when the task runs."""

@@ -9,11 +9,14 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG
 from airflow.sdk import task as task_of_airflow
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
+from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceOperator
+from tests.unit.operators.mapped import RENDERED, rendered
 from tests.unit.operators.submitted import COMPACT, NOWHERE, UPSERT, application
 
 if TYPE_CHECKING:
@@ -193,6 +196,45 @@ def test_tasks_come_from_xcom_and_by_mapping(context: Context) -> None:
     assert literal.known_spec.source.path == "in/{{ x }}.csv"  # type: ignore[attr-defined]  # of an upsert
     assert "{{ x }}" in str(table.error)
     assert "needs an action" in str(unknown.error)
+
+
+BAD = {"action": "delete-rows", "table": "shop.orders", "where": "n = '{{ params.given }}'", "nope": 1}
+
+
+def mapped(operator: type[LakeApplicationOperator], *tasks: Any) -> LakeApplicationOperator:
+    """The only instance of a task that is mapped over a list of tasks which its author wrote, rendered."""
+    with DAG("d", schedule=None, params={"given": RENDERED}) as dag:
+        of_all = operator.partial(task_id="t").expand(tasks=[list(tasks)])
+    job, _ = rendered(of_all, dag)
+    made: LakeApplicationOperator = job
+    return made
+
+
+@pytest.mark.parametrize("operator", [LakeApplicationOperator, LakeMaintenanceOperator])
+@pytest.mark.parametrize("bad", [BAD, {"action": "fly"}, "compaction", 3])
+def test_a_task_that_cannot_be_stops_no_other_of_a_mapped_application(
+    operator: type[LakeApplicationOperator], bad: Any, context: Context
+) -> None:
+    tasks = mapped(operator, NOWHERE, bad, COMPACT).table_tasks(context)
+    (refused,) = [task.error for task in tasks if task.error is not None]
+    assert isinstance(refused, InvalidSpecError)
+    assert "tasks[1]" in str(refused)
+    assert {task.table for task in tasks if task.error is None} == {"shop.nowhere", "shop.orders"}
+
+
+def test_a_task_that_cannot_be_is_shown_as_it_is_and_not_rendered() -> None:
+    (shown,) = mapped(LakeApplicationOperator, BAD).tasks
+    assert shown == {**BAD, "where": "***"}
+    bad = {**BAD, "table": "shop.{{ params.given }}"}
+    (shown,) = mapped(LakeApplicationOperator, bad).tasks
+    assert shown["table"] == "shop.{{ params.given }}"
+
+
+def test_a_mapped_application_whose_tasks_are_no_list_fails_for_good() -> None:
+    with DAG("d", schedule=None):
+        of_all: Any = LakeApplicationOperator.partial(task_id="t").expand(tasks=[3])
+    with pytest.raises(AirflowFailException, match="tasks must be a list of tasks, got a int"):
+        of_all.unmap({"tasks": 3})
 
 
 @pytest.mark.parametrize("tasks", [None, 3, "compaction", COMPACT, {}])
