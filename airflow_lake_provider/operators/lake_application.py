@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.operators.append import AppendAction
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
+from airflow_lake_provider.operators.flat_reports import flat_reports, names_of_tasks, without_report
 from airflow_lake_provider.operators.incremental import IncrementalAction
 from airflow_lake_provider.operators.orphan_files import OrphanFilesAction
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
@@ -208,10 +209,11 @@ class LakeApplicationOperator(SparkApplicationOperator):
 class LakeVerdictOperator(BaseOperator):
     """Fail where tasks of a :class:`LakeApplicationOperator` failed, so that the DAG run is red.
 
-    :param reports: XCom of the operator (templated).
+    :param reports: XCom of the operator, or a list of that of several: ``[first.output, second.output]`` (templated).
+        One that left none failed; ``trigger_rule="all_done"`` lets the verdict run then.
     :param fail_when: ``"any"`` fails when a task failed, ``"all"`` when no task ended well, ``"never"`` not at all.
     :param operator: arguments of BaseOperator.
-    :raises InvalidSpecError: ``fail_when`` is none of these.
+    :raises InvalidSpecError: ``fail_when`` is none of these, or ``reports`` are no reports.
     :raises AirflowFailException: naming the tasks that failed, with their errors.
     """
 
@@ -221,6 +223,7 @@ class LakeVerdictOperator(BaseOperator):
     def __init__(self, *, reports: XComArg | Sequence[Any], fail_when: str = "any", **operator: Any) -> None:
         super().__init__(**operator)
         self.reports = reports
+        self._names = names_of_tasks(reports)
         if fail_when not in _RULES:
             raise InvalidSpecError(f"fail_when must be one of {', '.join(map(repr, _RULES))}, got {fail_when!r}")
         self.fail_when = fail_when
@@ -233,17 +236,21 @@ class LakeVerdictOperator(BaseOperator):
                 raise AirflowFailException(why)
             self.log.error("%s", why)
             return
-        reports = list(flat_reports(self.reports))
+        with refusing_for_good():
+            reports = list(flat_reports(self.reports))
         failed = [report for report in reports if report["outcome"] == FAILED]
         for report in failed:
             self.log.error("%s of %s: %s: %s", report["action"], report["table"], report["error"], report["reason"])
-        is_red = {"any": bool(failed), "all": bool(failed) and len(failed) == len(reports), "never": False}
+        missing = [f"{name} left no report" for name in without_report(self.reports, self._names)]
+        for each in missing:
+            self.log.error("%s; its log says why", each)
+        count, of_all = len(failed) + len(missing), len(reports) + len(missing)
+        is_red = {"any": bool(count), "all": bool(count) and count == of_all, "never": False}
         if is_red[self.fail_when]:
-            named = "; ".join(
-                f"{report['action']} of {report['table']}: {report['error']}" for report in failed[:_MOST_NAMED]
-            )
-            raise AirflowFailException(f"{len(failed)} of {len(reports)} tasks failed: {named}")
-        self.log.info("%d of %d tasks failed", len(failed), len(reports))
+            errors = [f"{report['action']} of {report['table']}: {report['error']}" for report in failed]
+            named = "; ".join([*errors, *missing][:_MOST_NAMED])
+            raise AirflowFailException(f"{count} of {of_all} tasks failed: {named}")
+        self.log.info("%d of %d tasks failed", count, of_all)
 
 
 def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any) -> TaskGroup:
@@ -380,12 +387,3 @@ def _plain(task: TableTask, outcome: str) -> dict[str, Any]:
         error = {"outcome": outcome, "error": type(task.error).__name__, "reason": str(task.error)}
         return {"action": action, "table": task.table, **error}
     return {"action": action, **to_plain(task.report), "outcome": outcome}
-
-
-def flat_reports(reports: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the reports of a task, or of the instances of a mapped one."""
-    for report in reports:
-        if isinstance(report, Mapping):
-            yield report
-        else:
-            yield from flat_reports(report)

@@ -29,7 +29,8 @@ from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES as OUTCOMES
 from airflow_lake_provider.maintenance.outcome_entry import outcome_entry
 from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, counted, outcome_of, outcomes_of_run
 from airflow_lake_provider.maintenance.trend import TRENDS
-from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, flat_reports
+from airflow_lake_provider.operators.flat_reports import flat_reports
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.links import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_plan import (
     LEFT,

@@ -9,7 +9,11 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.operators.lake_application import LakeVerdictOperator, lake_application
+from airflow_lake_provider.operators.lake_application import (
+    LakeApplicationOperator,
+    LakeVerdictOperator,
+    lake_application,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -52,6 +56,60 @@ def test_an_application_that_left_no_reports_is_red_and_said(
     else:
         with pytest.raises(AirflowFailException, match=why):
             verdict.execute(context)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reports", "words"),
+    [
+        ("any", [[DONE], None], "1 of 2 tasks failed: load_b left no report"),
+        ("any", [[DONE, FAILED], None], "2 of 3 tasks failed: upsert of a.b: BadInputError; load_b left no report"),
+        ("any", [None, None], "2 of 2 tasks failed: load_a left no report; load_b left no report"),
+        ("any", (None, [DONE]), "1 of 2 tasks failed: load_a left no report"),
+        ("all", [[FAILED], None], "2 of 2 tasks failed: upsert of a.b: BadInputError; load_b left no report"),
+        ("all", [[DONE], None], None),
+        ("never", [[DONE], None], None),
+        ("any", [[DONE], []], None),
+        ("any", [DONE, [DONE]], None),
+    ],
+)
+def test_a_task_of_several_that_left_no_report_failed_and_is_named(
+    context: Context, rule: str, reports: Any, words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with DAG("d", schedule=None):
+        outputs = [LakeApplicationOperator(task_id=name, tasks=[]).output for name in ("load_a", "load_b")]
+        verdict = LakeVerdictOperator(task_id="v", reports=outputs, fail_when=rule, trigger_rule="all_done")
+    assert verdict.upstream_task_ids == {"load_a", "load_b"}
+    # As Airflow renders them.
+    verdict.reports = reports
+    if words is not None:
+        with pytest.raises(AirflowFailException) as red:
+            verdict.execute(context)
+        assert str(red.value) == words
+    else:
+        verdict.execute(context)
+        assert ("load_b left no report" in capsys.readouterr().out) is (None in reports)
+
+
+def test_a_single_report_is_taken_whole(context: Context) -> None:
+    LakeVerdictOperator(task_id="v", reports=DONE).execute(context)  # type: ignore[arg-type]  # as Airflow renders it
+    with pytest.raises(AirflowFailException, match=r"1 of 1 tasks failed: upsert of a\.b: BadInputError"):
+        LakeVerdictOperator(task_id="v", reports=FAILED).execute(context)  # type: ignore[arg-type]  # likewise
+
+
+def test_a_report_that_is_missing_from_what_a_template_makes_is_named_by_its_place(context: Context) -> None:
+    verdict = LakeVerdictOperator(task_id="v", reports="{{ params.reports }}")
+    verdict.reports = [DONE, None]
+    with pytest.raises(AirflowFailException, match=r"1 of 2 tasks failed: reports\[1\] left no report"):
+        verdict.execute(context)
+
+
+@pytest.mark.parametrize(
+    ("reports", "got"), [("[]", "a str"), ([DONE, "x"], "a str"), (3, "a int"), ([{"rows": 1}], "no 'outcome'")]
+)
+def test_what_is_no_report_is_refused(context: Context, reports: Any, got: str) -> None:
+    verdict = LakeVerdictOperator(task_id="v", reports=reports)
+    with pytest.raises(AirflowFailException, match=f"reports must be .* got .*{got}"):
+        verdict.execute(context)
 
 
 def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
