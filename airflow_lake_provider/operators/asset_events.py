@@ -75,9 +75,9 @@ def announce(
     """Let the asset of a table among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher.
-    Maintenance, a repeat or an empty batch are no new snapshot. Such an outlet is left out of this run. A task that is
-    mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay. An asset alias
-    among them gets the asset of each table without an outlet of its own.
+    Maintenance, a repeat or an empty batch are no new snapshot. Such an outlet is left out of this run. A task
+    whose other instances or runs write elsewhere leaves out the outlets of other tables and branches, too. Other
+    outlets stay. An asset alias among them gets the asset of each table without an outlet of its own.
 
     :param reports: of the task, by table and branch, oldest first; without any of a table whose job failed.
     :param untold: run keys of repeats that nobody has told of, beside those of earlier tries.

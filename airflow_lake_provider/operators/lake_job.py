@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -61,6 +62,8 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         application.setdefault("name", f"{type(self).__name__} {table}")
         super().__init__(**application)
         self.table = table
+        # As it was given: what is rendered no longer tells that another run may have another.
+        self._written_place: dict[str, Any] = {"table": table}
 
     def keep(self, given: Mapping[str, Any]) -> None:
         """Keep the author's arguments, and refuse what cannot be right whatever its templates become.
@@ -68,6 +71,8 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         :param given: by name; those that are no arguments of the spec are left alone.
         :raises InvalidSpecError: naming the argument.
         """
+        if "branch" in self.arguments:
+            self._written_place["branch"] = given["branch"]
         with refusing_for_good():
             for name, argument in self.arguments.items():
                 if name != "table":
@@ -94,11 +99,17 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
 
     @property
     def has_own_tables(self) -> bool:
-        """Return whether the task is mapped over its tables: not all instances share ``table``."""
-        if not self.has_dag():  # type: ignore[no-untyped-call]  # Airflow's
+        """Return whether another instance or run writes elsewhere: to another table, or to another branch."""
+        if is_open(self._written_place):
+            return True
+        if self.mapped_task is None:
             return False
-        shared = getattr(self.dag.task_dict.get(self.task_id), "partial_kwargs", None)
-        return shared is not None and "table" not in shared
+        names = {attribute: self.arguments[attribute].author_name for attribute in self._written_place}
+        mapped = self.mapped_task.expand_input.value
+        if isinstance(mapped, Mapping):
+            return any(name in mapped for name in names.values())
+        shared = self.mapped_task.partial_kwargs
+        return any(shared.get(names[attribute]) != given for attribute, given in self._written_place.items())
 
     def place(self) -> str:
         """Return the table."""

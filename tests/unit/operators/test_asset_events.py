@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, task_group
 from pyiceberg.table import Table
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event
@@ -39,9 +39,8 @@ def announce_one(job: TaskWithOutlets, found: JobReport, context: Context) -> No
 
 
 def task(*outlets: Asset, **arguments: Any) -> LakeUpsertOperator:
-    return LakeUpsertOperator(
-        task_id="orders", table="shop.orders", source="in/*.csv", keys=["id"], outlets=list(outlets), **arguments
-    )
+    given = {"table": "shop.orders", "source": "in/*.csv", "keys": ["id"], **arguments}
+    return LakeUpsertOperator(task_id="orders", outlets=list(outlets), **given)
 
 
 def report(
@@ -272,7 +271,7 @@ def mapped_task(*outlets: Asset, **expanded: list[Any]) -> LakeUpsertOperator:
     """The first instance of a task that is mapped over these arguments, as a worker makes it."""
     shared = {"table": "shop.orders", "source": "in/*.csv", "keys": ["id"]}
     for name in expanded:
-        shared.pop(name)
+        shared.pop(name, None)
     with DAG("mapped", schedule=None) as dag:
         LakeUpsertOperator.partial(task_id="orders", outlets=list(outlets), **shared).expand(**expanded)
     found: Any = dag.task_dict["orders"]
@@ -310,6 +309,56 @@ def test_a_task_that_is_mapped_over_something_else_keeps_its_other_outlets(
     job = mapped_task(*assets, source=["in/a*.csv", "in/b*.csv"])
     announce_one(job, report(committed=append(orders, 1)), context)
     assert job.outlets == assets
+
+
+def in_mapped_group(*outlets: Asset, **given: Any) -> LakeUpsertOperator:
+    """A task of a group that is expanded over tables: no mapped task, and the group's argument is resolved in it."""
+    with DAG("mapped", schedule=None) as dag:
+
+        @task_group
+        def of_table(table: str) -> None:
+            task(*outlets, **{"table": table, **given})
+
+        of_table.expand(table=["shop.orders", "shop.others"])
+    found: Any = dag.get_task("of_table.orders")
+    made: LakeUpsertOperator = found
+    return made
+
+
+@pytest.mark.parametrize("make", [in_mapped_group, task], ids=["mapped group", "template"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_task_whose_table_the_run_says_tells_of_this_table_alone(
+    orders: Table, append: Callable[..., int], context: Context, make: Callable[..., LakeUpsertOperator], is_new: bool
+) -> None:
+    assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
+    job = make(*assets, FOREIGN, **({"table": "shop.{{ params.table }}"} if make is task else {}))
+    # As Airflow renders it.
+    job.table = "shop.orders"
+    announce_one(job, report(committed=append(orders, 1) if is_new else None), context)
+    assert job.outlets == ([assets[0], FOREIGN] if is_new else [FOREIGN])
+
+
+def test_a_task_of_a_mapped_group_that_names_its_table_keeps_its_other_outlets(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
+    job = in_mapped_group(*assets, table="shop.orders")
+    announce_one(job, report(committed=append(orders, 1)), context)
+    assert job.outlets == assets
+
+
+@pytest.mark.parametrize("branches", ["{{ params.branch }}", ["audit", "stage"]], ids=["template", "mapped"])
+def test_a_task_whose_branch_the_run_says_tells_of_this_branch_alone(
+    orders: Table, append: Callable[..., int], context: Context, branches: Any
+) -> None:
+    assets = [lake_table_asset("shop.orders", branch=branch) for branch in ("main", "audit", "stage")]
+    job = task(*assets, branch=branches) if isinstance(branches, str) else mapped_task(*assets, branch=branches)
+    job.branch = "audit"
+    base = append(orders, 1)
+    orders.manage_snapshots().create_branch(base, "audit").commit()
+    committed = append(orders, 2, branch="audit")
+    announce_one(job, report(before=base, committed=committed), context)
+    assert job.outlets == [assets[1]]
 
 
 @pytest.mark.parametrize("authority", [None, "corp-lake", "anything"])
