@@ -190,11 +190,11 @@ class AuthorObject:
         unknown = sorted(map(str, given.keys() - field_of.keys()))
         if unknown:
             raise InvalidSpecError(f"{name or chosen.__name__} has no {unknown}; it takes {', '.join(field_of)}")
-        missing = [field.name for field in field_of.values() if _default(field) is MISSING and field.name not in given]
+        required = (field for field in field_of.values() if _default(field) is MISSING)
+        missing = [chosen._author_name(field) for field in required if field.name not in given]
         if missing:
-            raise InvalidSpecError(
-                f"{name or chosen.__name__} needs {', '.join(missing)}, got {', '.join(map(str, given)) or 'nothing'}"
-            )
+            shown = ", ".join(chosen._author_name(field_of[each]) for each in given)
+            raise InvalidSpecError(f"{name or chosen.__name__} needs {', '.join(missing)}, got {shown or 'nothing'}")
         try:
             return chosen(**given)
         except InvalidSpecError as error:
@@ -220,6 +220,11 @@ class AuthorObject:
         """Return the classes that this one stands for, by ``type``; none where it stands for itself."""
         below = {kind: concrete for sub in cls.__subclasses__() for kind, concrete in sub.kinds().items()}
         return {cls.kind: cls, **below} if cls.kind else below
+
+    @classmethod
+    def _author_name(cls, field: Field[Any]) -> str:
+        """Return the name by which an author gives a field."""
+        return field.name
 
     def _label(self, field: Field[Any]) -> str:
         """Return how messages name a field."""

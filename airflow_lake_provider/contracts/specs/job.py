@@ -272,8 +272,12 @@ class JobSpec(AuthorObject):
             {argument_of[key].name: argument_of[key].given(item) for key, item in value.items()}, name
         )
 
-    def _label(self, field: Field[Any]) -> str:
+    @classmethod
+    def _author_name(cls, field: Field[Any]) -> str:
         return Argument(field).author_name
+
+    def _label(self, field: Field[Any]) -> str:
+        return self._author_name(field)
 
 
 @dataclass(frozen=True)
