@@ -35,6 +35,7 @@ from airflow_lake_provider.maintenance.policy import dag_layer
 from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.links import LakePageLink, push_entries
 from airflow_lake_provider.operators.outcome import show_outcome
+from airflow_lake_provider.operators.rendered_arguments import NumbersOfDigits
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _MOST_OVERLAPS = 20
 LEASE = timedelta(hours=6)
 
 
-class LakeMaintenancePlanOperator(RetryDelays):
+class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
     """Plan the maintenance of tables in the worker, without Spark, and return its jobs.
 
     Each job is a mapping of arguments for ``LakeMaintenanceOperator.partial(...).expand_kwargs(plan.output)``. Where

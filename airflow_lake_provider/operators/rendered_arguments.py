@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.sdk import XComArg
@@ -43,7 +44,7 @@ else:
 
 
 class NumbersOfDigits(Base):
-    """Part of an operator, or a sensor, whose native templates make a number of digits, and of nothing else."""
+    """Part of an operator, or a sensor, that renders templates alone, and makes a number of digits and nothing else."""
 
     def render_template(
         self,
@@ -52,13 +53,28 @@ class NumbersOfDigits(Base):
         jinja_env: Any = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Render as Airflow does, but for texts that Python reads as a number and nobody else."""
+        """Render as Airflow does, but for texts without a template and those that only Python reads as a number."""
+        if seen_oids is not None and id(content) in seen_oids:
+            return content
+        jinja_env = jinja_env or self.get_template_env()
+        if isinstance(content, str) and not _has_template(content, jinja_env):
+            # Jinja cuts a line break at the end, and writes a member of an enumeration by its Python name. A native
+            # environment makes None of an empty text.
+            return content.value if isinstance(content, Enum) else content
         rendered = super().render_template(content, context, jinja_env, seen_oids)
         if isinstance(content, str) and isinstance(rendered, int) and not isinstance(rendered, bool):
             # Python reads 2026_1_12 and 2026_11_2 as one number, so that two batches would have one name.
             text = self.dag.get_template_env(force_sandboxed=True).from_string(content).render(context)
             return rendered if text.strip() == str(rendered) else text
         return rendered
+
+
+def _has_template(text: str, environment: Any) -> bool:
+    marks = (
+        *(environment.variable_start_string, environment.block_start_string, environment.comment_start_string),
+        *(environment.line_statement_prefix, environment.line_comment_prefix),
+    )
+    return any(mark in text for mark in marks if mark)
 
 
 class RenderedArguments(NumbersOfDigits):

@@ -1,4 +1,4 @@
-"""Whatever is right once it is rendered is taken while a DAG is parsed, whichever of its arguments are still open."""
+"""Arguments that are right once they are rendered are taken while a DAG is parsed, whichever of them are open."""
 
 from __future__ import annotations
 
