@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
+from os import PathLike
 from typing import Any, TypeVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -19,6 +20,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
+# Of a file system of this machine one slash will do.
+_CUT_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 def choice(cls: type[E], value: str | E, name: str) -> E:
@@ -60,6 +63,31 @@ def optional(read: Callable[[Any, str], T]) -> Callable[[Any, str], T | None]:
     The text ``None`` is refused: nobody who leaves an argument out means a branch of that name.
     """
     return lambda value, name: None if value is None or value == "" else read(not_none(value, name), name)
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value is a path of ``pathlib``, or of Airflow's object storage, which has its methods."""
+    return isinstance(value, PathLike) or hasattr(value, "joinpath")
+
+
+def path_text(value: object, name: str) -> object:
+    """Return the text of a path object; other values as they are.
+
+    :raises InvalidSpecError: it has lost a slash of what its author wrote, or has a connection of Airflow.
+    """
+    if not is_path(value):
+        return value
+    path, connection = str(value), getattr(value, "conn_id", None)
+    if connection is not None:
+        raise InvalidSpecError(
+            f"{name} has the connection {connection!r} of Airflow, and Spark reads files by settings of its own; give "
+            f"it without, got {path!r}"
+        )
+    if _CUT_SCHEME.match(path) and isinstance(value, PathLike):
+        raise InvalidSpecError(
+            f"{name} is {path!r}, which pathlib made of two slashes; give a text or an ObjectStoragePath"
+        )
+    return path
 
 
 def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:

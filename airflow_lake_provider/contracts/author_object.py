@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import timedelta
 from enum import Enum
-from os import PathLike
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_validation import Reader
+from airflow_lake_provider.contracts.argument_validation import Reader, is_path, path_text
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -36,8 +35,8 @@ def is_open(value: object) -> bool:
         return any(is_open(item) for item in value.values())
     if isinstance(value, (list, tuple, set)):
         return any(is_open(item) for item in value)
-    # As Airflow tells what it resolves: an XComArg has this method, and a path has another of its name.
-    return not isinstance(value, PathLike) and callable(getattr(value, "resolve", None))
+    # As Airflow tells what it resolves: an XComArg has this method, and a path another of its name.
+    return is_open(str(value)) if is_path(value) else callable(getattr(value, "resolve", None))
 
 
 def refuse_template(value: object, name: str) -> None:
@@ -92,6 +91,7 @@ class AuthorObject:
     _stood_in = frozenset[str]()
 
     def __post_init__(self) -> None:
+        self._take_paths()
         known_fields = [field for field in fields(self) if not _is_open_in(getattr(self, field.name), field)]
         if len(known_fields) < len(fields(self)):
             self._read(fields_of=known_fields)
@@ -120,6 +120,7 @@ class AuthorObject:
         :raises InvalidSpecError: a field cannot be what it was rendered to.
         """
         copied = copy.copy(self)
+        copied._take_paths()
         copied._read(fields_of=list(fields(copied)), is_rendered=True)
         copied.complete()
         return copied
@@ -229,6 +230,12 @@ class AuthorObject:
     def _label(self, field: Field[Any]) -> str:
         """Return how messages name a field."""
         return f"{type(self).__name__}.{field.name}"
+
+    def _take_paths(self) -> None:
+        """Make texts of the fields that are path objects; a template may be in one."""
+        for field in fields(self):
+            if is_path(value := getattr(self, field.name)):
+                object.__setattr__(self, field.name, path_text(value, self._label(field)))
 
     def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
         for field in fields_of:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional, positive, share, size, text
+from airflow_lake_provider.contracts.argument_validation import (
+    flag,
+    number,
+    optional,
+    path_text,
+    positive,
+    share,
+    size,
+    text,
+)
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.json_codec import storable
@@ -148,7 +157,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
         if not is_open(self.policy):
             dag_layer(self.policy)
         if not is_open(self.policy_file):
-            optional(text)(self.policy_file, "policy_file")
+            optional(text)(path_text(self.policy_file, "policy_file"), "policy_file")
         if not is_open(self.dry_run):
             flag(self.dry_run, "dry_run")
 

@@ -25,6 +25,7 @@ from airflow.sdk import XComArg
 from airflow.sdk.definitions._internal.expandinput import ListOfDictsExpandInput
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
+from airflow_lake_provider.contracts.argument_validation import is_path
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import shown
@@ -57,6 +58,8 @@ class NumbersOfDigits(Base):
         if seen_oids is not None and id(content) in seen_oids:
             return content
         jinja_env = jinja_env or self.get_template_env()
+        if is_path(content):
+            content = str(content)
         if isinstance(content, str) and not _has_template(content, jinja_env):
             # Jinja cuts a line break at the end, and writes a member of an enumeration by its Python name. A native
             # environment makes None of an empty text.

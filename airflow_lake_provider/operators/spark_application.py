@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_lake_provider.contracts.argument_validation import flag, optional, text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, path_text, text
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -44,7 +44,7 @@ from airflow_lake_provider.submission.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
@@ -87,7 +87,7 @@ class SparkApplicationOperator(
         *,
         lake_conn_id: str = "lake_default",
         spark_conn_id: str = "spark_default",
-        report_location: str | None = None,
+        report_location: str | ObjectStoragePath | None = None,
         deferrable: bool | None = None,
         allowed_tables: Sequence[str] | None = None,
         **spark_arguments: Any,
@@ -101,7 +101,8 @@ class SparkApplicationOperator(
         self.lake_conn_id = lake_conn_id
         self.spark_conn_id = spark_conn_id
         refuse_template(report_location, "report_location")
-        self.report_location = None if report_location is None else text(report_location, "report_location")
+        location = path_text(report_location, "report_location")
+        self.report_location = None if location is None else text(location, "report_location")
         self.allowed_tables = table_patterns(allowed_tables)
         self.deferrable = optional(flag)(deferrable, "deferrable")
         self._catalog: CatalogTables | None = None

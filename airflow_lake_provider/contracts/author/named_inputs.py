@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
-from airflow_lake_provider.contracts.argument_validation import mapping
+from airflow_lake_provider.contracts.argument_validation import mapping, path_text
 from airflow_lake_provider.contracts.author.sources import (
     ChangeEvents,
     Files,
@@ -37,7 +37,7 @@ def queryable(value: object, name: str) -> Source:
     :param name: of the argument, for messages.
     :raises InvalidSpecError: it is none, or has a name of its own.
     """
-    below = source(value, name)
+    below = source(path_text(value, name), name)
     if not below.is_queryable:
         raise InvalidSpecError(
             f"{name} must be Files, a LakeTable, Changes, a JdbcTable or a KafkaTopic, got {below!r}"
