@@ -95,7 +95,8 @@ def _options_of_maintenance() -> dict[str, dict[str, Any]]:
             default="lake_ops.maintenance_leases",
         ),
         "maintenance_dag": _option(
-            "DAG that the lake page triggers for one table, with params as those of the example 'maintain_one_table'. "
+            "DAG that the lake page triggers for one table, with params as those of the example 'maintain_one_table', "
+            "'lake_conn_id' among them. "
             "Empty: none.",
             default="maintain_one_table",
         ),

@@ -1,7 +1,7 @@
 """Maintain one table by hand: press Trigger, fill in the form, read the report in the task's XCom.
 
-The form takes names and choices only, never SQL. Which tables it may name is said in this file, and so is the least
-age of what an expiry removes, one day: no form changes these.
+The form takes names and choices only, never SQL. Which tables and catalogs it may name is said in this file, and so is
+the least age of what an expiry removes, one day: no form changes these.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOp
 TABLES = ["shop.*", "mart.*"]
 # The form refuses other names before there is a run.
 TABLE = form_pattern(TABLES)
+# Connections to the catalogs of these tables. The lake page has its button for tables of these alone.
+CATALOGS = ["lake_default"]
 
 with DAG(
     dag_id="maintain_one_table",
@@ -26,6 +28,7 @@ with DAG(
     params={
         "table": Param("shop.orders", type="string", pattern=TABLE, title="Table", description=", ".join(TABLES)),
         "action": Param("compaction", enum=["compaction", "snapshot-expiry"], title="What to do"),
+        "lake_conn_id": Param(CATALOGS[0], enum=CATALOGS, title="Catalog", description="Its connection"),
         "dry_run": Param(True, type="boolean", title="Dry run", description="Only say what would happen"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
@@ -46,6 +49,7 @@ with DAG(
     compaction = LakeCompactionOperator(
         task_id="compaction",
         table="{{ params.table }}",
+        lake_conn_id="{{ params.lake_conn_id }}",
         allowed_tables=TABLES,
         level="{{ params.level }}",
         strategy="{{ params.strategy }}",
@@ -54,6 +58,7 @@ with DAG(
     snapshot_expiry = LakeSnapshotExpiryOperator(
         task_id="snapshot_expiry",
         table="{{ params.table }}",
+        lake_conn_id="{{ params.lake_conn_id }}",
         allowed_tables=TABLES,
         minimum_age=timedelta(days=1),
         older_than="{{ params.older_than or '' }}",

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
-from airflow.models.dag import DagModel
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Param
 from playwright.sync_api import Page, expect
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
@@ -21,6 +22,7 @@ from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from tests.end_to_end.api_server import ApiServer, api_server
 from tests.end_to_end.browser import browser_page, find_browser
 from tests.stored_assets import store_asset
+from tests.stored_dags import store_dag
 from tests.stored_xcom import break_value, store_xcom
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
 
@@ -56,9 +58,12 @@ def server(migrated: Mapping[str, str], lake_home: Path, unused_tcp_port_factory
         store_asset(session, lake_table_asset("team.other", lake_conn_id="lake"), "platform")
         store_xcom(session, "broken", "run 1", "plan", {"lake_fleet_changed": 1}.items(), NIGHT)
         break_value(session, "lake_fleet_changed", "{")
-        dag = DagModel(dag_id=LONG_DAG, bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
-        session.add(dag)
-        session.commit()
+        eu = look_of({"eu.orders": 50}, NIGHT, conn_id="lake_eu", authority="lake_eu")
+        store_xcom(session, "nightly", "run 1", "eu", eu.items(), NIGHT)
+        params = {"table": "a.b", "action": "compaction", "dry_run": True, "lake_conn_id": Param("lake", enum=["lake"])}
+        with DAG(LONG_DAG, schedule=None, params=params) as dag:
+            EmptyOperator(task_id="compaction")
+        store_dag(session, dag)
     engine.dispose()
     settings = {**migrated, "AIRFLOW__LAKE__MAINTENANCE_DAG": LONG_DAG}
     with api_server(settings, lake_home, unused_tcp_port_factory(), PATH) as running:  # type: ignore[operator]
@@ -192,6 +197,22 @@ def test_charts_are_drawn_and_their_numbers_are_in_tables_too(server: ApiServer,
     page.get_by_text("As a table").first.click()
     # A number of JavaScript would have lost its last digits.
     expect(page.get_by_text("8412069653806524497")).to_be_visible()
+
+
+def test_the_button_maintains_the_table_of_the_pages_catalog_and_no_other(server: ApiServer, page: Page) -> None:
+    log_in(page, server, "admin")
+    page.goto(f"{server.url}{PAGE}/table?conn=lake&table=shop.t001")
+    page.get_by_role("button", name=f"Trigger {LONG_DAG}").click()
+    run = page.get_by_role("link", name=re.compile("^Run manual"))
+    expect(run).to_be_visible()
+    run_id = str(run.text_content()).removeprefix("Run ")
+    started = server.get(f"/api/v2/dags/{LONG_DAG}/dagRuns/{quote(run_id)}", "admin").json()
+    expected = {"table": "shop.t001", "lake_conn_id": "lake", "action": "compaction", "dry_run": True}
+    assert started["conf"] == expected
+    # Of a catalog that the DAG does not take, a table of that name may be in the other one, too.
+    page.goto(f"{server.url}{PAGE}/table?conn=lake_eu&table=eu.orders")
+    expect(page.get_by_text("does not take lake_eu")).to_be_visible()
+    assert page.get_by_role("button").count() == 0
 
 
 def test_a_name_and_a_reason_with_a_script_are_shown_and_do_not_run(server: ApiServer, page: Page) -> None:

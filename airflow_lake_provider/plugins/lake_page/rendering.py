@@ -94,11 +94,12 @@ def render_fleet(fleet: Fleet, asked: Asked) -> str:
     )
 
 
-def render_table(page: TablePage, dag_id: str) -> str:
+def render_table(page: TablePage, dag_id: str, refusal: str = "") -> str:
     """Return the page of one table.
 
     :param page: what is known of it.
     :param dag_id: of the DAG that maintains it; empty where the user may not start it.
+    :param refusal: why no run of that DAG is offered; empty where one is.
     """
     details, now = page.details, page.state.now
     charts = {
@@ -118,6 +119,7 @@ def render_table(page: TablePage, dag_id: str) -> str:
             charts=charts,
             size_classes=size_classes(details.within("files")),
             dag_id=dag_id,
+            refusal=refusal,
             now=now,
         )
     )

@@ -33,6 +33,7 @@ from sqlalchemy.orm import Session
 from airflow_lake_provider import __version__
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 from airflow_lake_provider.plugins.lake_page.addresses import login_url, root_path, table_url
+from airflow_lake_provider.plugins.lake_page.maintenance_dag import refusal_of
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_missing, render_table
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
@@ -87,7 +88,10 @@ def one_table(session: SessionDep, user: GetUserDep, table: str, conn: str = "")
     if page is None:
         return HTMLResponse(render_missing(table), status_code=404, headers=_HEADERS)
     dag_id = conf.get("lake", "maintenance_dag", fallback="maintain_one_table")
-    return HTMLResponse(render_table(page, dag_id if may_trigger(dag_id, user, session) else ""), headers=_HEADERS)
+    if not may_trigger(dag_id, user, session):
+        return HTMLResponse(render_table(page, ""), headers=_HEADERS)
+    refusal = refusal_of(dag_id, page.state.conn_id, session)
+    return HTMLResponse(render_table(page, dag_id, refusal), headers=_HEADERS)
 
 
 @router.get("/open")

@@ -40,7 +40,7 @@ def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
     page.goto(f"{airflow.url}/dags/maintain_one_table")
     page.get_by_role("button", name="Trigger Dag", exact=True).first.click()
     form = page.get_by_role("dialog")
-    for title in ("Table", "What to do", "Dry run", "Compaction level", "Expire older than", "Retain last"):
+    for title in ("Table", "Catalog", "What to do", "Dry run", "Compaction level", "Expire older than", "Retain last"):
         # A star follows the title of what has to be given.
         expect(form.get_by_text(re.compile(rf"^{title}\W*$")).first).to_be_attached()
     form.locator("[name=element_table]").fill(stock)

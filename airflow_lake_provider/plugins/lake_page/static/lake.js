@@ -101,7 +101,11 @@
       var button = form.querySelector("button");
       button.disabled = true;
       output.textContent = "Starting ...";
-      var conf = { table: form.elements.table.value, action: form.elements.action.value, dry_run: form.elements.dry_run.checked };
+      var fields = form.elements;
+      var conf = {
+        lake_conn_id: fields.lake_conn_id.value, table: fields.table.value, action: fields.action.value,
+        dry_run: fields.dry_run.checked,
+      };
       fetch(form.dataset.url, {
         method: "POST", headers: { "Content-Type": "application/json" },
         body: JSON.stringify({ logical_date: null, conf: conf }),
