@@ -179,20 +179,20 @@ class StoredEntries:
         if not tasks:
             return []
         of_tasks = or_(*((TaskInstance.dag_id == dag) & (TaskInstance.task_id == task) for dag, task in tasks))
-        asked = (
-            select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
+        task, ended = (TaskInstance.dag_id, TaskInstance.task_id), TaskInstance.end_date
+        # A bound of all together would leave out those that run least.
+        rank = func.row_number().over(partition_by=task, order_by=ended.desc()).label("newer")
+        ranked = (
+            select(*task, TaskInstance.run_id, TaskInstance.state, ended, rank)
             .join(DagRun, (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id))
-            .where(of_tasks, DagRun.run_after >= self.now - REMEMBERED, TaskInstance.end_date.is_not(None))
-            .order_by(TaskInstance.end_date.desc())
-            .limit(_MOST_HEADERS)
+            .where(of_tasks, DagRun.run_after >= self.now - REMEMBERED, ended.is_not(None))
+            .subquery()
         )
-        newest: dict[tuple[str, str], tuple[str, str | None]] = {}
-        for dag_id, run_id, task_id, state in self.session.execute(asked):
-            newest.setdefault((dag_id, task_id), (run_id, state))
+        columns = (ranked.c.dag_id, ranked.c.run_id, ranked.c.task_id)
+        asked = select(*columns).where(ranked.c.newer == 1, ranked.c.state.in_(_FAILED))
         return [
             Place(dag_id=dag_id, run_id=run_id, task_id=task_id)
-            for (dag_id, task_id), (run_id, state) in newest.items()
-            if state in _FAILED
+            for dag_id, run_id, task_id in self.session.execute(asked.order_by(ranked.c.end_date.desc()))
         ]
 
     def _headers(self, key: str, most: int) -> list[Look]:

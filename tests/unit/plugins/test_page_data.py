@@ -303,6 +303,16 @@ def test_a_plan_or_a_verdict_that_failed_last_is_named(session: Session) -> None
     assert fleet(session).failed == ()
 
 
+def test_a_plan_that_failed_is_named_however_often_other_tasks_have_run_since(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    leave(session, look_of({"x.y": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="busy")
+    store_instance(session, "nightly", "run of last night", "plan", NIGHT, "failed")
+    for number in range(310):
+        store_instance(session, "busy", f"run {number}", "plan", NIGHT + timedelta(seconds=number + 1))
+    session.commit()
+    assert [(place.dag_id, place.task_id) for place in fleet(session).failed] == [("nightly", "plan")]
+
+
 def test_a_table_has_the_details_of_its_look_and_the_trend_of_its_runs(session: Session) -> None:
     leave(session, look_of({f"a.t{number:02d}": number for number in range(60)}, NIGHT))
     points = [TrendPoint(at=NIGHT - DAYS * (4 - n), score=n, files=100 * n, bytes=0, deletes=None) for n in range(5)]
