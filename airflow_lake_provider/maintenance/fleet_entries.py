@@ -72,7 +72,7 @@ def fleet_entries(
     of_changed: bool = False,
     is_dry_run: bool = False,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the keys and entries of a plan's look, the header last.
+    """Yield the keys and entries of a plan's look, the header last; none of changed tables where there are none.
 
     :param run: what the plan does.
     :param looks: by table.
@@ -85,6 +85,9 @@ def fleet_entries(
     """
     waits = {each.table: each.why for each in run.deferred}
     plans = sorted((plan for plan in run.plans if plan.table in looks), key=lambda plan: looks[plan.table].health.order)
+    if of_changed and not plans:
+        # Each header takes the place of an older one.
+        return
     kept = plans[:MOST_ROWS]
     rows = [_row(looks[plan.table], plan, waits.get(plan.table)) for plan in kept]
     details = {plan.table: _within(_details(looks[plan.table], plan)) for plan in kept[:MOST_DETAILS]}

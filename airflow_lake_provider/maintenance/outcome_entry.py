@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +12,8 @@ from airflow_lake_provider.maintenance.history_entries import HistoryRun, histor
 from airflow_lake_provider.maintenance.outcomes import TaskOutcome
 
 VERSION = 1
-# Key of XCom.
-OUTCOMES = "lake_outcomes"
+# Keys of XCom. Runs with nothing to do come often, and would hide the others among the newest of one key.
+OUTCOMES, NO_OUTCOMES = "lake_outcomes", "lake_outcomes_none"
 # Failures come first, so that these are never among those left out.
 MOST_TASKS = 2_000
 _COUNTS = ("data_files", "bytes", "delete_files", "snapshots")
@@ -43,6 +43,11 @@ def outcome_entry(run: HistoryRun, outcomes: Sequence[TaskOutcome], conn_id: str
         "tasks": tasks[:MOST_TASKS],
         "left_out": max(0, len(tasks) - MOST_TASKS),
     }
+
+
+def outcome_key(entry: Mapping[str, Any]) -> str:
+    """Return the key of an entry, which differs where the run had no task."""
+    return OUTCOMES if entry["tasks"] else NO_OUTCOMES
 
 
 def _task(row: HistoryEntry) -> dict[str, Any]:

@@ -25,8 +25,7 @@ from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.maintenance.history_entries import history_entries
-from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES as OUTCOMES_OF_PAGE
-from airflow_lake_provider.maintenance.outcome_entry import outcome_entry
+from airflow_lake_provider.maintenance.outcome_entry import outcome_entry, outcome_key
 from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, counted, outcome_of, outcomes_of_run
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.flat_reports import flat_reports
@@ -197,7 +196,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
             history, run = MaintenanceHistory(hook, self.history), history_run(context, outcomes)
             # XCom that is there when a task fails stays, and a red night is looked at most.
             entry = outcome_entry(run, outcomes, self.lake_conn_id, hook.connection.asset_authority)
-            push_entries(context, [(OUTCOMES_OF_PAGE, entry)])
+            push_entries(context, [(outcome_key(entry), entry)])
             if history.record(history_entries(run, outcomes)):
                 tables = list(dict.fromkeys(each.table for each in outcomes))
                 context["ti"].xcom_push(key=TRENDS, value=history.trends(tables[:_MOST_TRENDS]))

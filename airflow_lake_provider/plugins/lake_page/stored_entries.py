@@ -19,7 +19,7 @@ from sqlalchemy import Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.maintenance.fleet_entries import CHANGED, DETAILS, FLEET, ROWS, VERSION
-from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES
+from airflow_lake_provider.maintenance.outcome_entry import NO_OUTCOMES, OUTCOMES
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.plugins.lake_page.entries import (
     Fields,
@@ -142,11 +142,12 @@ class StoredEntries:
     def nights(self, most: int) -> list[tuple[Place, Night]]:
         """Return what verdicts have left, newest first; of closed DAGs, the tasks of some tables.
 
-        :param most: runs; the newest of each verdict is among them in any case.
+        :param most: runs that had tasks; the newest of each verdict is among them in any case, with tasks or without.
         """
-        newest = self._newest(OUTCOMES, _MOST_NIGHTS)
-        places = [place for number, (place, rank) in enumerate(newest) if rank == 1 or number < most]
-        texts = self._values({place: [OUTCOMES] for place in places})
+        newest, idle = self._newest(OUTCOMES, _MOST_NIGHTS), self._newest(NO_OUTCOMES, _MOST_NIGHTS)
+        keys = {place: [NO_OUTCOMES] for place, rank in idle if rank == 1}
+        keys |= {place: [OUTCOMES] for number, (place, rank) in enumerate(newest) if rank == 1 or number < most}
+        texts = self._values(keys)
         read = ((place, self._read(place, Night.of, text), stored) for place, _, text, stored in texts)
         nights = [
             (place, replace(self._seen(place, night), at=min(night.at, stored)))
@@ -160,7 +161,7 @@ class StoredEntries:
 
         :param nights: whose verdicts may have left some.
         """
-        of_places = dict(nights[:_MOST_TRENDS])
+        of_places = dict([each for each in nights if each[1].counts][:_MOST_TRENDS])
         trends: dict[tuple[str, str], Trend] = {}
         values = sorted(self._values({place: [TRENDS] for place in of_places}), key=lambda each: each[3], reverse=True)
         for place, _, text, _ in values:
@@ -263,5 +264,5 @@ class StoredEntries:
 
 def dags_with_entries(session: Session) -> set[str]:
     """Return the DAGs that have left an entry."""
-    asked = select(XComModel.dag_id).where(XComModel.key.in_((FLEET, CHANGED, OUTCOMES))).distinct()
+    asked = select(XComModel.dag_id).where(XComModel.key.in_((FLEET, CHANGED, OUTCOMES, NO_OUTCOMES))).distinct()
     return set(session.scalars(asked))

@@ -103,9 +103,14 @@ def test_a_database_that_takes_no_entry_fails_no_plan(context: Context) -> None:
     plan(context, tables=["shop.*"])
 
 
-def entries(looks: dict[str, TableLook], plans: list[TablePlan]) -> dict[str, Any]:
+def entries(looks: dict[str, TableLook], plans: list[TablePlan], **named: Any) -> dict[str, Any]:
     run = FleetRun(plans=tuple(plans))
-    return dict(fleet_entries(run, looks, at=NOW, conn_id="lake", authority="lake", tables=["*"]))
+    return dict(fleet_entries(run, looks, at=NOW, conn_id="lake", authority="lake", tables=["*"], **named))
+
+
+def test_a_look_at_changed_tables_that_has_seen_none_leaves_no_entry() -> None:
+    assert entries({}, [], of_changed=True) == {}
+    assert list(entries({}, [])) == ["lake_fleet"]
 
 
 def test_an_entry_has_at_most_so_many_tables_and_says_how_many_it_left_out() -> None:

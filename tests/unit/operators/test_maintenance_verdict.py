@@ -146,6 +146,11 @@ def test_a_red_verdict_has_left_its_outcomes_for_the_lake_page(context: Context)
     ]
 
 
+def test_a_verdict_on_nothing_leaves_its_entry_under_a_key_of_its_own(context: Context) -> None:
+    shown = verdict_of([], [], [], context).shown
+    assert (shown["lake_outcomes_none"]["tasks"], "lake_outcomes" in shown) == ([], False)
+
+
 def test_an_author_says_what_else_is_red(context: Context) -> None:
     with pytest.raises(AirflowFailException, match="1 unsupported"):
         verdict_of([JOB], [[DONE]], [NOGC], context, fail_on=["failed", "unsupported"])

@@ -12,7 +12,7 @@ from airflow_lake_provider.maintenance.fleet_entries import TableLook, fleet_ent
 from airflow_lake_provider.maintenance.fleet_run import FleetRun
 from airflow_lake_provider.maintenance.health import FileSizes, TableHealth
 from airflow_lake_provider.maintenance.history_entries import HistoryRun
-from airflow_lake_provider.maintenance.outcome_entry import OUTCOMES, outcome_entry
+from airflow_lake_provider.maintenance.outcome_entry import outcome_entry, outcome_key
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.maintenance.plan import PlannedAction, TablePlan
 from airflow_lake_provider.maintenance.policy import TablePolicy
@@ -86,4 +86,5 @@ def night_of(
     run = HistoryRun(key="k", dag_id="nightly", run_id="r", task_id="verdict", try_number=1, at=at)
     tasks = [{"action": each["action"], "table": each["table"]} for each in reports]
     jobs = [{"tasks": tasks, "expected": [{"core_seconds": 3.0}] * len(tasks)}]
-    return {OUTCOMES: outcome_entry(run, outcomes_of_run(jobs, reports, []), conn_id, authority)}
+    entry = outcome_entry(run, outcomes_of_run(jobs, reports, []), conn_id, authority)
+    return {outcome_key(entry): entry}

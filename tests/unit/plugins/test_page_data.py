@@ -240,6 +240,32 @@ def test_last_nights_outcomes_and_what_they_gained_are_shown_with_their_run(sess
     assert [each.outcome for _, each in page.history] == ["done", "failed"]
 
 
+def test_runs_in_which_nothing_was_due_hide_no_failure_and_the_newest_of_them_is_shown(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    trends = [trend_entry("a.b", [TrendPoint(at=NIGHT, score=50)])]
+    left = {**night_of({"a.b": "failed"}, NIGHT), "trends": trends}
+    leave(session, left, dag_id="by_commits", task="verdict")
+    for number in range(65):
+        at = NIGHT + timedelta(minutes=number + 1)
+        leave(session, {**night_of({}, at), "trends": []}, at, dag_id="by_commits", task="verdict")
+    read = fleet(session)
+    (table,) = read.tables
+    assert (table.has_failed, table.trend is not None) == (True, True)
+    assert [(place.run_id, night.counts) for place, night in read.nights] == [(f"run {at.isoformat()}", {})]
+    page = read_table(session, {"nightly", "by_commits"}, NOW, "lake", "a.b")
+    assert page is not None
+    assert ([each.outcome for _, each in page.history], page.state.has_failed) == (["failed"], True)
+    # A user of the asset alone sees the same of the table.
+    assert read_fleet(session, set(), NOW, {("lake", "a.b")}).tables[0].has_failed
+
+
+def test_an_entry_of_a_run_without_tasks_that_an_earlier_version_has_left_is_shown(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT))
+    (entry,) = night_of({}, NIGHT).values()
+    leave(session, {"lake_outcomes": entry}, task="verdict")
+    assert [night.counts for _, night in fleet(session).nights] == [{}]
+
+
 def test_a_score_and_a_count_of_zero_are_numbers(session: Session) -> None:
     leave(session, look_of({"a.b": 0}, NIGHT, deletes=DeleteDebt(delete_files=0, equality_deletes=0)))
     row = fleet(session).tables[0].row
