@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.as_of import moment_in_utc
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.hooks.table_locations import table_locations
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_snapshots
 from airflow_lake_provider.maintenance.fleet_run import without_shared
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.plan import TablePlan
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 
+_EXPIRY = "snapshot-expiry"
 # By action, the argument of its task that names columns, and what refuses those that do not fit.
 _REFUSALS: Mapping[str, tuple[str, Callable[[Any, LoadedTable], None]]] = {
     "expire-rows": ("column", refuse_row_expiry),
@@ -43,7 +45,7 @@ class PlannedTables:
     """Plans of tables, and what only a look at all of them shows.
 
     :param plans: the most urgent first.
-    :param overlaps: of their locations.
+    :param overlaps: of their locations; of an expiry that is due also with entries that were not asked for.
     :param looks: by table, from what its plan was made.
     """
 
@@ -65,7 +67,7 @@ def table_plans(
 
     A table that cannot be read, or whose policy cannot, has a plan with its error, and no action. What would wait is
     left out: actions that keep failing, and tables that a run has leased. So is what removes files by their
-    place, where the locations of two of the tables overlap. A table that stands among them twice is not expired.
+    place, where the locations of two of the tables overlap. A table that the catalog has twice is not expired.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
@@ -96,7 +98,8 @@ def plan_tables(
 ) -> PlannedTables:
     """Return the plans of tables, and where the locations of two of them overlap.
 
-    A table that is dropped during the look has no plan.
+    A table that is dropped during the look has no plan. Where snapshots would go, all tables of the catalog are looked
+    at: another entry of the same table may read their files.
 
     :param tables: as of :func:`table_plans`.
     :param policies: of the catalog that is looked at.
@@ -130,11 +133,40 @@ def plan_tables(
     if dropped := gone - {*patterns.included}:
         # Others drop tables all day. What a catalog still lists and does not load is broken.
         dropped -= {str(table) for table in hook.list_tables()}
-    return PlannedTables(
-        plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-        overlaps=tuple(overlaps_of_all(look.locations for _, look in looked if look.locations)),
-        looks={plan.table: look for plan, look in looked},
+    return _compared_with_others(
+        PlannedTables(
+            plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
+            overlaps=tuple(overlaps_of_all(look.locations for _, look in looked if look.locations)),
+            looks={plan.table: look for plan, look in looked},
+        ),
+        hook,
     )
+
+
+def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> PlannedTables:
+    """Add the overlaps of tables whose snapshots would go with other entries of the same tables in the catalog.
+
+    Only an expiry that is due is worth the look at all tables. Where the catalog lists none, no snapshot goes.
+    """
+    due = {plan.table for plan in planned.plans if any(each.action == _EXPIRY for each in plan.actions)}
+    own = [look.locations for name, look in planned.looks.items() if name in due and look.locations]
+    if not own:
+        return planned
+    try:
+        others = [
+            listed
+            for listed in hook.list_tables()
+            # No plan loads what no operator can name.
+            if not listed.foreign and (str(listed) not in planned.looks or not listed.is_nameable)
+        ]
+        overlaps = overlaps_of_all([*own, *table_locations(hook, others, of_earlier_versions=False)])
+    except LakeProviderError as error:
+        why = f"Nobody knows whether another entry of the catalog is this table, too: {str(error).rstrip('.')}."
+        instead = "Let the user of the connection list all namespaces."
+        return replace(planned, plans=tuple(plan.without({_EXPIRY}, why, instead) for plan in planned.plans))
+    twins = (each for each in overlaps if each.is_same_table and due & {each.table, each.other})
+    # Two that were both looked at are there already.
+    return replace(planned, overlaps=tuple(dict.fromkeys((*planned.overlaps, *twins))))
 
 
 def _fitting(plan: TablePlan, table: LoadedTable) -> TablePlan:

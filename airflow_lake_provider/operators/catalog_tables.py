@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.file_locations import folders_of_metadata
+from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
     RewriteManifestsSpec,
@@ -16,11 +14,12 @@ from airflow_lake_provider.contracts.specs.maintenance import (
     StatisticsSpec,
 )
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.maintenance.locations import TableLocations
+from airflow_lake_provider.hooks.table_locations import table_locations
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.reports.job import JobReport
-    from airflow_lake_provider.tables.base import ListedTable, LoadedTable
+    from airflow_lake_provider.maintenance.locations import TableLocations
+    from airflow_lake_provider.tables.base import LoadedTable
 
 # Specs of what a worker plans from metadata.
 PlannedSpec = CompactionSpec | RewriteManifestsSpec | RowExpirySpec | SnapshotExpirySpec | StatisticsSpec
@@ -47,12 +46,13 @@ class CatalogTables:
         self._locations = None
 
     def locations(self) -> list[TableLocations]:
-        """Return the folders of all tables of the catalog, read once until :meth:`forget`.
+        """Return the folders of all tables of the catalog, earlier ones too, read once until :meth:`forget`.
 
         :raises LakeProviderError: the catalog does not list its tables.
         """
         if self._locations is None:
-            self._locations = table_locations(self.lake)
+            lake = self.lake
+            self._locations = table_locations(lake, lake.list_tables(), of_earlier_versions=True)
         return self._locations
 
     def find_table(self, name: str) -> LoadedTable | None:
@@ -111,34 +111,3 @@ class CatalogTables:
             return self.load_existing(name)
         except MissingTableError as error:
             raise MissingTableError(f"{name}: {what} does not exist. {error}") from None
-
-
-def table_locations(hook: LakeCatalogHook) -> list[TableLocations]:
-    """Return the folders of every table of a catalog, earlier ones too, without a bound on their number or on time.
-
-    A table that cannot be read has its error, and the folder of its metadata file where the catalog lists that.
-
-    :raises LakeProviderError: the catalog cannot be opened, or does not list its tables.
-    """
-
-    def at(listed: ListedTable) -> TableLocations | None:
-        name = str(listed)
-        if listed.foreign:
-            # Its files are no less its own.
-            return TableLocations(name=name, folders=(listed.location,)) if listed.location else None
-        try:
-            return hook.look_at(
-                listed, lambda table: TableLocations(name=name, folders=table.locations(of_earlier_versions=True))
-            )
-        except MissingTableError:
-            # Dropped since it was listed.
-            return None
-        except LakeProviderError as error:
-            why = f"{type(error).__name__}: {error}"
-        # Whatever a stranger's table does, its place is not known then.
-        except Exception as error:  # noqa: BLE001
-            why = f"{type(error).__name__}: {error}"
-        return TableLocations(name=name, folders=folders_of_metadata(listed.metadata_location), error=why)
-
-    with ThreadPoolExecutor(hook.opened.most_readers(), "table-locations") as readers:
-        return [each for each in readers.map(at, hook.list_tables()) if each is not None]

@@ -74,7 +74,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
 
     :param tables: name or patterns, ``["shop.*", "!shop.tmp_*"]`` (templated). One that is named and does not exist is
         reported and stops no other; where nothing matches, the task fails.
-    :param only_changed: in a run that asset events triggered, look at no other tables than theirs, so not at history
+    :param only_changed: in a run that asset events triggered, plan for no other tables than theirs, so not for history
         and leases either. Each of ``tables`` in any other run.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
     :param policy_file: YAML file with policies, relative to the bundle of the DAG or to the folder of DAGs (templated).

@@ -14,9 +14,13 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import AccessDeniedError, InvalidSpecError
+from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
+from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from tests.made_tables import register
 
 Append = Callable[..., int]
@@ -123,6 +127,17 @@ def test_ages_count_against_the_moment_that_is_given() -> None:
     assert plan.planned_at == later
 
 
+def expiry_of(plan: TablePlan) -> NotPlanned:
+    """Return why the snapshots of a table stay."""
+    assert "snapshot-expiry" not in [task["action"] for task in plan.tasks]
+    (left_out,) = (each for each in plan.not_planned if each.action == "snapshot-expiry")
+    return left_out
+
+
+# Eight snapshots are past their retention nine days later.
+DUE: dict[str, Any] = {"policy": {"expiry": {"min_snapshots": 7}}}
+
+
 @pytest.mark.usefixtures("three")
 def test_the_moment_may_be_one_of_pendulum_as_airflow_hands_them_out() -> None:
     later = pendulum.now("Europe/Paris").add(days=9)
@@ -149,20 +164,69 @@ def test_a_moment_without_a_zone_or_without_a_year_in_utc_is_refused(
 
 
 @pytest.mark.usefixtures("three")
-def test_no_expiry_is_planned_of_a_table_that_the_catalog_has_twice(lake_catalog: SqlCatalog, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("namespace", "name"), [("shop", "twin"), ("backup", "orders"), ("backup", "or ders")])
+@pytest.mark.parametrize("tables", ["*", ["shop.orders"]], ids=["all tables", "one of them"])
+def test_no_expiry_is_planned_of_a_table_that_the_catalog_has_twice(
+    lake_catalog: SqlCatalog, tmp_path: Path, namespace: str, name: str, tables: Any
+) -> None:
+    lake_catalog.create_namespace_if_not_exists(namespace)
+    orders = lake_catalog.load_table("shop.orders")
+    register(tmp_path / "catalog.db", "lake_default", namespace, {name: orders.metadata_location})
+    # The entry stays behind, and reads what this one would expire.
+    orders.append(pa.table({"id": [9]}, schema=orders.schema().as_arrow()))
+    later = datetime.now(UTC) + timedelta(days=9)
+    plans = {each.table: each for each in table_plans(tables, **DUE, now=later)}
+    other = f"{namespace}.{name.replace(' ', '%20')}"
+    left_out = expiry_of(plans["shop.orders"])
+    assert left_out.is_unsupported
+    assert f"The catalog has this table as {other}, too" in left_out.why
+    assert [task["action"] for task in plans["shop.orders"].tasks] == ["compaction"]
+    if other in plans and plans[other].error is None:
+        assert "The catalog has this table as shop.orders, too" in expiry_of(plans[other]).why
+
+
+@pytest.mark.usefixtures("three")
+def test_a_copy_of_a_table_or_one_below_it_keeps_no_snapshots(lake_catalog: SqlCatalog) -> None:
+    orders = lake_catalog.load_table("shop.orders")
     lake_catalog.create_namespace("backup")
-    metadata = lake_catalog.load_table("shop.orders").metadata_location
-    register(tmp_path / "catalog.db", "lake_default", "backup", {"orders": metadata})
-    given: dict[str, Any] = {"policy": {"expiry": {"min_snapshots": 7}}, "now": datetime.now(UTC) + timedelta(days=9)}
-    plans = {each.table: each for each in table_plans(["shop.orders", "shop.well", "backup.*"], **given)}
-    for name, other in (("shop.orders", "backup.orders"), ("backup.orders", "shop.orders")):
-        assert "snapshot-expiry" not in [task["action"] for task in plans[name].tasks]
-        (left_out,) = (each for each in plans[name].not_planned if each.action == "snapshot-expiry")
-        assert left_out.is_unsupported
-        assert f"The catalog has this table as {other}, too" in left_out.why
-    # A copy of it elsewhere, or one beside it, does not read its files.
-    (alone,) = table_plans("shop.orders", **given)
+    lake_catalog.create_table("backup.orders", orders.schema())
+    lake_catalog.create_table("backup.below", orders.schema(), location=f"{orders.location()}/below")
+    (alone,) = table_plans("shop.orders", **DUE, now=datetime.now(UTC) + timedelta(days=9))
     assert [task["action"] for task in alone.tasks] == ["snapshot-expiry", "compaction"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(("days", "looked_at"), [(0, ["orders"]), (9, ["orders", "well", "gone"])])
+def test_other_tables_are_looked_at_where_snapshots_would_go_and_else_not(
+    monkeypatch: pytest.MonkeyPatch, days: int, looked_at: list[str]
+) -> None:
+    loaded: list[str] = []
+    load = IcebergCatalog.load_listed
+
+    def noted(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        loaded.append(table.levels[-1])
+        return load(catalog, table)
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", noted)
+    table_plans("shop.orders", **DUE, now=datetime.now(UTC) + timedelta(days=days), history="off")
+    assert sorted(loaded) == sorted(looked_at)
+
+
+@pytest.mark.usefixtures("three")
+def test_snapshots_stay_where_the_catalog_does_not_list_its_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    list_tables = LakeCatalogHook.list_tables
+
+    def refused(hook: LakeCatalogHook, within: tuple[str, ...] = ()) -> list[ListedTable]:
+        if not within:
+            raise AccessDeniedError("the catalog may not be listed")
+        return list_tables(hook, within)
+
+    monkeypatch.setattr(LakeCatalogHook, "list_tables", refused)
+    (plan,) = table_plans("shop.orders", **DUE, now=datetime.now(UTC) + timedelta(days=9))
+    assert [task["action"] for task in plan.tasks] == ["compaction"]
+    left_out = expiry_of(plan)
+    assert left_out.is_waiting
+    assert "the catalog may not be listed" in left_out.why
 
 
 DAYS = {"keep": "P30D"}

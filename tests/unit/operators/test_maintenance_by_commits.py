@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, SkipReason, TableHead, decide
 from airflow_lake_provider.tables.watermark import Since
+from tests.made_tables import register
 from tests.unit.operators.test_maintenance_plan import plan
 
 if TYPE_CHECKING:
@@ -96,6 +98,32 @@ def test_the_expiry_of_rows_starts_one_run_by_commits_more_and_no_third(
     assert "expire-rows" not in actions()
     # What else that run does is a replacement of files, if anything.
     assert event_since(event.snapshot_id) == NoNewSnapshot(reason=SkipReason.NOTHING_COMMITTED, seen=event.snapshot_id)
+
+
+@pytest.mark.usefixtures("five")
+def test_a_run_by_commits_expires_no_table_that_another_namespace_has_too(
+    context: Context,
+    pushed: dict[str, Any],
+    lake_catalog: SqlCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lake_catalog.create_namespace("backup")
+    metadata = lake_catalog.load_table("shop.orders").metadata_location
+    register(tmp_path / "catalog.db", "lake_default", "backup", {"orders": metadata})
+    later = datetime.now(UTC) + timedelta(days=9)
+    monkeypatch.setattr(
+        "airflow_lake_provider.operators.maintenance_plan.datetime", SimpleNamespace(now=lambda _: later)
+    )
+    triggered_by(context, "shop.orders", "shop.well")
+    policy = {"expiry": {"min_snapshots": 7}}
+    jobs = plan(tables=["shop.*"], only_changed=True, policy=policy).execute(context)
+    assert [(task["action"], task["table"]) for job in jobs for task in job["tasks"]] == [("compaction", "shop.orders")]
+    (report,) = pushed[NOT_RUN]
+    assert (report["table"], report["action"], report["outcome"]) == ("shop.orders", "snapshot-expiry", "unsupported")
+    assert "as backup.orders, too" in report["reason"]
+    # It was compared, and is none of the run's.
+    assert pushed[SUMMARY]["tables"] == 2
 
 
 @pytest.mark.usefixtures("five", "pushed")
