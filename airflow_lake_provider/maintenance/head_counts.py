@@ -120,15 +120,35 @@ def _mergeable(files: int, size: int, target: int) -> int:
 
 
 def suspicions(
-    facts: TableFacts, history: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits, small_files: int
+    facts: TableFacts,
+    history: Sequence[Snapshot],
+    counts: HeadCounts,
+    limits: HealthLimits,
+    small_files: int,
+    recent: Sequence[Snapshot] = (),
 ) -> tuple[str, ...]:
     """Return why the manifests of a table are worth reading, as names of parts of the score; none where they are not.
 
     :param history: of main, newest first.
     :param limits: declared for the table; they only add suspicions.
     :param small_files: that were added since the last compaction.
+    :param recent: changes of rows of the last day.
     """
-    return tuple(dict.fromkeys(_suspicions(facts, history, counts, limits, small_files))) if history else ()
+    if not history:
+        return ()
+    of_order = ("order",) if _may_lack_order(facts, limits, recent) else ()
+    return tuple(dict.fromkeys((*_suspicions(facts, history, counts, limits, small_files), *of_order)))
+
+
+def _may_lack_order(facts: TableFacts, limits: HealthLimits, recent: Sequence[Snapshot]) -> bool:
+    """Tell whether only manifests show what an order of the whole table needs.
+
+    A sort needs the bounds of the column that the table is sorted by. A curve needs the partitions that are hot, and
+    nothing is hot that nobody has changed.
+    """
+    if limits.order is None:
+        return False
+    return bool(recent) if limits.order.is_by_curve else bool(facts.shape.sort_order)
 
 
 def _suspicions(

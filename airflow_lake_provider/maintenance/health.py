@@ -259,7 +259,7 @@ def health_of(
     recent = recent_changes(history, now)
     counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
     grown = growth(history, counts.target_bytes)
-    suspected = suspicions(facts, history, counts, declared, grown.small_files)
+    suspected = suspicions(facts, history, counts, declared, grown.small_files, recent)
     exact = _exact(table, recent, counts, declared) if suspected else None
     rewrites = (each for each in history if each.operation == "replace")
     hot = hot_partitions(recent, rewrites) or (hot_by_files(exact.added, history) if exact else ())

@@ -15,7 +15,11 @@ from enum import Enum
 from types import NoneType
 from typing import Any
 
-from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
+from airflow_lake_provider.contracts.author.maintenance_policy import (
+    CompactionLevel,
+    CompactionStrategy,
+    MaintenancePolicy,
+)
 from airflow_lake_provider.contracts.author_object import AuthorObject
 from airflow_lake_provider.contracts.durations import short_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -126,6 +130,8 @@ def limits_of(policy: MaintenancePolicy) -> HealthLimits:
     compaction = policy.compaction
     # What was added counts from a number on, whatever share of the table it is.
     grows = compaction.waits_for_growth
+    is_ordered = compaction.enabled and compaction.level is CompactionLevel.FULL
+    has_order = is_ordered and compaction.strategy is not CompactionStrategy.BINPACK
     return HealthLimits(
         fresh_within=policy.fresh_within,
         consumed_within=policy.consumed_within,
@@ -137,6 +143,7 @@ def limits_of(policy: MaintenancePolicy) -> HealthLimits:
         deleted_rows=compaction.deleted_share,
         delete_files=0.0 if grows else compaction.delete_files_per_data_file,
         manifests=policy.manifests.mergeable,
+        order=compaction.strategy if has_order else None,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED
@@ -71,6 +72,7 @@ class HealthLimits:
     :param deleted_rows: share of them.
     :param delete_files: for each data file.
     :param manifests: number of them.
+    :param order: of the rows that a policy puts whole tables in; None for none. Only manifests show what it needs.
     """
 
     fresh_within: timedelta | None = None
@@ -83,6 +85,7 @@ class HealthLimits:
     deleted_rows: float = DELETED_ROWS.first
     delete_files: float = DELETE_FILES.first
     manifests: int = int(MANIFESTS.first)
+    order: CompactionStrategy | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no age can be measured by.

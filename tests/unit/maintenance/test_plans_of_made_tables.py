@@ -93,6 +93,15 @@ def test_a_partition_that_is_hot_by_its_deletes_alone_is_owed_nothing(
     assert loaded.plan_compaction(spec).outcome is Outcome.NOTHING_DUE
 
 
+def test_a_partition_of_five_minutes_ago_is_left_out_of_an_order_by_a_curve(tmp_path: Path) -> None:
+    files = [*spread(30, 450 * MIB, snapshot=1), *(MadeFile(450 * MIB, day=9, snapshot=2) for _ in range(3))]
+    table = MadeTable(files=files, ages=(timedelta(days=3), timedelta(minutes=5)))
+    asked = {"strategy": "hilbert", "level": "full", "sort_by": ["id", "day"]}
+    loaded, actions = planned(table, tmp_path, compaction=asked)
+    ((name, task),) = actions
+    assert (name, task["where"]) == ("compaction full", loaded.rows_outside("day=9"))
+
+
 @pytest.mark.parametrize(
     ("deletes", "level", "where", "is_said"),
     [

@@ -308,6 +308,23 @@ def test_files_of_a_table_with_a_sort_order_are_in_order_where_their_values_do_n
     assert (action.level, action.task["strategy"]) == (("full", "sort") if share < 1 else ("minor", "binpack"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [({"level": "full"}, "full"), ({}, None), ({"level": "full", "enabled": False}, None)],
+    ids=["full", "auto", "off"],
+)
+def test_a_sort_of_the_whole_table_is_planned_though_no_file_is_small(
+    settings: dict[str, Any], level: str | None, catalog: SqlCatalog
+) -> None:
+    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.ASC))
+    table = catalog.create_table("shop.orders", SCHEMA, sort_order=order)
+    for start in range(8):
+        table.append(pa.table({"id": [start, start + 9]}))
+    later = datetime.now(UTC) + timedelta(hours=2)
+    made = plan(table, later, compaction={"strategy": "sort", "target_file_size": 100, **settings})
+    assert [each.level for each in made.actions] == ([level] if level else [])
+
+
 SORTED_BY_REGION = SortOrder(SortField(2, IdentityTransform(), SortDirection.ASC))
 
 
