@@ -238,8 +238,15 @@ def curve_order(facts: TableFacts, history: Sequence[Snapshot]) -> CurveOrder | 
 
 
 def _new_rows(summary: Mapping[str, str]) -> int:
-    """Return the rows that a commit brought; those of files that it wrote anew are no new ones."""
-    return max(0, count_of(summary, "added-records") - count_of(summary, "deleted-records"))
+    """Return the rows that a commit brought; those of files that it wrote anew are no new ones.
+
+    All are new where it has put them in place of whole partitions, or of all rows that there were.
+    """
+    added, total = count_of(summary, "added-records"), whole_number(summary.get("total-records"))
+    is_overwrite = summary.get(ACTION) == "overwrite-partitions" or summary.get("replace-partitions") == "true"
+    if is_overwrite or (total is not None and total <= added):
+        return added
+    return max(0, added - count_of(summary, "deleted-records"))
 
 
 def hot_partitions(recent: Sequence[Snapshot], rewrites: Iterable[Snapshot] = ()) -> tuple[HotPartition, ...]:
@@ -343,7 +350,7 @@ def last_maintenance(history: Sequence[Snapshot]) -> dict[str, MaintenanceRun]:
     """Return the newest run of each action: ours by its name, those of other tools as ``replace``."""
     runs: dict[str, MaintenanceRun] = {}
     for snapshot in history:
-        action = snapshot.summary.get(ACTION) or _replace(snapshot)
+        action = snapshot.summary.get(ACTION) or ("replace" if snapshot.operation == "replace" else None)
         if action and action not in runs and not snapshot.changes_rows:
             runs[action] = MaintenanceRun(snapshot=snapshot.id, at=snapshot.committed_at)
     return runs
@@ -389,7 +396,3 @@ def _lag(
         owner=texts["owner"],
         target=texts["target"],
     )
-
-
-def _replace(snapshot: Snapshot) -> str | None:
-    return "replace" if snapshot.operation == "replace" else None

@@ -12,8 +12,9 @@ from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder,
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.health import TableHealth
-from airflow_lake_provider.maintenance.history import Growth, growth
+from airflow_lake_provider.maintenance.history import Growth, curve_order, growth
 from airflow_lake_provider.maintenance.policy import limits_of
+from tests.table_facts import table_of
 from tests.unit.maintenance.plans_of_numbers import (
     FILES,
     GIB,
@@ -162,6 +163,39 @@ def test_rows_are_put_along_a_curve_where_too_few_lie_along_it(given: dict[str, 
         (action,) = made.actions
         assert (action.task["strategy"], action.task["sort_by"]) == ("zorder", ["day", "id"])
         written_task(action.task, "task")
+
+
+ALL_NEW = {"operation": "overwrite", "added-records": "1000", "deleted-records": "1000"}
+REWRITES: dict[str, tuple[dict[str, str], int]] = {
+    "all rows are loaded anew": ({**ALL_NEW, "total-records": "1000"}, 1_000),
+    "all rows are loaded anew, and are fewer": (
+        {**ALL_NEW, "added-records": "900", "total-records": "900"},
+        900,
+    ),
+    "partitions are loaded anew by Spark": (
+        {**ALL_NEW, "replace-partitions": "true", "total-records": "3000"},
+        1_000,
+    ),
+    "partitions are loaded anew by us": (
+        {**ALL_NEW, "lake.action": "overwrite-partitions", "total-records": "3000"},
+        1_000,
+    ),
+    "rows of some files are changed": ({**ALL_NEW, "added-records": "1010", "total-records": "3000"}, 10),
+    "a writer counts no total": ({**ALL_NEW, "added-records": "1010"}, 10),
+    "rows are added": ({"operation": "append", "added-records": "5", "total-records": "1005"}, 5),
+    "a compaction": ({**ALL_NEW, "operation": "replace", "total-records": "1000"}, 0),
+}
+
+
+@pytest.mark.parametrize(("summary", "new"), REWRITES.values(), ids=REWRITES)
+def test_rows_that_were_loaded_anew_lie_along_no_curve(summary: dict[str, str], new: int) -> None:
+    history = [
+        Snapshot(id="8", parent="7", at=2, summary=summary),
+        Snapshot(id="7", parent=None, at=1, summary={"operation": "replace"}),
+    ]
+    order = curve_order(table_of(*history, properties={CURVE_ORDER: ORDER.as_property()}), history)
+    assert order is not None
+    assert order.added_since == new
 
 
 @pytest.mark.parametrize(
