@@ -37,6 +37,7 @@ ORDER = (
     "expire-rows",
     "compute-statistics",
 )
+_WITHOUT_MAIN = frozenset({"snapshot-expiry", "remove-orphans"})
 _LONGEST_DAYS = 36_500
 # Of the snapshots, which a large metadata.json shrinks by.
 _SHARE_GONE = 0.1
@@ -74,19 +75,31 @@ def _left_out_altogether(health: TableHealth, policy: MaintenancePolicy) -> Iter
     elif policy.paused:
         # A property of the table goes before the file.
         why, instead = "The policy pauses the table.", "`airflow lake policy` says where; set paused to false there."
-    elif health.snapshot is None:
+    elif health.snapshot is None and not _has_what_expires(health):
         why, instead = "The table has no snapshot.", "Nothing is needed until rows are written."
     else:
         return
     yield from (NotPlanned(action=action, why=why, instead=instead) for action in ORDER)
 
 
+def _has_what_expires(health: TableHealth) -> bool:
+    """Tell whether a table without main has snapshots: it was replaced, or written on a branch first."""
+    return health.snapshots is not None and health.snapshots.snapshots > 0
+
+
 def _steps(
     health: TableHealth, policy: MaintenancePolicy, now: datetime, past: Sequence[PastOutcome] | None
 ) -> Iterator[PlannedAction | NotPlanned]:
     def rested(step: PlannedAction | NotPlanned) -> PlannedAction | NotPlanned:
-        return unless_resting(step, past, health.snapshot_at, now) if isinstance(step, PlannedAction) else step
+        return unless_resting(step, past, committed_at, now) if isinstance(step, PlannedAction) else step
 
+    committed_at = health.snapshot_at
+    if health.snapshot is None and health.snapshots is not None:
+        committed_at = health.snapshots.newest
+        yield rested(_expiry(health, policy))
+        yield rested(plan_orphan_files(health, policy, past, now))
+        yield from _without_main(health.snapshots.snapshots)
+        return
     compaction = rested(plan_compaction(health, policy, now))
     yield from map(rested, _tags(health, policy, now))
     yield rested(_expiry(health, policy))
@@ -96,6 +109,13 @@ def _steps(
     yield rested(plan_orphan_files(health, policy, past, now))
     yield rested(plan_row_expiry(health, policy, past, now))
     yield rested(_statistics(health, policy, now))
+
+
+def _without_main(snapshots: int) -> Iterator[NotPlanned]:
+    """Yield all that reads or changes the rows of main."""
+    why = f"Main has no snapshot, though {snapshots:,} are there."
+    instead = "Only an expiry and a look for orphan files are planned until main has rows."
+    yield from (NotPlanned(action=each, why=why, instead=instead) for each in ORDER if each not in _WITHOUT_MAIN)
 
 
 def _tags(health: TableHealth, policy: MaintenancePolicy, now: datetime) -> Iterator[PlannedAction | NotPlanned]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.maintenance.health import OrphanCount
-from airflow_lake_provider.maintenance.history import MaintenanceRun
+from airflow_lake_provider.maintenance.history import MaintenanceRun, SnapshotAges
 from tests.unit.maintenance.plans_of_numbers import (
     AGED,
     COUNTS,
@@ -55,7 +55,20 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "snapshot-expiry",
         "UnsupportedError: shop.v is a view",
     ),
-    ("empty", {"snapshot": None}, {}, "snapshot-expiry", "The table has no snapshot. Nothing is needed"),
+    (
+        "empty",
+        {"snapshot": None, "snapshots": SnapshotAges()},
+        {},
+        "snapshot-expiry",
+        "The table has no snapshot. Nothing is needed",
+    ),
+    (
+        "no main",
+        {"snapshot": None, "last_arrival": NOW, **EVERYTHING},
+        {"tags": {"daily": 7}, **AGED},
+        "compaction",
+        "Main has no snapshot, though 90 are there. Only an expiry and a look for orphan files are planned",
+    ),
     (
         "gc.enabled",
         {**EVERYTHING, "obstacles": {"snapshot-expiry": "gc.enabled is false"}},

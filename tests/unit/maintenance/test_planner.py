@@ -127,6 +127,13 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("a large metadata.json that has to stay", {"metadata_bytes": 3 * MIB}, {}, []),
     (
+        "no main",
+        {"snapshot": None, "files": SMALL, "manifests": MANY, "snapshots": SnapshotAges(snapshots=90, expirable=80)},
+        {"tags": {"daily": 7}, "statistics": {"every": "P7D"}, **AGED, **COUNTS},
+        ["snapshot-expiry snapshots", "remove-orphans orphans"],
+    ),
+    ("no main, and nothing due", {"snapshot": None}, {"tags": {"daily": 7}}, []),
+    (
         "all of it",
         {"files": SMALL, "deletes": VECTORS, "snapshots": SnapshotAges(snapshots=90, expirable=80)},
         {"tags": {"daily": 7}},
