@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.row_age import newest_arrival
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, tag_of
+from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, UNFINISHED_EXPIRY, tag_of
 from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, is_small
 
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
@@ -33,12 +33,14 @@ class SnapshotAges:
     :param oldest: moment of its commit.
     :param newest: moment of its commit.
     :param expirable: those that an expiry by the table's own settings, or by Iceberg's, would remove.
+    :param is_unfinished: an expiry was cut off before it had deleted its files.
     """
 
     snapshots: int = 0
     oldest: datetime | None = None
     newest: datetime | None = None
     expirable: int = 0
+    is_unfinished: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +138,12 @@ def snapshot_ages(facts: TableFacts, expirable: int) -> SnapshotAges:
     :param expirable: those that an expiry would remove.
     """
     by_age = sorted(facts.snapshots.values(), key=lambda each: each.at)
-    if not by_age:
-        return SnapshotAges()
     return SnapshotAges(
         snapshots=len(by_age),
-        oldest=by_age[0].committed_at,
-        newest=by_age[-1].committed_at,
+        oldest=by_age[0].committed_at if by_age else None,
+        newest=by_age[-1].committed_at if by_age else None,
         expirable=expirable,
+        is_unfinished=UNFINISHED_EXPIRY in facts.properties,
     )
 
 

@@ -83,8 +83,8 @@ def _left_out_altogether(health: TableHealth, policy: MaintenancePolicy) -> Iter
 
 
 def _has_what_expires(health: TableHealth) -> bool:
-    """Tell whether a table without main has snapshots: it was replaced, or written on a branch first."""
-    return health.snapshots is not None and health.snapshots.snapshots > 0
+    """Tell whether a table without main has snapshots or files: it was replaced, or written on a branch first."""
+    return health.snapshots is not None and (health.snapshots.snapshots > 0 or health.snapshots.is_unfinished)
 
 
 def _steps(
@@ -212,10 +212,19 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
         **({} if asked.retain_last is None else {"retain_last": asked.retain_last}),
     }
     effect = Effect(files_removed=count, core_seconds=expiry_seconds(count))
-    return ranked_action(PlannedAction(action=action, reasons=reasons, effect=effect, task=task), count)
+    # Nobody counts the files that one which was cut off has left.
+    benefit = max(count, int(health.snapshots.is_unfinished))
+    return ranked_action(PlannedAction(action=action, reasons=reasons, effect=effect, task=task), benefit)
 
 
 def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]:
+    if health.snapshots is not None and health.snapshots.is_unfinished:
+        yield Reason(
+            name="unfinished-expiry",
+            value=1,
+            threshold=1,
+            sentence="An earlier expiry was cut off before it had deleted its files; the next one deletes them.",
+        )
     if count >= least:
         yield Reason(
             name="snapshots",

@@ -127,6 +127,24 @@ DUE: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     ("a large metadata.json that has to stay", {"metadata_bytes": 3 * MIB}, {}, []),
     (
+        "an expiry that was cut off",
+        {"snapshots": SnapshotAges(snapshots=5, is_unfinished=True)},
+        {},
+        ["snapshot-expiry unfinished-expiry"],
+    ),
+    (
+        "an expiry that was cut off, and no snapshot is left",
+        {"snapshot": None, "snapshots": SnapshotAges(is_unfinished=True)},
+        {},
+        ["snapshot-expiry unfinished-expiry"],
+    ),
+    (
+        "an expiry that was cut off, and a policy that keeps all",
+        {"snapshots": SnapshotAges(snapshots=5, is_unfinished=True)},
+        {"expiry": {"enabled": False}},
+        [],
+    ),
+    (
         "no main",
         {"snapshot": None, "files": SMALL, "manifests": MANY, "snapshots": SnapshotAges(snapshots=90, expirable=80)},
         {"tags": {"daily": 7}, "statistics": {"every": "P7D"}, **AGED, **COUNTS},

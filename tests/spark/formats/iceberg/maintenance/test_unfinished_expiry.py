@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
+from airflow_lake_provider.maintenance.health import health_of
 from airflow_lake_provider.spark_jobs.actions.maintain_table import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
@@ -71,6 +72,9 @@ def test_what_an_expiry_had_no_time_for_is_done_by_the_next_one(spark: SparkSess
     planned = plan_expiry(LoadedIcebergTable(table.outside()), spec(table))
     assert planned.outcome is Outcome.PLANNED
     assert bool(planned.warnings) is (moment == "delete files")
+    seen = health_of(LoadedIcebergTable(table.outside()), datetime.now(UTC)).snapshots
+    assert seen is not None
+    assert seen.is_unfinished is (moment == "delete files")
     report = expire(table)
     assert (report.outcome, report.data_files_deleted) == (Outcome.DONE, 2)
     assert left_over(table) == set()
