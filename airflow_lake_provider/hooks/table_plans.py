@@ -17,6 +17,7 @@ from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.table_locations import table_locations
 from airflow_lake_provider.hooks.table_policy import PolicyReader
+from airflow_lake_provider.maintenance.compaction import ACTION as COMPACTION
 from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_snapshots
 from airflow_lake_provider.maintenance.fleet_run import without_shared
 from airflow_lake_provider.maintenance.health import broken_table, health_of
@@ -28,6 +29,7 @@ from airflow_lake_provider.maintenance.tuning import explained
 from airflow_lake_provider.planning.early_refusals import refuse_compaction, refuse_row_expiry, refuse_statistics
 
 if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
     from airflow_lake_provider.maintenance.plan import TablePlan
     from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 
@@ -36,7 +38,7 @@ _EXPIRY = "snapshot-expiry"
 _REFUSALS: Mapping[str, tuple[str, Callable[[Any, LoadedTable], None]]] = {
     "expire-rows": ("column", refuse_row_expiry),
     "compute-statistics": ("columns", refuse_statistics),
-    "compaction": ("sort_by", refuse_compaction),
+    COMPACTION: ("sort_by", refuse_compaction),
 }
 
 
@@ -120,8 +122,11 @@ def plan_tables(
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
         look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), locations=where)
-        plan = explained(plan_of(health, merged.policy, now, past), merged)
-        return _fitting(plan, table), look
+
+        def made(policy: MaintenancePolicy) -> TablePlan:
+            return _fitting(explained(plan_of(health, policy, now, past), merged), table)
+
+        return _with_manifests_of_no_compaction(made, merged.policy), look
 
     def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
         health = broken_table(name, now, error)
@@ -167,6 +172,21 @@ def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> Plan
     twins = (each for each in overlaps if each.is_same_table and due & {each.table, each.other})
     # Two that were both looked at are there already.
     return replace(planned, overlaps=tuple(dict.fromkeys((*planned.overlaps, *twins))))
+
+
+def _with_manifests_of_no_compaction(
+    made: Callable[[MaintenancePolicy], TablePlan], policy: MaintenancePolicy
+) -> TablePlan:
+    """Return the plan by a policy; manifests wait for no compaction that does not fit the table.
+
+    :param made: makes a plan by a policy, without what does not fit.
+    """
+    plan = made(policy)
+    refused = [each for each in plan.not_planned if each.action == COMPACTION and each.is_unsupported]
+    if not refused:
+        return plan
+    plan = made(replace(policy, compaction=replace(policy.compaction, enabled=False)))
+    return replace(plan, not_planned=(*(each for each in plan.not_planned if each.action != COMPACTION), *refused))
 
 
 def _fitting(plan: TablePlan, table: LoadedTable) -> TablePlan:

@@ -20,6 +20,7 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
+from airflow_lake_provider.maintenance.planner import ORDER
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from tests.made_tables import register
 
@@ -261,3 +262,21 @@ def test_a_policy_that_names_a_column_which_the_table_lacks_is_no_work_that_each
     left_out = [each for each in plan.not_planned if each.action == action]
     assert [each.is_unsupported for each in left_out] == ([True] if why else [])
     assert all((why or "") in each.why for each in left_out)
+
+
+@pytest.mark.parametrize("column", ["ids", "at"])
+def test_manifests_do_not_wait_for_a_compaction_that_the_table_rules_out(column: str, lake_catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+    table = lake_catalog.create_table("shop.orders", schema)
+    for number in range(8):
+        table.append(pa.table({"id": [number], "at": [datetime(2020, 1, 1, tzinfo=UTC)]}, schema=schema))
+    is_fit = column in schema.names
+    policy = {"compaction": {**CURVE, "sort_by": ["id", column]}, "manifests": {"mergeable": 2}, "tags": {"daily": 7}}
+    (plan,) = table_plans("shop.orders", policy=policy)
+    actions = ["create-tag", "compaction"] if is_fit else ["create-tag", "rewrite-manifests"]
+    assert [task["action"] for task in plan.tasks] == actions
+    named = [*(each.action for each in plan.actions), *(each.action for each in plan.not_planned)]
+    assert sorted(named) == sorted(ORDER)
+    unsupported = [each.why for each in plan.not_planned if each.is_unsupported]
+    assert len(unsupported) == (0 if is_fit else 1)
+    assert all("that the table lacks: ['ids']" in each for each in unsupported)
