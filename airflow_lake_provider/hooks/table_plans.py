@@ -122,11 +122,10 @@ def plan_tables(
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
         look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), locations=where)
-
-        def made(policy: MaintenancePolicy) -> TablePlan:
-            return _fitting(explained(plan_of(health, policy, now, past), merged), table)
-
-        return _with_manifests_of_no_compaction(made, merged.policy), look
+        plan = _with_manifests_of_no_compaction(
+            lambda asked: _fitting(explained(plan_of(health, asked, now, past), merged), table), merged.policy
+        )
+        return plan, look
 
     def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
         health = broken_table(name, now, error)
