@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.curve_order import CurveOrder
@@ -39,7 +39,7 @@ from airflow_lake_provider.maintenance.history import (
     snapshot_ages,
     with_files,
 )
-from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts
+from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts, slowest
 from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.head_files import HeadFiles
 
@@ -334,7 +334,7 @@ def _measures(health: TableHealth) -> Measures:
         mergeable_manifests=manifests.mergeable,
         overlap=manifests.overlap,
         metadata_bytes=health.metadata_bytes,
-        consumer=max(health.consumers, key=lambda each: each.behind or timedelta(0), default=None),
+        consumer=slowest(health.consumers),
         data_age=health.read_at - health.last_data_commit if health.last_data_commit else None,
         orphan_bytes=health.orphans.bytes if health.orphans else None,
         data_bytes=files.data_bytes or 0,

@@ -6,7 +6,7 @@ its most; it takes the most from ``full`` on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -122,7 +122,7 @@ class Measures:
     """Numbers that a score is made of; None where nobody has counted.
 
     :param worst_partition: largest share of deleted rows of a partition.
-    :param consumer: the one that is furthest behind.
+    :param consumer: of :func:`slowest`.
     :param data_age: time since rows were changed last.
     """
 
@@ -145,6 +145,11 @@ class Measures:
     consumer: ConsumerLag | None = None
     data_age: timedelta | None = None
     orphan_bytes: int | None = None
+
+
+def slowest(consumers: Iterable[ConsumerLag]) -> ConsumerLag | None:
+    """Return the consumer that is furthest behind, first one whose place is lost; None of none."""
+    return max(consumers, key=lambda each: timedelta.max if each.behind is None else each.behind, default=None)
 
 
 def score_of(parts: Sequence[ScorePart]) -> int:
@@ -288,13 +293,21 @@ def _of_metadata(given: Measures) -> Iterator[ScorePart]:
 
 
 def _of_readers(given: Measures, limits: HealthLimits) -> Iterator[ScorePart]:
-    slowest = given.consumer
-    if slowest is not None and slowest.behind is not None:
+    consumer = given.consumer
+    if consumer is not None and consumer.behind is None:
         yield _part(
             "consumers",
             CONSUMERS,
-            slowest.behind / limits.consumed_within,
-            f"consumer {slowest.consumer} is {age_text(slowest.behind)} behind and keeps snapshots from expiry; the "
+            CONSUMERS.full,
+            f"consumer {consumer.consumer} has read up to snapshot {consumer.snapshot}, which main no longer has",
+            "let its DAG read all anew, or remove its tag where nobody reads any more",
+        )
+    elif consumer is not None and consumer.behind is not None:
+        yield _part(
+            "consumers",
+            CONSUMERS,
+            consumer.behind / limits.consumed_within,
+            f"consumer {consumer.consumer} is {age_text(consumer.behind)} behind and keeps snapshots from expiry; the "
             f"threshold is {age_text(limits.consumed_within)}",
             "let its DAG run, or remove its tag where nobody reads any more",
         )

@@ -167,3 +167,13 @@ def test_a_branch_with_the_name_of_a_tag_is_no_tag_and_no_run_tries_to_make_that
     )
     assert [each.task["tag"] for each in made.actions if each.action == "create-tag"] == ["monthly-2026-11"]
     assert [each.is_unsupported for each in made.not_planned if each.action == "create-tag"] == [True]
+
+
+def test_a_consumer_that_read_what_a_rollback_took_off_main_counts_before_one_that_is_behind(table: Table) -> None:
+    snapshots = [each.snapshot_id for each in table.snapshots()]
+    changes = table.manage_snapshots()
+    changes.create_tag(snapshots[-1], "lake.consumer.lost").create_tag(snapshots[0], "lake.consumer.late").commit()
+    assert not [each for each in health(table).findings if each.name == "consumers"]
+    table.manage_snapshots().rollback_to_snapshot(snapshots[-2]).commit()
+    (part,) = [each for each in health(table).findings if each.name == "consumers"]
+    assert part.reason.startswith(f"consumer lost has read up to snapshot {snapshots[-1]}, which main no longer has")

@@ -127,7 +127,6 @@ def test_a_score_is_100_less_all_points_and_never_below_0() -> None:
 def test_what_nobody_has_measured_is_no_part() -> None:
     parts = {part.name for part in score_parts(Measures(), HealthLimits())}
     assert parts == {"small-files", "position-deletes", "equality-deletes", "delete-files", "snapshots"}
-    assert "consumers" not in parts_of(consumer=ConsumerLag(consumer="gone", snapshot="7"))
 
 
 def test_a_reason_has_number_threshold_and_remedy() -> None:
@@ -168,3 +167,12 @@ def test_the_page_has_the_numbers_of_each_part() -> None:
         said = [cell.replace(" MiB", "") for cell in rows[name][3:6]]
         unit = 1024**2 if name == "metadata-size" else 1
         assert [float(cell) for cell in said] == [threshold.first / unit, threshold.full / unit, threshold.most]
+
+
+def test_a_consumer_whose_snapshot_main_does_not_have_takes_all_points_and_is_named() -> None:
+    part = parts_of(consumer=ConsumerLag(consumer="report", snapshot="7"))["consumers"]
+    assert part.lost == part.most
+    assert part.reason == (
+        "consumer report has read up to snapshot 7, which main no longer has; let its DAG read all anew, or "
+        "remove its tag where nobody reads any more."
+    )
