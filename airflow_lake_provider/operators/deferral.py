@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from airflow_lake_provider.operators.table_task import TableTask
 
 _STAGING = "spark.yarn.stagingDir"
+# Variables by which Hadoop's shell finds what is staged, and may remove it. Others may be secret.
+_OF_HADOOP = (
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_USER_NAME", "KRB5CCNAME", "KRB5_CONFIG"),
+    *("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +151,14 @@ class DeferrableApplication(StoredApplication):
     def _hook_arguments(self) -> dict[str, Any]:
         """Return arguments by which the triggerer reaches the application, none of them secret."""
         staging = {name: value for name, value in (self.conf or {}).items() if name == _STAGING}
+        variables = {name: value for name, value in (self.env_vars or {}).items() if name in _OF_HADOOP}
         arguments = {
             "keytab": self.keytab,
             "principal": self.principal,
             "proxy_user": self.proxy_user,
             "spark_binary": self._spark_binary,
             "conf": staging,
+            "env_vars": variables,
         }
         return {name: value for name, value in arguments.items() if value}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from functools import partial
@@ -27,6 +28,7 @@ from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 from tests.unit.operators.run_of_tests import StateStore
 from tests.unit.operators.submitted import application, as_driver, run_in_spark
+from tests.unit.resource_manager import resource_manager
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -133,6 +135,24 @@ def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(
     assert Path(stored["job"]["report_path"]).parent == tmp_path
     assert "hush" not in json.dumps(stored)
     assert list(job_directory.glob("attempt-*")) == []
+
+
+def test_the_triggerer_removes_what_is_staged_by_the_hadoop_of_the_task_and_knows_none_of_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    shell = tmp_path / "spark-class"
+    shell.write_text(f'#!/bin/sh\necho "$HADOOP_CONF_DIR $HADOOP_USER_NAME $@" > {tmp_path}/called\n')
+    shell.chmod(0o755)
+    monkeypatch.setattr(LakeSparkSubmitHook, "staged_in", FOLDER)
+    env_vars = {"HADOOP_CONF_DIR": "/etc/lake", "HADOOP_USER_NAME": "alice", "AWS_SECRET_ACCESS_KEY": "hush"}
+    binary = str(tmp_path / "spark-submit")
+    with resource_manager(("KILLED", "KILLED")) as manager:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", manager.connection)
+        job = operator(tmp_path, deferrable=True, env_vars=env_vars, spark_binary=binary)
+        stored = json.dumps(deferred(job, context, monkeypatch).trigger.serialize()[1])
+        asyncio.run(YarnApplicationTrigger(**json.loads(stored)).on_kill())
+    assert (tmp_path / "called").read_text().startswith("/etc/lake alice org.apache.hadoop.fs.FsShell -rm -r")
+    assert "hush" not in stored
 
 
 def resumed(job: Any, context: Context, reports: Path, *, overdue: bool = False) -> dict[str, Any]:
