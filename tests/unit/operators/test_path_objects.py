@@ -75,4 +75,4 @@ def test_a_file_of_policies_and_an_inventory_may_be_path_objects(context: Contex
     plan = rendered(LakeMaintenancePlanOperator, {"policy_file": Path("policies/lake.yaml")}, context)
     assert plan.policy_file == "policies/lake.yaml"
     orphans = {"table": "shop.orders", "inventory": OPEN}
-    assert spec_of(LakeRemoveOrphanFilesOperator, orphans, context).inventory == "s3://bucket/2026-11-30/a.csv"
+    assert rendered(LakeRemoveOrphanFilesOperator, orphans, context).inventory == "s3://bucket/2026-11-30/a.csv"
