@@ -6,7 +6,7 @@ Worker and driver share it. A clock that stands still where nothing arrives keep
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Protocol
@@ -52,6 +52,25 @@ class AgeLimit:
     def text(self) -> str:
         """The limit, for the summary of the commit that makes it true."""
         return f"{self.column} < {self.literal}"
+
+    @classmethod
+    def of_text(cls, text: str) -> AgeLimit | None:
+        """Read the limit of a commit's summary; None where a stranger has written something else."""
+        column, _, value = text.rpartition(" < ")
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        is_date = len(value) == len("2026-01-01")
+        kind = "date" if is_date else "timestamp" if moment.tzinfo is None else "timestamptz"
+        return cls(column=column, kind=kind, moment=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+    def includes(self, column: str, moment: datetime) -> bool:
+        """Tell whether all rows are too old by it that are before a moment by a column.
+
+        :param moment: with a zone; of a date its day counts.
+        """
+        return column == self.column and replace(self, moment=moment).number <= self.number
 
     @property
     def number(self) -> int:

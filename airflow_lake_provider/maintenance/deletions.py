@@ -7,11 +7,12 @@ what earlier runs remember, and orphan files are left alone where nobody does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy, OrphanMode
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
+from airflow_lake_provider.contracts.row_age import AgeLimit
 from airflow_lake_provider.maintenance.costs import ROW_EXPIRY, orphan_seconds, ranked_action
 from airflow_lake_provider.maintenance.health import TableHealth
 from airflow_lake_provider.maintenance.past_outcomes import (
@@ -25,9 +26,6 @@ from airflow_lake_provider.maintenance.past_outcomes import (
 )
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, ruled_out
 from airflow_lake_provider.maintenance.score import age_text
-
-# A row may arrive between the plan of a look and its end.
-_LONGEST_RUN = timedelta(hours=6)
 
 
 def plan_orphan_files(
@@ -131,13 +129,20 @@ def plan_row_expiry(
     moments = health.rows_expired_at, last_look(action, past)
     expired, looked = (None if at is None or is_ahead(at, now) else at for at in moments)
     last = max(filter(None, (expired, looked)), default=None)
-    has_all = (expired is not None and arrived <= expired) or (looked is not None and arrived <= looked - _LONGEST_RUN)
+    limit = AgeLimit.of_text(health.rows_expired_before or "")
+    # A look that a run remembers may have been by another age, and an expiry was rolled back where main has it no more.
+    has_all = (
+        expired is not None
+        and arrived <= expired
+        and limit is not None
+        and limit.includes(asked.column, min(arrived, now) - asked.keep)
+    )
     if last is not None and (has_all or now - last < BETWEEN_LOOKS):
         ago = age_text(now - last)
         return NotPlanned(
             action=action,
             why=f"Old rows were looked for {ago} ago; the last commit that brought rows was at {_minute(arrived)}.",
-            instead="It comes once a day, where rows have arrived since.",
+            instead="It comes once a day, unless rows of this age went and none have arrived since.",
         )
     sentence = f"Rows whose {asked.column} is {age_text(asked.keep)} before the last arrival, {_minute(arrived)}, go."
     reason = Reason(name="row-age", value=0, threshold=asked.keep.total_seconds(), sentence=sentence)

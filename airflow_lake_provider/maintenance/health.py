@@ -36,6 +36,7 @@ from airflow_lake_provider.maintenance.history import (
     last_maintenance,
     recent_changes,
     rows_expired_at,
+    rows_expired_before,
     snapshot_ages,
     with_files,
 )
@@ -174,6 +175,7 @@ class TableHealth:
     :param last_data_commit: newest commit that changed rows.
     :param last_arrival: newest commit that brought rows, and took fewer away.
     :param rows_expired_at: newest expiry of rows.
+    :param rows_expired_before: column and value below which it removed them, such as ``day < 2026-01-01``.
     :param statistics_at: moment of main's newest snapshot that has statistics.
     :param orphans: None where no dry run has counted them.
     :param tags: those that a policy makes by the calendar.
@@ -209,6 +211,7 @@ class TableHealth:
     last_data_commit: datetime | None = None
     last_arrival: datetime | None = None
     rows_expired_at: datetime | None = None
+    rows_expired_before: str | None = None
     statistics_at: datetime | None = None
     orphans: OrphanCount | None = None
     tags: tuple[str, ...] = ()
@@ -287,6 +290,7 @@ def health_of(
         last_data_commit=last_data_commit(history),
         last_arrival=last_arrival(history),
         rows_expired_at=rows_expired_at(history),
+        rows_expired_before=rows_expired_before(history),
         statistics_at=table.statistics_at(),
         orphans=orphans,
         tags=calendar_refs(facts),

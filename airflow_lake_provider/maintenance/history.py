@@ -12,7 +12,13 @@ from airflow_lake_provider.contracts.durations import epoch_millis, span_millis
 from airflow_lake_provider.contracts.property_values import count_of, whole_number
 from airflow_lake_provider.contracts.row_age import newest_arrival
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.contracts.table_properties import ACTION, CONSUMER_PREFIX, UNFINISHED_EXPIRY, tag_of
+from airflow_lake_provider.contracts.table_properties import (
+    ACTION,
+    CONSUMER_PREFIX,
+    EXPIRED_BEFORE,
+    UNFINISHED_EXPIRY,
+    tag_of,
+)
 from airflow_lake_provider.tables.head_files import AddedFiles, HeadFiles, is_small
 
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
@@ -345,6 +351,12 @@ def last_arrival(history: Sequence[Snapshot]) -> datetime | None:
 def rows_expired_at(history: Sequence[Snapshot]) -> datetime | None:
     """Return when rows were removed last by their age."""
     return next((each.committed_at for each in history if each.summary.get(ACTION) == "expire-rows"), None)
+
+
+def rows_expired_before(history: Sequence[Snapshot]) -> str | None:
+    """Return the limit by which rows were removed last by their age, as the summary says it."""
+    newest = next((each for each in history if each.summary.get(ACTION) == "expire-rows"), None)
+    return None if newest is None else newest.summary.get(EXPIRED_BEFORE)
 
 
 def last_maintenance(history: Sequence[Snapshot]) -> dict[str, MaintenanceRun]:

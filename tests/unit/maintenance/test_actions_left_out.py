@@ -195,7 +195,11 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("rows stay", {}, {}, "expire-rows", "The policy lets no rows go by their age."),
     (
         "no rows arrived since the last expiry",
-        {"last_arrival": NOW - timedelta(days=3), "rows_expired_at": NOW - timedelta(days=2)},
+        {
+            "last_arrival": NOW - timedelta(days=3),
+            "rows_expired_at": NOW - timedelta(days=2),
+            "rows_expired_before": "day < 2026-10-24",
+        },
         AGED,
         "expire-rows",
         "Old rows were looked for 2.0 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes",

@@ -28,7 +28,8 @@ def orphans(at: datetime) -> dict[str, Any]:
 
 
 def expired(at: datetime) -> dict[str, Any]:
-    return {"last_arrival": NOW - timedelta(days=2), "rows_expired_at": at}
+    went = {"rows_expired_at": at, "rows_expired_before": "day < 2026-10-25"}
+    return {"last_arrival": NOW - timedelta(days=2), **went}
 
 
 def described(at: datetime) -> dict[str, Any]:

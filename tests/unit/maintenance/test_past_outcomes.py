@@ -116,11 +116,18 @@ LOOKS: list[tuple[str, TableHealth, list[PastOutcome] | None, dict[str, Any], li
         ["expire-rows row-age"],
     ),
     (
-        "no row was old enough, and none came since",
+        "no row was old enough by an age that nobody remembers",
         STALLED,
         past("nothing-due", action="expire-rows", hours=50),
         AGED,
-        [],
+        ["expire-rows row-age"],
+    ),
+    (
+        "the expiry that a run has made was rolled back",
+        STALLED,
+        past("done", action="expire-rows", hours=50),
+        AGED,
+        ["expire-rows row-age"],
     ),
     (
         "rows may have come while it looked",
@@ -141,6 +148,36 @@ def test_a_look_that_metadata_does_not_show_is_remembered(
     health: TableHealth, outcomes: list[PastOutcome] | None, given: dict[str, Any], due: list[str]
 ) -> None:
     assert in_short(plan(health, outcomes, **given)) == due
+
+
+# The last rows came at noon of the 17th, and 30 days before that is the 18th of October.
+EXPIRED: list[tuple[str | None, bool]] = [
+    ("day < 2026-10-18", False),
+    ("day < 2026-10-17", True),
+    ("day < 2026-10-19", False),
+    ("day < 2026-10-18T12:00:00", False),
+    ("day < 2026-10-18T11:59:59.999999", True),
+    ("day < 2026-10-18T12:00:00+00:00", False),
+    ("day < 2026-10-18T12:00:00+02:00", True),
+    ("at < 2026-10-18", True),
+    ("a < b < 2026-10-18", True),
+    ("day < yesterday", True),
+    ("day", True),
+    ("", True),
+    (None, True),
+]
+
+
+@pytest.mark.parametrize(("limit", "is_due"), EXPIRED)
+@pytest.mark.parametrize("past_looks", [[], past("done", action="expire-rows", hours=24 * 8)], ids=["no", "a look"])
+def test_a_stalled_table_is_done_only_where_rows_of_the_policys_age_went(
+    limit: str | None, is_due: bool, past_looks: list[PastOutcome]
+) -> None:
+    stalled = replace(STALLED, rows_expired_at=NOW - timedelta(days=8), rows_expired_before=limit)
+    assert bool(plan(stalled, past_looks, **AGED).actions) is is_due
+    # Whatever went, rows came behind it, and a look comes once a day.
+    assert plan(replace(stalled, last_arrival=NOW - timedelta(days=7)), past_looks, **AGED).actions
+    assert not plan(replace(stalled, rows_expired_at=NOW - timedelta(hours=5)), past_looks, **AGED).actions
 
 
 @pytest.mark.parametrize(

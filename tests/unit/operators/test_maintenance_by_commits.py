@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_lake_provider.contracts.table_properties import ACTION
+from airflow_lake_provider.contracts.table_properties import ACTION, EXPIRED_BEFORE
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, SkipReason, TableHead, decide
@@ -86,7 +86,9 @@ def test_the_expiry_of_rows_starts_one_run_by_commits_more_and_no_third(
 
     assert "expire-rows" in actions()
     before = TableHead.of(LakeCatalogHook().loaded("shop.events").facts).head
-    table.refresh().delete("at < '2021-01-01T00:00:00+00:00'", snapshot_properties={ACTION: "expire-rows"})
+    arrived = datetime.fromtimestamp(table.refresh().history()[-1].timestamp_ms / 1000, UTC)
+    limit = (arrived - timedelta(days=365)).isoformat()
+    table.delete(f"at < '{limit}'", snapshot_properties={ACTION: "expire-rows", EXPIRED_BEFORE: f"at < {limit}"})
     event = event_since(before)
     assert isinstance(event, NewSnapshot)
     assert event.counts["deleted-records"] > event.counts.get("added-records", 0)
