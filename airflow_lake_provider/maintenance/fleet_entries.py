@@ -34,7 +34,7 @@ MOST_DETAILS, DETAILS_OF_A_PART = 1_000, 25
 MOST_DETAIL_BYTES = 16_384
 MOST_SNAPSHOTS = 30
 _MOST_FINDINGS, _MOST_CONSUMERS, _MOST_LISTED = 3, 20, 20
-_MOST_NAMED = 20
+_MOST_NAMED = 100
 _LONGEST = 300
 # What gives way, in this order, where the details of a table are too large.
 _FIRST_TO_GO = ("ignored", "snapshots", "not_due", "policy", "consumers", "due")
@@ -69,6 +69,7 @@ def fleet_entries(
     conn_id: str,
     authority: str,
     tables: Sequence[str],
+    allowed: Sequence[str] | None = None,
     of_changed: bool = False,
     is_dry_run: bool = False,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,6 +81,7 @@ def fleet_entries(
     :param conn_id: connection of the catalog.
     :param authority: of the URIs of its tables' assets.
     :param tables: patterns that were looked at.
+    :param allowed: patterns, of which each table had to match one as well; None for any table.
     :param of_changed: whether only tables of asset events were.
     :param is_dry_run: whether nothing of it is carried out.
     """
@@ -107,6 +109,10 @@ def fleet_entries(
         "left_out": len(plans) - len(rows),
         "parts": -(-len(rows) // ROWS_OF_A_PART),
     }
+    limit = ["*"] if allowed is None else [*allowed]
+    # By patterns that are cut nobody could say which tables were looked at.
+    if all(len(names) <= _MOST_NAMED and all(each == _cut(each) for each in names) for names in (tables, limit)):
+        header["allowed"] = limit
     yield (CHANGED if of_changed else FLEET), header
 
 

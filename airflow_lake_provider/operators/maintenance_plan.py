@@ -232,6 +232,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
             conn_id=self.lake_conn_id,
             authority=LakeCatalogHook(self.lake_conn_id).connection.asset_authority,
             tables=[self.tables] if isinstance(self.tables, str) else self.tables,
+            allowed=self.allowed_tables,
             of_changed=self.only_changed and bool(_triggering_events(context)),
             is_dry_run=is_dry_run,
         )

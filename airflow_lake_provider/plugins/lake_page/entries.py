@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.maintenance import fleet_entries, outcome_entry, trend
 
 # What a page shows of a text.
@@ -115,6 +118,7 @@ class Header:
     :param conn_id: connection of the catalog.
     :param authority: of the URIs of its tables' assets; the connection's id is one, too.
     :param tables: patterns that were asked for.
+    :param allowed: patterns, of which each table had to match one as well; empty where nobody knows them.
     :param parts: how many parts have rows.
     :param left_out: tables without a row.
     :param is_dry_run: whether nothing was carried out.
@@ -124,9 +128,15 @@ class Header:
     conn_id: str
     authority: str
     tables: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
     parts: int = 0
     left_out: int = 0
     is_dry_run: bool = False
+
+    def covers(self, table: str) -> bool:
+        """Tell whether a table that was there has a row; of some looks nobody knows."""
+        patterns = _patterns(self.tables, self.allowed) if self.allowed and not self.left_out else None
+        return patterns is not None and patterns.matches(table)
 
     @classmethod
     def of(cls, text: str | None) -> Header:
@@ -143,6 +153,7 @@ class Header:
             conn_id=fields.text("conn_id"),
             authority=fields.text("authority") or fields.text("conn_id"),
             tables=tuple(each for each in fields.list("tables") if isinstance(each, str)),
+            allowed=tuple(each for each in fields.list("allowed") if isinstance(each, str)),
             parts=min(max(0, fields.count("parts") or 0), most),
             left_out=fields.count("left_out") or 0,
             is_dry_run=fields.is_true("dry_run"),
@@ -374,6 +385,14 @@ class Trend:
             score=_numbers(fields, "score"),
             **counts,
         )
+
+
+@lru_cache(maxsize=256)
+def _patterns(tables: tuple[str, ...], allowed: tuple[str, ...]) -> TablePatterns | None:
+    try:
+        return TablePatterns.parse(tables, allowed)
+    except InvalidSpecError:
+        return None
 
 
 def _numbers(fields: Fields, name: str) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ class TableState:
     :param outcomes: of the newest run that did anything to it.
     :param night: that run.
     :param trend: after its last runs.
-    :param is_gone: whether a newer look at the same tables has not seen it.
+    :param is_gone: whether a newer look, which would have seen it, has not.
     :param now: against which ages count.
     """
 
@@ -263,18 +263,22 @@ def _states(
     :param replaced: earlier ones: what only these have seen is gone.
     :param only: name of one table; None for all.
     """
-    rows: dict[tuple[str, str], tuple[Look, Row, bool]] = {}
-    # A table that was dropped may be in the look of a DAG that looks when it changes, which it does no more.
-    gone_at = {look.scope: look.header.at for look in holding if not look.of_changed}
-    for looks, is_gone in ((replaced, True), (holding, False)):
-        for look, row in entries.rows(looks):
-            key = look.header.conn_id, row.table
-            gone_since = gone_at.get(rows[key][0].scope) if key in rows and rows[key][2] else None
-            if only not in (None, row.table) or (gone_since and gone_since > look.header.at):
-                continue
-            rows[key] = look, row, is_gone
-    # Where a plan left tables out, nobody knows which of these are gone.
-    cut = {look.scope for look in holding if look.header.left_out}
+    rows: dict[tuple[str, str], tuple[Look, Row]] = {}
+    for look, row in entries.rows(sorted([*replaced, *holding], key=lambda each: each.header.at)):
+        if only in (None, row.table):
+            rows[look.header.conn_id, row.table] = look, row
+    # Where a plan left tables out, or its rows cannot be read, nobody knows which of these are gone.
+    cut = {look.scope for look in holding if look.header.left_out or look.place in entries.incomplete}
+    older = {look for look in replaced if look.scope not in cut}
+
+    def is_gone(seen: Look, table: str) -> bool:
+        return seen in older or any(
+            look.header.at > seen.header.at
+            and look.header.conn_id == seen.header.conn_id
+            and entries.would_show(look, table)
+            for look in holding
+        )
+
     done, trends = _newest_outcomes(nights), entries.trends(nights)
     return {
         key: TableState(
@@ -283,10 +287,10 @@ def _states(
             outcomes=tuple(done[key][1]) if key in done else (),
             night=done[key][0] if key in done else None,
             trend=trends.get(key),
-            is_gone=is_gone and look.scope not in cut,
+            is_gone=is_gone(look, row.table),
             now=entries.now,
         )
-        for key, (look, row, is_gone) in rows.items()
+        for key, (look, row) in rows.items()
     }
 
 

@@ -81,6 +81,7 @@ class StoredEntries:
     :param now: against which ages count.
     :param assets: authority and table of each asset that the user may read; of these the entries of all DAGs are.
     :param notes: of what could not be read, filled while reading.
+    :param incomplete: whose rows could not all be read, likewise.
     """
 
     session: Session
@@ -88,6 +89,7 @@ class StoredEntries:
     now: datetime
     assets: Collection[tuple[str, str]] = ()
     notes: list[tuple[Place, str]] = field(default_factory=list)
+    incomplete: set[Place] = field(default_factory=set)
 
     def may_read(self, place: Place) -> bool:
         """Tell whether the user may read all that a task has left, and not only what it says of some tables."""
@@ -126,9 +128,16 @@ class StoredEntries:
             parts = [texts.get(look.place, {}).get(key) for key in wanted[look.place]]
             for part in parts:
                 read = self._read(look.place, entry_of, part, VERSION)
-                rows = map(Row.of, read.each("rows")) if read is not None else ()
+                rows = list(map(Row.of, read.each("rows"))) if read is not None else [None]
+                if None in rows:
+                    self.incomplete.add(look.place)
                 mine = (row for row in rows if row is not None and self._sees(look.place, look.header, row.table))
                 yield from ((look, row) for row in mine)
+
+    def would_show(self, look: Look, table: str) -> bool:
+        """Tell whether a look of which all rows were read would show a table to the user, were it there."""
+        is_whole = not look.of_changed and look.place not in self.incomplete
+        return is_whole and look.header.covers(table) and self._sees(look.place, look.header, table)
 
     def details(self, look: Look, row: Row) -> Fields:
         """Return the details of a table; empty where the look has left none."""

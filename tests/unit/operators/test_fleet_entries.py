@@ -108,6 +108,13 @@ def entries(looks: dict[str, TableLook], plans: list[TablePlan], **named: Any) -
     return dict(fleet_entries(run, looks, at=NOW, conn_id="lake", authority="lake", tables=["*"], **named))
 
 
+def test_the_header_has_the_patterns_that_limit_a_look_unless_they_are_too_many() -> None:
+    assert entries({}, [])["lake_fleet"]["allowed"] == ["*"]
+    assert entries({}, [], allowed=["a.*", "b.*"])["lake_fleet"]["allowed"] == ["a.*", "b.*"]
+    for names in ([f"a.t{number}" for number in range(101)], [f"a.{'t' * 300}"]):
+        assert "allowed" not in entries({}, [], allowed=names)["lake_fleet"]
+
+
 def test_a_look_at_changed_tables_that_has_seen_none_leaves_no_entry() -> None:
     assert entries({}, [], of_changed=True) == {}
     assert list(entries({}, [])) == ["lake_fleet"]

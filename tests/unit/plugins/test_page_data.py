@@ -159,15 +159,16 @@ def test_the_last_run_of_each_of_many_dags_is_shown(session: Session) -> None:
 
 
 def test_a_dag_that_was_renamed_goes_on_under_its_new_name(session: Session) -> None:
-    leave(session, look_of({"a.b": 10, "a.dropped": 10}, NIGHT - DAYS), NIGHT - DAYS, dag_id="old_name")
+    mine: dict[str, Any] = {"tables": ["a.*"]}
+    leave(session, look_of({"a.b": 10, "a.dropped": 10}, NIGHT - DAYS, **mine), NIGHT - DAYS, dag_id="old_name")
     leave(session, look_of({"x.y": 10}, NIGHT - DAYS, tables=["x.*"]), NIGHT - DAYS, dag_id="old_name", task="other")
     store_instance(session, "old_name", "last", "other", NIGHT, "failed")
     dag = DagModel(dag_id="old_name", bundle_name="dags", fileloc="/dags/x.py", is_stale=False)  # type: ignore[no-untyped-call]
     session.add(dag)
     session.commit()
-    leave(session, look_of({"a.b": 20}, NIGHT), dag_id="new_name")
+    leave(session, look_of({"a.b": 20}, NIGHT, **mine), dag_id="new_name")
     gone = {each.row.table: each.is_gone for each in fleet(session).tables}
-    assert (gone, len(fleet(session).failed)) == ({"a.b": False, "a.dropped": False, "x.y": False}, 1)
+    assert (gone, len(fleet(session).failed)) == ({"a.b": False, "a.dropped": True, "x.y": False}, 1)
     session.query(DagModel).update({"is_stale": True})
     session.commit()
     # Until another DAG looks at the same tables, each of its plans holds.
@@ -192,6 +193,66 @@ def test_a_dropped_table_is_gone_though_a_dag_has_looked_at_its_last_change(sess
     leave(session, look_of({"a.d": 10}, NIGHT))
     # The one was dropped after its last change, the other was made again.
     assert {each.row.table: each.is_gone for each in fleet(session).tables} == {"a.b": True, "a.c": False, "a.d": False}
+
+
+@pytest.mark.parametrize("nights", [1, 2, 3])
+@pytest.mark.parametrize(
+    "last",
+    [{"of_changed": True}, {"tables": ["a.c"]}, {"tables": ["a.*"]}],
+    ids=["by commits", "by hand", "before the patterns were edited"],
+)
+def test_a_dropped_table_stays_gone_whoever_has_seen_it_last(
+    session: Session, last: dict[str, Any], nights: int
+) -> None:
+    before = NIGHT - 9 * DAYS
+    leave(session, look_of({"a.b": 10, "a.c": 10}, before - DAYS / 9), before - DAYS / 9)
+    leave(session, look_of({"a.c": 5}, before, **last), before, dag_id="other")
+    for night in range(1, nights + 1):
+        leave(session, look_of({"a.b": 10}, before + night * DAYS), before + night * DAYS)
+    assert {each.row.table: each.is_gone for each in fleet(session).tables} == {"a.b": False, "a.c": True}
+    page = read_table(session, {"nightly", "other"}, NOW, "lake", "a.c")
+    assert page is not None
+    assert page.state.is_gone
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"tables": ["x.*"]},
+        {"tables": ["*", "!a.c"]},
+        {"allowed": ["x.*"]},
+        {"conn_id": "other"},
+        {"of_changed": True},
+        {"left_out": 3},
+        {"allowed": None},
+        {"parts": 2},
+    ],
+    ids=["patterns", "left out by !", "not allowed", "catalog", "changed", "cut", "of an earlier version", "broken"],
+)
+def test_a_look_that_would_not_have_seen_a_table_says_not_that_it_is_gone(
+    session: Session, newer: dict[str, Any]
+) -> None:
+    leave(session, look_of({"a.c": 5}, NIGHT - DAYS, tables=["a.c"]), NIGHT - DAYS, dag_id="other")
+    of_look = {name: value for name, value in newer.items() if name in ("tables", "conn_id", "of_changed")}
+    entries = look_of({"a.b": 10}, NIGHT, **of_look)
+    header = next(entry for key, entry in entries.items() if "rows" not in key and "details" not in key)
+    header |= {name: value for name, value in newer.items() if name not in of_look}
+    leave(session, entries)
+    assert {each.row.table: each.is_gone for each in fleet(session).tables}["a.c"] is False
+
+
+def test_a_look_whose_rows_a_user_may_not_see_says_of_no_table_that_it_is_gone(session: Session) -> None:
+    leave(session, look_of({"a.c": 5}, NIGHT - DAYS, tables=["a.c"]), NIGHT - DAYS, dag_id="mine")
+    leave(session, look_of({"a.c": 7}, NIGHT), NIGHT, dag_id="theirs")
+    (table,) = read_fleet(session, {"mine"}, NOW, {("lake", "a.other")}).tables
+    assert (table.row.score, table.is_gone) == (5, False)
+
+
+def test_tables_are_not_gone_where_the_newest_look_cannot_be_read(session: Session) -> None:
+    leave(session, look_of({"a.b": 10}, NIGHT - DAYS), NIGHT - DAYS)
+    entries = look_of({"a.b": 10}, NIGHT)
+    leave(session, {key: value for key, value in entries.items() if not key.startswith("lake_fleet_rows")})
+    assert [each.is_gone for each in fleet(session).tables] == [False]
 
 
 def test_an_old_look_is_said_to_be_old(session: Session) -> None:
