@@ -38,6 +38,7 @@ class DeferredJob:
     :param started: when the task began, in seconds since 1970.
     :param answers: reports and errors that were there before Spark was started, by task.
     :param failing_on_conflict: tasks to which that outcome is a failure.
+    :param is_followed: whether an earlier try has submitted the application.
     :param application_id: of YARN.
     :param staged_in: the folder of its files on YARN, where Spark has named it.
     """
@@ -47,6 +48,7 @@ class DeferredJob:
     started: float
     answers: Mapping[str, JobReport | LakeProviderError] = field(default_factory=dict)
     failing_on_conflict: tuple[str, ...] = ()
+    is_followed: bool = False
     application_id: str = ""
     staged_in: str = ""
 
@@ -71,6 +73,7 @@ class DeferredJob:
             "started": self.started,
             "answers": reports_to_plain({key: _answer(answer) for key, answer in self.answers.items()}),
             "failing_on_conflict": list(self.failing_on_conflict),
+            "is_followed": self.is_followed,
             "application_id": self.application_id,
             "staged_in": self.staged_in,
         }
@@ -88,6 +91,7 @@ class DeferredJob:
                 key: answer.to_error() if isinstance(answer, JobFailure) else answer for key, answer in answers.items()
             },
             failing_on_conflict=tuple(job.get("failing_on_conflict", ())),
+            is_followed=bool(job.get("is_followed")),
             application_id=job["application_id"],
             staged_in=job.get("staged_in", ""),
         )

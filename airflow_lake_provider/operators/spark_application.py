@@ -161,7 +161,7 @@ class SparkApplicationOperator(
         """Carry out the tasks and return their reports as plain JSON data, snapshot ids as text."""
 
         def run(tasks: list[TableTask]) -> None:
-            answer_without_spark(tasks)
+            answer_without_spark(tasks, may_follow=self.may_follow(context))
             try:
                 if waiting := open_tasks(tasks):
                     self._run_in_spark(waiting, context)
@@ -290,7 +290,7 @@ class SparkApplicationOperator(
             else:
                 task.resume(frozenset(job.known_run_keys), fails_on_conflict=task.key in job.failing_on_conflict)
         reports = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
-        self._submitted = True
+        self._submitted = not job.is_followed
         self._take(open_tasks(tasks), reports)
 
     def _take(self, tasks: list[TableTask], reports: dict[str, TaskResult]) -> None:
@@ -303,7 +303,8 @@ class SparkApplicationOperator(
                 task.take(answer)
             else:
                 # Reconnected to an application of an earlier try: what it committed was there before this try.
-                task.resolve_lost_report(answer, self.lake, of_any_try=not self._submitted)
+                is_earlier = not self._submitted
+                task.resolve_lost_report(answer, self.lake, of_any_try=is_earlier, is_over=self._is_over)
 
     def _submit(self, attempt: SparkSubmission, context: Context) -> dict[str, TaskResult]:
         """Submit and wait; return the driver's reports by task, or why there is none."""
@@ -362,7 +363,7 @@ class SparkApplicationOperator(
             self._hook.follow(str(external_id))
         if self._deferred is not None and not self._submitted:
             # What an earlier try committed was there before this one.
-            self._deferred = replace(self._deferred, known_run_keys=())
+            self._deferred = replace(self._deferred, known_run_keys=(), is_followed=True)
         super().poll_until_complete(external_id, context)
 
     def _get_hook(self) -> LakeSparkSubmitHook:

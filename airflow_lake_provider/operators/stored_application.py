@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.operators.task_run import clearing
+from airflow_lake_provider.operators.task_run import TaskRun, clearing
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -30,6 +30,28 @@ class StoredApplication(Base):
         """Give each clearing keys of its own: a cleared task is not reconnected to the application it had before."""
         for name in _KEYS:
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
+
+    def may_follow(self, context: Context) -> bool:
+        """Tell whether an application of an earlier try may run, or has left reports that nobody has read.
+
+        What the metadata says of its tables is of a moment amid its work, or without what it has to tell.
+        """
+        self.name_keys(context)
+        store = context.get("task_state_store")
+        if store is None or not self.durable or not TaskRun(context, self.retries or 0).is_retry:
+            return False
+        try:
+            application = store.get(self.external_id_key)
+            if not application:
+                return False
+            status = str(super().get_job_status(application, context))
+            return bool(self.is_job_active(status) or self.is_job_succeeded(status))
+        # The official operator asks again, and says what is wrong.
+        except Exception:  # noqa: BLE001
+            return True
+        finally:
+            # The one that submits has arguments of its own.
+            self._hook = None
 
     def leave_application(self, context: Context) -> None:
         """Let the retry submit an application of its own, unless this one may still run.

@@ -190,18 +190,26 @@ class TableTask:
         else:
             self.lost_report = LostReport(self.action.tables.lake, self.spec, self.branch, run_keys)
 
-    def resolve_lost_report(self, lost: LakeProviderError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
+    def resolve_lost_report(
+        self, lost: LakeProviderError, lake: LakeCatalogHook, *, of_any_try: bool, is_over: bool = False
+    ) -> None:
         """Ask the table whether the task has committed.
 
         :param lost: why there is no report.
         :param lake: the catalog, opened anew.
-        :param of_any_try: a commit of an earlier try counts, too.
+        :param of_any_try: the application is of an earlier try, whose commit counts, too.
+        :param is_over: whether the application has ended.
         """
         hide_secrets(lost, _without_secrets)
         if self.unmade is not None:
             # By this error alone, which says that nothing was done, nobody would look for what the driver did.
             self.error = JobFailedError(f"{lost} A retry would fail, too: {self.unmade}")
             return
+        if of_any_try and is_over:
+            # The earlier try may have answered it from the metadata, and sent the others alone.
+            self.answer_without_spark()
+            if not self.is_open:
+                return
 
         def resolve() -> None:
             # The commits that the table has may be some of those of the run; the next try goes on behind them.
@@ -261,15 +269,17 @@ def untold_repeats(tasks: Iterable[TableTask]) -> set[str]:
     return {report.run_key for report in untold if report is not None and report.run_key is not None}
 
 
-def answer_without_spark(tasks: Iterable[TableTask]) -> None:
+def answer_without_spark(tasks: Iterable[TableTask], *, may_follow: bool = False) -> None:
     """Answer tasks from the metadata, in their order.
+
+    :param may_follow: whether an application of an earlier try may have, or make, the answers of those that were sent.
 
     What stands behind an open task of its table is to see the table after it, so it is left to the driver. Tags are
     planned here nevertheless: they stand behind other tags alone.
     """
     changing: set[str] = set()
     for task in open_tasks(tasks):
-        if task.table in changing and not task.action.is_answered_here(task.known_spec):
+        if (may_follow or task.table in changing) and not task.action.is_answered_here(task.known_spec):
             task.refuse_untrusted()
         else:
             task.answer_without_spark()

@@ -112,7 +112,9 @@ def test_a_retry_that_reconnects_defers_too_and_counts_what_the_earlier_try_comm
     before = partial(LostReport, run_keys=frozenset({"00c0ffee00c0ffee"}))
     monkeypatch.setattr(LostReport, "before", before)
     found = deferred(operator(tmp_path, deferrable=True), context, monkeypatch, reconnects=reconnects)
-    assert found.trigger.serialize()[1]["job"]["known_run_keys"] == known
+    stored = found.trigger.serialize()[1]["job"]
+    assert (stored["known_run_keys"], stored["is_followed"]) == (known, reconnects)
+    assert DeferredJob.of_event({"job": stored}).is_followed is reconnects
 
 
 def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(

@@ -18,10 +18,11 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome
+from airflow_lake_provider.contracts.reports.report_codec import reports_to_json
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.task_run import UNTOLD
 from tests.unit.operators.run_of_tests import StateStore
-from tests.unit.operators.submitted import as_driver
+from tests.unit.operators.submitted import COMPACT, application, as_driver
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,7 +56,7 @@ class Kubernetes:
         assert namespace == "spark"
         if self.loses_worker:
             raise WorkerLost
-        assert self.phases[name] == "Succeeded", f"{name} is waited for, which nobody ends"
+        assert self.phases[name] != "Running", f"{name} is waited for, which nobody ends"
         return SimpleNamespace(status=SimpleNamespace(phase=self.phases[name], container_statuses=None))
 
     def submit(self, hook: Any) -> None:
@@ -83,18 +84,18 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
 
 
 @pytest.fixture
-def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_path: Path) -> Callable[[int], Any]:
+def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_path: Path) -> Callable[..., Any]:
     """Carry out one try of a task that has two retries, in a process of its own."""
     append(orders, 1)
     StateStore.of(context)
     context["ti"].max_tries, context["ti"].stats_tags = 2, {}  # type: ignore[misc]  # of a stand-in
 
-    def run(number: int) -> Any:
+    def run(number: int, level: str = "full") -> Any:
         context["ti"].try_number = number
         return LakeCompactionOperator(
             task_id="compact",
             table="shop.orders",
-            level="full",
+            level=level,
             fail_on_conflict=True,
             retries=2,
             report_location=str(tmp_path / "reports"),
@@ -105,7 +106,7 @@ def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_pat
 
 
 def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended_well(
-    kubernetes: Kubernetes, attempt: Callable[[int], Any]
+    kubernetes: Kubernetes, attempt: Callable[..., Any]
 ) -> None:
     kubernetes.report = CONFLICT
     with pytest.raises(CommitConflictError, match="others won"):
@@ -121,7 +122,7 @@ def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended
 
 
 def test_a_state_is_never_left_without_the_application_that_it_is_of(
-    kubernetes: Kubernetes, attempt: Callable[[int], Any], context: Context, monkeypatch: pytest.MonkeyPatch
+    kubernetes: Kubernetes, attempt: Callable[..., Any], context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = cast("StateStore", context["task_state_store"])
     deleted: list[str] = []
@@ -136,3 +137,49 @@ def test_a_state_is_never_left_without_the_application_that_it_is_of(
         attempt(1)
     assert [key for key in deleted if key != UNTOLD] == ["k8s_driver_status up to try 2"]
     assert store["spark_job_id up to try 2"] == "spark:driver-1"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_retry_follows_a_driver_that_may_run_though_metadata_says_that_nothing_is_due(
+    kubernetes: Kubernetes, attempt: Callable[..., Any], ends: bool
+) -> None:
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1)
+    if ends:
+        kubernetes.loses_worker = False
+        kubernetes.end("driver-1", DONE)
+        assert attempt(2, level="auto")["outcome"] == "done"
+    else:
+        with pytest.raises(WorkerLost):
+            attempt(2, level="auto")
+    assert list(kubernetes.phases) == ["driver-1"]
+
+
+def test_a_retry_answers_from_metadata_where_the_driver_of_the_earlier_try_has_failed(
+    kubernetes: Kubernetes, attempt: Callable[..., Any]
+) -> None:
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1)
+    kubernetes.loses_worker, kubernetes.phases["driver-1"] = False, "Failed"
+    assert attempt(2, level="auto")["outcome"] == "nothing-due"
+    assert list(kubernetes.phases) == ["driver-1"]
+
+
+@pytest.mark.usefixtures("five")
+def test_a_task_that_the_followed_driver_was_not_sent_is_answered_from_metadata(
+    kubernetes: Kubernetes, context: Context, tmp_path: Path
+) -> None:
+    StateStore.of(context)
+    context["ti"].max_tries, context["ti"].stats_tags = 2, {}  # type: ignore[misc]  # of a stand-in
+    well = {"action": "compaction", "table": "shop.well", "level": "auto"}
+    arguments: dict[str, Any] = {"retries": 2, "report_location": str(tmp_path), "track_driver_via_k8s_api": True}
+    kubernetes.loses_worker, context["ti"].try_number = True, 1
+    with pytest.raises(WorkerLost):
+        application(COMPACT, well, **arguments).execute(context)
+    kubernetes.loses_worker, context["ti"].try_number = False, 2
+    kubernetes.end("driver-1", DONE)
+    kubernetes.reports[0].write_text(reports_to_json({"compaction shop.orders": DONE}), encoding="utf-8")
+    reports = application(COMPACT, well, **arguments).execute(context)
+    assert [report["outcome"] for report in reports] == ["done", "nothing-due"]
