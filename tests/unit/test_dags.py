@@ -15,7 +15,8 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.reports.job import LoadReport, Outcome
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
+from airflow_lake_provider.get_provider_info import get_provider_info
 
 FOLDER = Path(__file__).parents[2] / "dags"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -89,13 +90,22 @@ def test_every_night_all_tables_are_maintained_by_at_most_twenty_lines(dags: dic
     dag = dags["nightly_maintenance"]
     assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 2 * * *", 1, False)
     plan, run, verdict = (dag.get_task(f"nightly.{name}") for name in ("plan", "run", "verdict"))
-    assert plan.allowed_tables == ("shop.*", "mart.*")
-    assert run.partial_kwargs["allowed_tables"] == ["shop.*", "mart.*"]
+    assert plan.allowed_tables == ("shop.*", "mart.*", "lake_ops.*")
+    assert run.partial_kwargs["allowed_tables"] == [*plan.allowed_tables]
     assert verdict.upstream_task_ids == {"nightly.plan", "nightly.run"}
     # What has ended well may be tried again: it is not due any more.
     assert (plan.retries, run.retries) == (1, 1)
     lines = (FOLDER / "nightly_maintenance.py").read_text().splitlines()
     assert len(lines[lines.index("with DAG(") :]) <= 20
+
+
+def test_the_night_maintains_the_tables_of_history_and_leases_beside_the_others(dags: dict[str, Any]) -> None:
+    allowed = dags["nightly_maintenance"].get_task("nightly.plan").allowed_tables
+    settings = get_provider_info()["config"]["lake"]["options"]
+    own = [settings[name]["default"] for name in ("maintenance_history", "maintenance_leases")]
+    patterns = TablePatterns.parse("*", allowed)
+    asked = ("shop.orders", "staging.orders", *own)
+    assert {each: patterns.matches(each) for each in asked} == {each: each != "staging.orders" for each in asked}
 
 
 @pytest.mark.parametrize("text", ["shop.*; DROP", "a b", "shop.*\n", "[a]", "", "shop.'x'"])
