@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from tests.spark.maintained_table import MaintainedTable
+from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import delete, rows_outside, update
 from tests.spark.upsert_flow import Flow, NewFlow, row
 
@@ -124,6 +124,40 @@ def test_a_row_change_whose_answer_may_differ_is_made_by_deletes(spark: SparkSes
     report = delete(table, where="rand() < 0.5 OR id = 3", allow_sql=True)
     assert report.rows_deleted is not None
     assert len(rows_outside(table)) == 20 - report.rows_deleted
+    assert "copy-on-write" not in report.reason
+
+
+@pytest.mark.parametrize(
+    "moment", ["now()", "current_timestamp", "localtimestamp()", "CAST('now' AS TIMESTAMP)", "TIMESTAMP 'NOW'"]
+)
+def test_a_row_change_that_asks_the_clock_loses_no_row(spark: SparkSession, moment: str) -> None:
+    table = MaintainedTable(spark, version=2, properties={"write.update.mode": "copy-on-write"})
+    table.append(0, 20)
+    # Half of the rows, others at each moment.
+    where = f"pmod(hash(id, {moment}), 2) = 0 OR id = 3"
+    report = update(table, where=where, assignments={"region": "'south'"}, allow_sql=True)
+    regions = [region for region, _ in rows_outside(table).values()]
+    assert (len(regions), regions.count("south")) == (20, report.rows_updated)
+    assert "copy-on-write" not in report.reason
+
+
+def test_a_row_change_by_another_table_that_changes_meanwhile_loses_no_row(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=2, properties={"write.update.mode": "copy-on-write"})
+    table.append(0, 5)
+    chosen = MaintainedTable(spark)
+    chosen.append(1, 1)
+    meanwhile = ProgressThatRuns("stage", lambda: chosen.append(3, 1))
+    where = f"id IN (SELECT id FROM {chosen.name})"
+    report = update(table, progress=meanwhile, where=where, assignments={"region": "'south'"}, allow_sql=True)
+    assert report.rows_updated == 1
+    assert rows_outside(table) == {**table.rows, 1: ("south", 10)}
+
+
+def test_a_predicate_that_names_the_present_moment_is_asked_once(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=2, properties={"write.delete.mode": "copy-on-write"})
+    table.append(0, 5)
+    report = delete(table, where="id = 1 AND DATE '2020-01-01' < DATE 'today'")
+    assert (report.rows_deleted, set(rows_outside(table))) == (1, {0, 2, 3, 4})
     assert "copy-on-write" not in report.reason
 
 

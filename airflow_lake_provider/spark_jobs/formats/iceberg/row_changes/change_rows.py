@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -64,7 +65,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contrac
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import bounds_are_sure, converted
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import (
     JavaItems,
     as_number_list,
@@ -75,6 +76,10 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, nullable
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
+
+# Texts that Spark takes for a moment or a day near that of the query: TIMESTAMP 'now', or 'today' beside a date.
+_PRESENT = re.compile(r"['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 
 def refuse_unchangeable(table: IcebergTable) -> None:
@@ -196,7 +201,7 @@ def is_copied(table: IcebergTable, commit: MatchedCommit) -> bool:
     """Tell whether the owner wants files to be written anew, and the match can be asked a second time."""
     if table.properties().get(mode_of(commit)) != COPY_ON_WRITE:
         return False
-    return not commit.match.allow_sql or _is_deterministic(table, commit.match)
+    return _is_repeatable(table, commit.match)
 
 
 def copied_files(
@@ -228,12 +233,21 @@ def _others(rows: DataFrame, match: RowMatch) -> DataFrame:
     return rows.filter(~sf.coalesce(sf.expr(match.where or "false"), sf.lit(False)))
 
 
-def _is_deterministic(table: IcebergTable, match: RowMatch) -> bool:
-    """Tell whether a predicate gives the same answer again, as ``rand() < 0.5`` does not."""
+def _is_repeatable(table: IcebergTable, match: RowMatch) -> bool:
+    """Tell whether a predicate gives the same answer again, as none does that asks chance, the clock or other rows."""
     if match.where is None:
         return True
+    if _PRESENT.search(match.where):
+        return False
+    if not match.allow_sql:
+        return True
     rows: Any = table.spark.table(table.sql_name).filter(sf.expr(match.where))
-    return bool(java_rows(rows).queryExecution().analyzed().deterministic())
+    plan = java_rows(rows).queryExecution().analyzed()
+    if plan.nodeName() != "Filter" or has_subquery(table.spark, plan.condition()):
+        return False
+    # Spark takes the clock for deterministic; this rule of its optimizer puts the moment of one query in place of it.
+    with_moment = jvm_of(table.spark).org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime.apply(plan)
+    return bool(plan.deterministic() and plan.fastEquals(with_moment))
 
 
 def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str, str]) -> DataFrame:
