@@ -268,7 +268,7 @@ class FormatTable(ABC):
     def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
         """Live rows at a snapshot, in the columns of its time, of which a query finds what its predicates ask for.
 
-        :param snapshot: None for the head of main.
+        :param snapshot: None where the table had none, which is no rows.
         :param where: SQL predicate that rows have to satisfy, judged before.
         :param is_head: whether the snapshot was taken as the head, so that columns are wanted as they are now.
         :raises UnsupportedError: Spark cannot read the table's columns.

@@ -175,7 +175,7 @@ def shape_of(source: TableSource, **more: str) -> Mapping[str, str]:
 def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot: str | None = None) -> RawBatch:
     """Read a table of the spec's catalog lazily.
 
-    :param snapshot: as text; None for its head.
+    :param snapshot: as text; None where the table had none, which is no rows.
     :raises BadInputError: it cannot be resolved, or lacks a column.
     :raises InvalidSpecError: its ``where`` is refused.
     :raises UnsupportedError: Spark cannot read its columns.

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, ForgottenRunError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.sources import delete_keys
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.hostile_tables import write_metadata
@@ -50,6 +52,26 @@ def test_a_retry_with_corrected_keys_says_that_their_rows_live_on_and_how_to_del
     assert corrected.outcome is Outcome.ALREADY_APPLIED
     assert corrected.still_to_do[0].startswith("rows of main match and are not deleted: clear the task")
     assert corrected.still_to_do[0] in corrected.warnings
+    assert set(rows_outside(table)) == {0, 2, 3, 4}
+
+
+def test_keys_that_are_committed_while_their_table_is_listed_empty_delete_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, keys = MaintainedTable(spark), MaintainedTable(spark)
+    table.append(0, 5)
+    listed = delete_keys.pinned_snapshot
+
+    def then_committed(*arguments: Any) -> str | None:
+        snapshot = listed(*arguments)
+        keys.append(1, 2)
+        return snapshot
+
+    monkeypatch.setattr(delete_keys, "pinned_snapshot", then_committed)
+    source = LakeTable(keys.name, where="amount = 10")
+    assert delete(table, keys_from=source, keys=("id",)).outcome is Outcome.EMPTY_BATCH
+    assert rows_outside(table) == table.rows
+    assert delete(table, "run 2", keys_from=source, keys=("id",)).rows_deleted == 1
     assert set(rows_outside(table)) == {0, 2, 3, 4}
 
 

@@ -168,7 +168,8 @@ class IcebergFormatTable(FormatTable):
     def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
         self.table.refresh_readable()
         if snapshot is None:
-            return self.table.spark.table(self.table.sql_name)
+            # Its first commit may have come since: that is none of what was asked for.
+            return self.table.spark.table(self.table.sql_name).limit(0)
         rows = self.table.rows_by_newest_schema(int(snapshot)) if is_head else self.table.rows_at(int(snapshot))
         if where is not None:
             rows = rows_where(self.table, rows, where, int(snapshot))
