@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, ForgottenRunError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.spark_jobs.sources import delete_keys
+from airflow_lake_provider.spark_jobs.sources import delete_keys, lake_table
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.hostile_tables import write_metadata
@@ -60,7 +60,7 @@ def test_keys_that_are_committed_while_their_table_is_listed_empty_delete_nothin
 ) -> None:
     table, keys = MaintainedTable(spark), MaintainedTable(spark)
     table.append(0, 5)
-    listed = delete_keys.pinned_snapshot
+    listed = lake_table.pinned_snapshot
 
     def then_committed(*arguments: Any) -> str | None:
         snapshot = listed(*arguments)
