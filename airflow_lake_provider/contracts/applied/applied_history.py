@@ -69,9 +69,11 @@ class MainHistory:
         return bool(orders) and max(orders) < self.first.order
 
     def run_keys(self, recent: RecentRunKeys) -> RecentRunKeys:
-        """Return the run keys without those of a table that this one has replaced; what was dropped stays unknown."""
+        """Return the run keys without those of a replaced table, or of lost commits; what was dropped stays unknown."""
         if not self.ancestors:
             return RecentRunKeys((), recent.dropped_before)
+        lost = self.lost_run_keys()
+        recent = RecentRunKeys(tuple(entry for entry in recent.entries if entry[0] not in lost), recent.dropped_before)
         if self.first is None:
             return recent
         of_main = {commit.summary.get(RUN_KEY) for commit in self.ancestors}
@@ -79,6 +81,18 @@ class MainHistory:
         since = self.first.at // 1000
         entries = tuple((key, at) for key, at in recent.entries if key in of_main or at > since)
         return RecentRunKeys(entries, recent.dropped_before)
+
+    def lost_run_keys(self) -> set[str]:
+        """Return the run keys that main surely has no commit of, as one that another tool rolled back.
+
+        A try that was killed leaves a commit, too. The one that main has of its run is younger: either it is known, or
+        both are older than all that is known of main.
+        """
+        if not self.ancestors:
+            return set()
+        since = self.ancestors[-1].order
+        others = {commit.summary.get(RUN_KEY) for commit in self.others if commit.order > since}
+        return {key for key in others if key is not None} - {each.summary.get(RUN_KEY) for each in self.ancestors}
 
     def _commits_of(self, source_name: str) -> list[Snapshot]:
         return [commit for commit in self.others if newest_generation([commit.summary], source_name) is not None]
@@ -153,6 +167,7 @@ def applied_runs(facts: TableFacts, who: str, branch: str = MAIN) -> dict[str, s
     :param who: first half of the run key, see ``contracts.applied.run_key``.
     :return: newest first; the id is None where the snapshot was expired and only the property remembers.
     """
+    lost = MainHistory.of(facts.head(), facts.snapshots).lost_run_keys() if branch == MAIN else set()
     applied: dict[str, str | None] = {}
     for snapshot in facts.ancestors(branch):
         key = snapshot.summary.get(RUN_KEY)
@@ -160,6 +175,6 @@ def applied_runs(facts: TableFacts, who: str, branch: str = MAIN) -> dict[str, s
             applied.setdefault(key, snapshot.id)
     if branch == MAIN:
         for key, _ in RecentRunKeys.read(facts.properties).entries:
-            if key.startswith(who):
+            if key.startswith(who) and key not in lost:
                 applied.setdefault(key, None)
     return applied

@@ -69,6 +69,17 @@ def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_is_refused(
     assert rows_outside(table)[1] == ("north", 11)
 
 
+def test_an_update_that_another_tool_rolled_back_is_made_again_when_its_task_is_cleared(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    before = table.head()
+    update(table, assignments=PLUS_ONE, where="id = 1")
+    spark.sql(f"CALL system.rollback_to_snapshot('{table.name}', {before})")
+    assert update(table, assignments=PLUS_ONE, where="id = 1").outcome is Outcome.APPLIED
+    assert update(table, assignments=PLUS_ONE, where="id = 1").outcome is Outcome.ALREADY_APPLIED
+    assert rows_outside(table) == {**table.rows, 1: ("north", 11)}
+
+
 @pytest.mark.parametrize("change", ["ADD COLUMN note STRING", "RENAME COLUMN region TO place"])
 @pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
 def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(

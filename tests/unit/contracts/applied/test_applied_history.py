@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, SOURCE_POSITION
+from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, RUN_KEY, SOURCE_POSITION
 
 KEY = "0123456789abcdef"
 STEPS = ("ours", "theirs", "empty", "replace", "replace with rows", "roll back", "expire", "pyiceberg expires")
@@ -159,6 +159,22 @@ def test_run_keys_of_a_replaced_table_do_not_count_and_those_without_a_snapshot_
     assert world.history().run_keys(later) == later
     world.step("replace")
     assert world.history().run_keys(later) == RecentRunKeys()
+
+
+def test_a_run_key_counts_until_main_has_surely_lost_its_commit() -> None:
+    kept, lost, gone = (f"{digit}" * 16 for digit in "abc")
+    recent = RecentRunKeys(((lost, 9), (kept, 9), (gone, 9)))
+
+    def commit(id_: int, parent: int, key: str) -> Snapshot:
+        return Snapshot(id=str(id_), parent=str(parent), sequence_number=id_, at=id_, summary={RUN_KEY: key})
+
+    # A driver that was killed left 2, and a later try made 3. The parent of 3 has expired.
+    commits = {each.id: each for each in (commit(2, 1, kept), commit(3, 1, kept), commit(4, 3, lost))}
+    assert MainHistory.of("4", commits).run_keys(recent) == recent
+    assert MainHistory.of("3", commits).run_keys(recent) == RecentRunKeys(((kept, 9), (gone, 9)))
+    # Main's own commit of it may be among those that expired.
+    newer = {"5": commit(5, 3, "d" * 16), "2": commits["2"]}
+    assert MainHistory.of("5", newer).run_keys(recent) == recent
 
 
 def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:

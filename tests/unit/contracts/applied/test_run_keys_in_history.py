@@ -65,6 +65,21 @@ def test_a_rolled_back_commit_was_not_applied(orders: Table, apply: Callable[...
     assert applied_runs(facts(orders.refresh()), MINE) == {MINE + "00000001": base}
 
 
+def test_a_run_of_which_another_tool_rolled_the_commit_back_was_not_applied(
+    orders: Table, apply: Callable[..., str]
+) -> None:
+    base = apply(MINE + "00000001")
+    apply(MINE + "00000002")
+    listed = f"{MINE}00000002@40,{MINE}00000001@30,{MINE}00000000@20"
+    with orders.transaction() as transaction:
+        transaction.set_properties({RECENT_RUN_KEYS: listed})
+    orders.manage_snapshots().rollback_to_snapshot(int(base)).commit()
+    # The last one has no snapshot, which expiry may have taken.
+    assert applied_runs(facts(orders.refresh()), MINE) == {MINE + "00000001": base, MINE + "00000000": None}
+    again = apply(MINE + "00000002")
+    assert applied_runs(facts(orders.refresh()), MINE)[MINE + "00000002"] == again
+
+
 def test_a_table_without_snapshots_and_a_branch_that_is_not_there_know_nothing(orders: Table) -> None:
     assert applied_runs(facts(orders), MINE) == {}
     assert applied_runs(facts(orders), MINE, "audit") == {}
