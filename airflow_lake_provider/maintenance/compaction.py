@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.maintenance.compaction_debt import Debt, cut, debt_of, not_grown
 from airflow_lake_provider.maintenance.costs import compaction_effect, compaction_gain, ranked_action
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
-from airflow_lake_provider.maintenance.history import HotPartition
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition
 from airflow_lake_provider.maintenance.past_outcomes import due_after, is_recent
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
 from airflow_lake_provider.maintenance.score import age_text

@@ -6,20 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.curve_order import CurveOrder
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
-from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.head_counts import HeadCounts, suspicions
 from airflow_lake_provider.maintenance.history import (
     CommitRate,
     ConsumerLag,
     Growth,
-    HotPartition,
     MaintenanceRun,
     SnapshotAges,
     calendar_refs,
@@ -29,8 +26,6 @@ from airflow_lake_provider.maintenance.history import (
     curve_order,
     growth,
     has_identifiers,
-    hot_by_files,
-    hot_partitions,
     last_arrival,
     last_data_commit,
     last_maintenance,
@@ -38,8 +33,8 @@ from airflow_lake_provider.maintenance.history import (
     rows_expired_at,
     rows_expired_before,
     snapshot_ages,
-    with_files,
 )
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition, hot_by_files, hot_partitions, with_files
 from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts, slowest
 from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.head_files import HeadFiles
@@ -263,7 +258,8 @@ def health_of(
     counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
     grown = growth(history, counts.target_bytes)
     suspected = suspicions(facts, history, counts, declared, grown.small_files, recent)
-    exact = _exact(table, recent, counts, declared) if suspected else None
+    wanted = {each.id for each in recent}
+    exact = table.head_files(wanted, counts.target_bytes, declared.fewest_merged) if suspected else None
     rewrites = (each for each in history if each.operation == "replace")
     hot = hot_partitions(recent, rewrites) or (hot_by_files(exact.added, history) if exact else ())
     health = TableHealth(
@@ -299,10 +295,6 @@ def health_of(
     )
     parts = score_parts(_measures(health), declared)
     return replace(health, score=score_of(parts), parts=parts)
-
-
-def _exact(table: LoadedTable, recent: Sequence[Snapshot], counts: HeadCounts, limits: HealthLimits) -> HeadFiles:
-    return table.head_files({each.id for each in recent}, counts.target_bytes, limits.fewest_merged)
 
 
 # Capabilities by the actions that ask for them where manifests were worth reading.

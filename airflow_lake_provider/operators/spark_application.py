@@ -303,8 +303,7 @@ class SparkApplicationOperator(
                 task.take(answer)
             else:
                 # Reconnected to an application of an earlier try: what it committed was there before this try.
-                is_earlier = not self._submitted
-                task.resolve_lost_report(answer, self.lake, of_any_try=is_earlier, is_over=self._is_over)
+                task.resolve_lost_report(answer, self.lake, of_any_try=not self._submitted, is_over=self._is_over)
 
     def _submit(self, attempt: SparkSubmission, context: Context) -> dict[str, TaskResult]:
         """Submit and wait; return the driver's reports by task, or why there is none."""

@@ -45,11 +45,9 @@ OTHERS = (
     "contracts.setting_kinds.Hours",
     *(f"maintenance.health.{name}" for name in ("TableHealth", "FileSizes", "DeleteDebt", "PartitionDeletes")),
     *(f"maintenance.health.{name}" for name in ("ManifestSizes", "OrphanCount")),
-    *(
-        f"maintenance.history.{name}"
-        for name in ("SnapshotAges", "CommitRate", "Growth", "HotPartition", "MaintenanceRun")
-    ),
+    *(f"maintenance.history.{name}" for name in ("SnapshotAges", "CommitRate", "Growth", "MaintenanceRun")),
     "maintenance.history.ConsumerLag",
+    "maintenance.hot_partitions.HotPartition",
     *(f"maintenance.score.{name}" for name in ("ScorePart", "HealthLimits")),
     "hooks.table_plans.table_plans",
     *(f"maintenance.plan.{name}" for name in ("TablePlan", "PlannedAction", "Reason", "Effect", "NotPlanned")),

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, ManifestSizes, OrphanCount, TableHealth
-from airflow_lake_provider.maintenance.history import HotPartition, SnapshotAges
+from airflow_lake_provider.maintenance.history import SnapshotAges
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition
 from airflow_lake_provider.maintenance.plan import TablePlan
 from airflow_lake_provider.maintenance.planner import plan_of
 

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.health import DeleteDebt, PartitionDeletes
-from airflow_lake_provider.maintenance.history import MaintenanceRun, hot_partitions
+from airflow_lake_provider.maintenance.history import MaintenanceRun
+from airflow_lake_provider.maintenance.hot_partitions import hot_partitions
 from tests.unit.maintenance.plans_of_numbers import NO_DELETES, NOW, SMALL, VECTORS, WELL, hot, in_short, left_out, plan
 
 

@@ -30,7 +30,8 @@ from airflow_lake_provider.maintenance.health import (
     PartitionDeletes,
     TableHealth,
 )
-from airflow_lake_provider.maintenance.history import HotPartition, MaintenanceRun, SnapshotAges
+from airflow_lake_provider.maintenance.history import MaintenanceRun, SnapshotAges
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.plan import TablePlan
 from airflow_lake_provider.maintenance.planner import ORDER, plan_of

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.maintenance.history import hot_partitions
+from airflow_lake_provider.maintenance.hot_partitions import hot_partitions
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact
 
