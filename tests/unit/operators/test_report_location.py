@@ -42,7 +42,12 @@ def compaction(location: str | None) -> LakeCompactionOperator:
 def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Counts what reaches the official operator."""
     started: list[str] = []
-    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda *_: started.append("submitted"))
+
+    def execute(job: Any, _: Context) -> None:
+        job._before_submit()
+        started.append("submitted")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
     return started
 
