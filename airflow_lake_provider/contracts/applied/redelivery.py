@@ -297,8 +297,8 @@ def _repeated_in_partition(
         raise BadInputError(
             f"{part.below_mark.count} events of {table} in partition {label} are older than what was applied of it, "
             f"and offsets from {first} to {last} among theirs were never read{remedies.came_late}. Whether they are "
-            f"older than the rows they change cannot be told by partition. {remedies.all_again}, apply them all again "
-            f"with on_repeat='apply'; or {BY_KEY}. Nothing was applied"
+            f"older than the rows they change cannot be told by partition. {remedies.all_again}; or {BY_KEY}. "
+            "Nothing was applied"
         )
     return part.below_mark.count
 
@@ -344,8 +344,8 @@ def _unknown_whether_repeated(
         before, former = (f" with ordering={marks.ordering.value!r}", "use the former; or ") if asked else ("", "")
         return (
             f"{count} events of {table} are older than what was applied{before}, and whether they were applied then "
-            f"cannot be told by ordering={ordering.value!r}. What is newer is applied. {remedies.all_again}, apply "
-            f"them all again with on_repeat='apply'; or {former}{BY_KEY}. Nothing was applied"
+            f"cannot be told by ordering={ordering.value!r}. What is newer is applied. {remedies.all_again}; or "
+            f"{former}{BY_KEY}. Nothing was applied"
         )
     return (
         f"{count} events of {table} are older than what was applied, and nothing tells whether they come again or come "

@@ -12,8 +12,8 @@ class StreamRemedies:
     :param start_anew: how to go on with a new snapshot of the source.
     :param of_earlier_log: about events of an earlier log; ``of_new_log``: how to apply those of a new one without it.
     :param of_open_transaction: how to apply changes that were open while a snapshot was read.
-    :param all_again: where all events may be applied again; ``came_late``: why some were passed over; ``may_come``:
-        where one may be that has not come.
+    :param all_again: how all events are applied again. ``came_late``: why some were passed over.
+    :param may_come: where an event may be that has not come.
     """
 
     start_anew: str = (
@@ -25,7 +25,7 @@ class StreamRemedies:
     of_open_transaction: str = (
         "; or apply the files of the snapshot first, and the files with these changes alone, with on_repeat='apply'"
     )
-    all_again: str = "Where every file is there"
+    all_again: str = "Where every file is there, apply them all again with on_repeat='apply'"
     came_late: str = ": the file came late"
     may_come: str = "in a file that has not come yet. Nothing was applied; run again when it is there"
 
@@ -39,7 +39,7 @@ OF_TOPIC = StreamRemedies(
     of_earlier_log="They would take rows back",
     of_new_log="",
     of_open_transaction=" and read the topic from its beginning into a new table",
-    all_again="Where the topic still has every event",
+    all_again="Where the topic still has every event, apply them all again with on_repeat='apply'",
     came_late="",
     may_come=(
         "behind what was read of another partition, or has not come yet. Nothing was applied; run again without "

@@ -108,8 +108,7 @@ def _refuse_other_positions(order: KeyOrder) -> None:
 
 def _may_come(remedies: StreamRemedies) -> str:
     return (
-        f"An event that has them may be {remedies.may_come}. {remedies.all_again}, apply them all again with "
-        "on_repeat='apply', or take a new snapshot of these rows"
+        f"An event that has them may be {remedies.may_come}. {remedies.all_again}, or take a new snapshot of these rows"
     )
 
 

@@ -133,8 +133,8 @@ def _refuse_reused(timeline: DataFrame, remedies: StreamRemedies) -> None:
     if count := between.union(since).distinct().count():
         raise BadInputError(
             f"{count} keys were used again before the events of their key change came, so values that they leave out "
-            f"are not in the events, nor surely in the table. Nothing was applied. {remedies.all_again}, apply them "
-            "all again with on_repeat='apply', or take a new snapshot of these rows"
+            f"are not in the events, nor surely in the table. Nothing was applied. {remedies.all_again}, or "
+            "take a new snapshot of these rows"
         )
 
 
