@@ -88,8 +88,7 @@ def plan_compaction(health: TableHealth, policy: MaintenancePolicy, now: datetim
     if not asked.enabled:
         return _left_out("The policy rewrites no files.", "Set compaction.enabled to true to compact the table.")
     if (obstacle := health.obstacles.get(ACTION)) is not None:
-        why, instead = ruled_out(obstacle), "Change the table, or compact it with another engine."
-        return NotPlanned(action=ACTION, why=why, instead=instead, is_unsupported=True)
+        return ruled_out(ACTION, obstacle, "Change the table, or compact it with another engine.")
     if (files := health.files) is None or files.data_files is None:
         return _left_out(
             "The number of data files is not known.", "Nothing is due until a summary or the manifests count them."

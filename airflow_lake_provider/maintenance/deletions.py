@@ -41,8 +41,7 @@ def plan_orphan_files(
     obstacle = health.obstacles.get("snapshot-expiry")
     # gc.enabled=false rules out both.
     if obstacle is not None and asked.mode is not OrphanMode.OFF:
-        instead = "Change the table's properties."
-        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
+        return ruled_out(action, obstacle)
     left_out = _why_no_look(policy, past, now, counted)
     if left_out is not None:
         why, instead = left_out
@@ -117,8 +116,7 @@ def plan_row_expiry(
             instead="Set row_expiry.column and row_expiry.keep.",
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        instead = "Upgrade the table, or change it."
-        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
+        return ruled_out(action, obstacle, "Upgrade the table, or change it.")
     arrived = health.last_arrival
     if arrived is None:
         return NotPlanned(
@@ -129,15 +127,10 @@ def plan_row_expiry(
     moments = health.rows_expired_at, last_look(action, past)
     expired, looked = (None if at is None or is_ahead(at, now) else at for at in moments)
     last = max(filter(None, (expired, looked)), default=None)
-    limit = AgeLimit.of_text(health.rows_expired_before or "")
     # A look that a run remembers may have been by another age, and an expiry was rolled back where main has it no more.
-    has_all = (
-        expired is not None
-        and arrived <= expired
-        and limit is not None
-        and limit.includes(asked.column, min(arrived, now) - asked.keep)
-    )
-    if last is not None and (has_all or now - last < BETWEEN_LOOKS):
+    newest = min(arrived, now) - asked.keep
+    have_gone = expired is not None and arrived <= expired and _went(health, asked.column, newest)
+    if last is not None and (have_gone or now - last < BETWEEN_LOOKS):
         ago = age_text(now - last)
         return NotPlanned(
             action=action,
@@ -157,6 +150,12 @@ def plan_row_expiry(
     note = "The worker looks at the bounds of files first, and starts nothing where no row is too old."
     planned = PlannedAction(action=action, reasons=(reason,), effect=effect, notes=(note,), task=task)
     return ranked_action(planned, 1.0)
+
+
+def _went(health: TableHealth, column: str, before: datetime) -> bool:
+    """Tell whether the newest expiry of rows removed those that are before a moment by a column."""
+    limit = AgeLimit.of_text(health.rows_expired_before or "")
+    return limit is not None and limit.includes(column, before)
 
 
 def _minute(moment: datetime) -> str:

@@ -88,12 +88,12 @@ class NotPlanned:
     is_waiting: bool = False
 
 
-def ruled_out(obstacle: str) -> str:
-    """Return why an action is left out that the table's format, columns or properties do not allow.
+def ruled_out(action: str, obstacle: str, instead: str = "Change the table's properties.") -> NotPlanned:
+    """Return an action that is left out, as the table's format, columns or properties do not allow it.
 
     :param obstacle: of :class:`.TableHealth`.
     """
-    return f"The table rules it out: {obstacle}."
+    return NotPlanned(action=action, why=f"The table rules it out: {obstacle}.", instead=instead, is_unsupported=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -178,12 +178,7 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
     action, asked = "snapshot-expiry", policy.expiry
     # First: of Iceberg, gc.enabled is both an obstacle and the owner's policy, and nobody else would report it.
     if (obstacle := health.obstacles.get(action)) is not None:
-        return NotPlanned(
-            action=action,
-            why=ruled_out(obstacle),
-            instead="Change the table's properties.",
-            is_unsupported=True,
-        )
+        return ruled_out(action, obstacle)
     if not asked.enabled:
         return NotPlanned(
             action=action, why="The policy keeps all snapshots.", instead="Set expiry.enabled to true to let some go."
@@ -254,8 +249,7 @@ def _manifests(
             action=action, why="The policy leaves manifests.", instead="Set manifests.enabled to true to merge them."
         )
     if (obstacle := health.obstacles.get(action)) is not None:
-        instead = "Change the table's properties."
-        return NotPlanned(action=action, why=ruled_out(obstacle), instead=instead, is_unsupported=True)
+        return ruled_out(action, obstacle)
     if sizes is None or sizes.mergeable is None:
         return NotPlanned(
             action=action,
