@@ -29,12 +29,11 @@ from airflow_lake_provider.maintenance.history import (
     last_arrival,
     last_data_commit,
     last_maintenance,
+    last_row_expiry,
     recent_changes,
-    rows_expired_at,
-    rows_expired_before,
     snapshot_ages,
 )
-from airflow_lake_provider.maintenance.hot_partitions import HotPartition, hot_by_files, hot_partitions, with_files
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition, hottest_partitions
 from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts, slowest
 from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.head_files import HeadFiles
@@ -257,11 +256,10 @@ def health_of(
     recent = recent_changes(history, now)
     counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
     grown = growth(history, counts.target_bytes)
+    expired_at, expired_before = last_row_expiry(history)
     suspected = suspicions(facts, history, counts, declared, grown.small_files, recent)
     wanted = {each.id for each in recent}
     exact = table.head_files(wanted, counts.target_bytes, declared.fewest_merged) if suspected else None
-    rewrites = (each for each in history if each.operation == "replace")
-    hot = hot_partitions(recent, rewrites) or (hot_by_files(exact.added, history) if exact else ())
     health = TableHealth(
         table=facts.name,
         read_at=now,
@@ -280,13 +278,13 @@ def health_of(
         rows=exact.records if exact and exact.are_counted else counts.records,
         has_identifiers=has_identifiers(facts),
         curve=curve_order(facts, history),
-        hot_partitions=with_files(hot, exact.added if exact else (), table.rows_outside),
+        hot_partitions=hottest_partitions(history, recent, exact.added if exact else (), table.rows_outside),
         last_maintenance=last_maintenance(history),
         consumers=consumer_lags(facts, history, now),
         last_data_commit=last_data_commit(history),
         last_arrival=last_arrival(history),
-        rows_expired_at=rows_expired_at(history),
-        rows_expired_before=rows_expired_before(history),
+        rows_expired_at=expired_at,
+        rows_expired_before=expired_before,
         statistics_at=table.statistics_at(),
         orphans=orphans,
         tags=calendar_refs(facts),

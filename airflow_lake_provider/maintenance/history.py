@@ -255,15 +255,10 @@ def last_arrival(history: Sequence[Snapshot]) -> datetime | None:
     return None if arrived is None else arrived.committed_at
 
 
-def rows_expired_at(history: Sequence[Snapshot]) -> datetime | None:
-    """Return when rows were removed last by their age."""
-    return next((each.committed_at for each in history if each.summary.get(ACTION) == "expire-rows"), None)
-
-
-def rows_expired_before(history: Sequence[Snapshot]) -> str | None:
-    """Return the limit by which rows were removed last by their age, as the summary says it."""
+def last_row_expiry(history: Sequence[Snapshot]) -> tuple[datetime | None, str | None]:
+    """Return when rows were removed last by their age, and by which limit, as the summary says it."""
     newest = next((each for each in history if each.summary.get(ACTION) == "expire-rows"), None)
-    return None if newest is None else newest.summary.get(EXPIRED_BEFORE)
+    return (None, None) if newest is None else (newest.committed_at, newest.summary.get(EXPIRED_BEFORE))
 
 
 def last_maintenance(history: Sequence[Snapshot]) -> dict[str, MaintenanceRun]:

@@ -43,6 +43,23 @@ class HotPartition:
     outside: str | None = None
 
 
+def hottest_partitions(
+    history: Sequence[Snapshot],
+    recent: Sequence[Snapshot],
+    added: Sequence[AddedFiles],
+    outside: Callable[[str], str | None],
+) -> tuple[HotPartition, ...]:
+    """Return the partitions that summaries say were changed, or else manifests, with what manifests say of them.
+
+    :param history: of main, newest first.
+    :param recent: changes of rows in it.
+    :param added: by these, of each partition; none where manifests were not read.
+    :param outside: returns the predicate on the rows of all partitions but one.
+    """
+    rewrites = (each for each in history if each.operation == "replace")
+    return _with_files(hot_partitions(recent, rewrites) or _hot_by_files(added, history), added, outside)
+
+
 def hot_partitions(recent: Sequence[Snapshot], rewrites: Iterable[Snapshot] = ()) -> tuple[HotPartition, ...]:
     """Return the partitions that summaries of recent changes say were changed, by the newest change.
 
@@ -70,7 +87,7 @@ def _moments_by_partition(snapshots: Iterable[Snapshot]) -> dict[str, list[datet
     return moments
 
 
-def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
+def _hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tuple[HotPartition, ...]:
     """Return the partitions that live files and deletes of some snapshots are in, by the newest of these."""
     moments = {each.id: each.committed_at for each in history}
     return _hottest(
@@ -85,7 +102,7 @@ def hot_by_files(added: Iterable[AddedFiles], history: Sequence[Snapshot]) -> tu
     )
 
 
-def with_files(
+def _with_files(
     partitions: Iterable[HotPartition], added: Iterable[AddedFiles], outside: Callable[[str], str | None]
 ) -> tuple[HotPartition, ...]:
     """Return hot partitions with what manifests say of them, and how a compaction leaves them out.
