@@ -122,10 +122,11 @@ def plan_tables(
         health = health_of(table, now, merged.limits, remembered.orphans.get(str(listed)))
         past = None if remembered.outcomes is None else remembered.outcomes.get(str(listed), ())
         look = TableLook(health=health, policy=merged, newest=newest_snapshots(table.facts), locations=where)
-        plan = _with_manifests_of_no_compaction(
-            lambda asked: _fitting(explained(plan_of(health, asked, now, past), merged), table), merged.policy
-        )
-        return plan, look
+
+        def made(asked: MaintenancePolicy) -> TablePlan:
+            return _fitting(explained(plan_of(health, asked, now, past), merged), table)
+
+        return _with_manifests_of_no_compaction(made, merged.policy), look
 
     def broken(name: str, error: str) -> tuple[TablePlan, TableLook]:
         health = broken_table(name, now, error)
@@ -133,10 +134,7 @@ def plan_tables(
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
-    gone = {plan.table for plan, _ in looked if plan.is_missing}
-    if dropped := gone - {*patterns.included}:
-        # Others drop tables all day. What a catalog still lists and does not load is broken.
-        dropped -= {str(table) for table in hook.list_tables()}
+    dropped = _dropped({plan.table for plan, _ in looked if plan.is_missing} - {*patterns.included}, hook)
     return _compared_with_others(
         PlannedTables(
             plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
@@ -145,6 +143,11 @@ def plan_tables(
         ),
         hook,
     )
+
+
+def _dropped(missing: set[str], hook: LakeCatalogHook) -> set[str]:
+    """Return those of some missing tables that others have dropped; one that the catalog still lists is broken."""
+    return missing - {str(table) for table in hook.list_tables()} if missing else missing
 
 
 def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> PlannedTables:

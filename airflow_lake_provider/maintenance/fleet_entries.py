@@ -109,11 +109,15 @@ def fleet_entries(
         "left_out": len(plans) - len(rows),
         "parts": -(-len(rows) // ROWS_OF_A_PART),
     }
-    limit = ["*"] if allowed is None else [*allowed]
-    # By patterns that are cut nobody could say which tables were looked at.
-    if all(len(names) <= _MOST_NAMED and all(each == _cut(each) for each in names) for names in (tables, limit)):
-        header["allowed"] = limit
-    yield (CHANGED if of_changed else FLEET), header
+    yield (CHANGED if of_changed else FLEET), header | _allowed(tables, ["*"] if allowed is None else [*allowed])
+
+
+def _allowed(tables: Sequence[str], limit: list[str]) -> dict[str, list[str]]:
+    """Return the limit of the patterns; by some that are cut nobody could say which tables were looked at."""
+    are_whole = all(
+        len(names) <= _MOST_NAMED and all(each == _cut(each) for each in names) for names in (tables, limit)
+    )
+    return {"allowed": limit} if are_whole else {}
 
 
 def _parts(key: str, name: str, items: Sequence[Any], size: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -272,10 +272,10 @@ def untold_repeats(tasks: Iterable[TableTask]) -> set[str]:
 def answer_without_spark(tasks: Iterable[TableTask], *, may_follow: bool = False) -> None:
     """Answer tasks from the metadata, in their order.
 
-    :param may_follow: whether an application of an earlier try may have, or make, the answers of those that were sent.
-
     What stands behind an open task of its table is to see the table after it, so it is left to the driver. Tags are
     planned here nevertheless: they stand behind other tags alone.
+
+    :param may_follow: whether an application of an earlier try may have, or make, the answers of those that were sent.
     """
     changing: set[str] = set()
     for task in open_tasks(tasks):
