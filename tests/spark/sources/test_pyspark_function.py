@@ -226,6 +226,25 @@ def test_a_conflict_of_a_function_without_inputs_names_no_other_batch(
     assert "may be, made of rows that have changed since" in said.out + said.err
 
 
+def test_a_batch_that_another_tool_rolled_back_is_no_batch_of_another_driver(
+    flow: Flow, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 0")
+    before = flow.loaded().metadata.current_snapshot_id
+    source = function("counted", params={"rows": 3})
+    run = RunIdentity.of("batch", "mon", "loads")
+    spec = AppendSpec(catalog="lake_default", table=flow.table, run=run, source=source, batch_id="mon")
+    assert append_batch(flow.spark, spec, Progress()).outcome is Outcome.APPLIED
+    flow.spark.sql(f"CALL system.rollback_to_snapshot('{flow.table}', {before})")
+    capfd.readouterr()
+    assert append_batch(flow.spark, spec, foreign_commit(flow)).outcome is Outcome.APPLIED
+    said = capfd.readouterr()
+    assert "another driver of this run" not in said.out + said.err
+    ids = [each["id"] for each in flow.loaded().scan().to_arrow().to_pylist()]
+    assert [ids.count(each) for each in (0, 2)] == [1, 1]
+
+
 STOPPED = """
 import sys
 from pyspark.sql import SparkSession

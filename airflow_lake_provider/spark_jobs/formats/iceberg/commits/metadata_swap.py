@@ -76,7 +76,7 @@ def _resolve_outcome(table: IcebergTable, commit: DataCommit, staged: int, error
     """Return when a commit whose answer was lost was made."""
     try:
         committed = _is_committed(table, commit, staged)
-        is_applied = commit.run_key in RecentRunKeys.read(table.properties())
+        is_applied = commit.run_key in table.history().run_keys(RecentRunKeys.read(table.properties()))
     except Exception as unanswered:
         raise _unanswered(table, commit) from unanswered
     if committed:

@@ -94,7 +94,7 @@ def _refuse_decided_anew(
     table: IcebergTable, commit: LoadCommit, branch: str, committed: list[Mapping[str, str]]
 ) -> None:
     properties = table.properties()
-    is_applied = commit.run_key in RecentRunKeys.read(properties)
+    is_applied = commit.run_key in table.history().run_keys(RecentRunKeys.read(properties))
     if branch != MAIN:
         is_applied = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
     for name, position in commit.positions.items() if branch == MAIN else ():
