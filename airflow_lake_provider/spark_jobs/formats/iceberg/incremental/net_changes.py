@@ -29,7 +29,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys i
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import (
     RowVersions,
     row_versions,
-    snapshot_schema,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
@@ -86,7 +85,9 @@ def net_changes(
     if from_snapshot is None:
         rows = table.rows_by_newest_schema(end) if wanted.is_head else table.rows_at(end)
         _check_where(table, rows, wanted)
-        columns = _Columns.of(table, rows.columns, wanted, None if wanted.is_head else snapshot_schema(table, after))
+        columns = _Columns.of(
+            table, rows.columns, wanted, None if wanted.is_head else table.schema_at(after.snapshotId())
+        )
         return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
     names = _names_now(table, after) if wanted.is_head else {}
     if any(then != now for then, now in names.items()) or (names and [*names] != table.schema().names):
@@ -97,7 +98,7 @@ def net_changes(
 def _changes_since(table: IcebergTable, from_snapshot: int, after: Any, wanted: ChangeFilter) -> NetChanges:
     """Return the changes by the names that columns had at the end of the range."""
     _check_where(table, table.rows_at(int(after.snapshotId())), wanted)
-    schema = snapshot_schema(table, after)
+    schema = table.schema_at(after.snapshotId())
     columns = _Columns.of(table, [str(item.name()) for item in schema.columns()], wanted, schema)
     before = snapshot_with_lineage(table, from_snapshot, after)
     refuse_other_types(table, before, after)
@@ -165,7 +166,7 @@ def _deletes(
     wanted: ChangeFilter,
     releases: list[Callable[[], object]],
 ) -> DataFrame | None:
-    schema = snapshot_schema(table, after)
+    schema = table.schema_at(after.snapshotId())
     filtered = [str(item.name()) for item in schema.columns()] if wanted.where is not None else None
     has_values = set(columns.chosen) <= set(columns.keys) or versions.values_come_along(filtered or columns.chosen)
     brought = columns.chosen if has_values else columns.keys
@@ -249,7 +250,7 @@ def _names_now(table: IcebergTable, after: Any) -> dict[str, str | None]:
     end = int(after.snapshotId())
     if not table.branches_at(end) or not table.has_new_schema(end):
         return {}
-    then, now = snapshot_schema(table, after), table.java.schema()
+    then, now = table.schema_at(after.snapshotId()), table.java.schema()
     names = {str(field.name()): now.findColumnName(field.fieldId()) for field in then.columns()}
     others = []
     for entry in JavaItems(table.spark, table.iceberg.types.TypeUtil.indexByName(then.asStruct()).entrySet()):

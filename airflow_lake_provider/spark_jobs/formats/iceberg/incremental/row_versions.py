@@ -180,11 +180,6 @@ class RowVersions(Protocol):
         """Forget the choice of files; no DataFrame can run any more."""
 
 
-def snapshot_schema(table: IcebergTable, snapshot: Any) -> Any:
-    """Return the ``org.apache.iceberg.Schema`` that a snapshot was written with."""
-    return table.iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot.snapshotId())
-
-
 def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_number: int | None) -> RowVersions:
     """Choose the files that differ between two snapshots.
 
@@ -291,12 +286,12 @@ class _DifferingFiles:
 
     @cached_property
     def _schema_id(self) -> int:
-        return int(snapshot_schema(self.table, self.last).schemaId())
+        return int(self.table.schema_at(self.last.snapshotId()).schemaId())
 
 
 class _WholeSnapshots:
     def __init__(self, table: IcebergTable, before: Any, after: Any) -> None:
-        if not snapshot_schema(table, before).sameSchema(snapshot_schema(table, after)):
+        if not table.schema_at(before.snapshotId()).sameSchema(table.schema_at(after.snapshotId())):
             raise UnsupportedError(
                 f"{table.name}: the schema changed between snapshots {before.snapshotId()} and {after.snapshotId()}, "
                 "and this Iceberg runtime cannot read the first with the schema of the second; use "

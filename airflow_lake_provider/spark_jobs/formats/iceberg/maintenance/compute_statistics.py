@@ -64,7 +64,7 @@ def _columns(table: IcebergTable, spec: StatisticsSpec, head: int) -> tuple[list
     if table.java.snapshot(head).schemaId() is None:
         return [], (f"{table.name}: snapshot {head} does not name its schema, so no distinct values were counted",)
     now = table.java.schema()
-    then = table.iceberg.util.SnapshotUtil.schemaFor(table.java, head)
+    then = table.schema_at(head)
     primitive = [str(field.name()) for field in now.columns() if field.type().isPrimitiveType()]
     asked = {name: now.findField(name).fieldId() for name in spec.of_columns or primitive}
     names = {name: then.findColumnName(id_) for name, id_ in asked.items()}

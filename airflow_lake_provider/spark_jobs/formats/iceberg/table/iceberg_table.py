@@ -255,6 +255,10 @@ class IcebergTable:
             rows = self.spark.table(f"{self.sql_name}.{quoted_name(f'snapshot_id_{snapshot_id}')}")
         return unpruned(rows) if self._has_other_names(snapshot_id) else rows
 
+    def schema_at(self, snapshot_id: int) -> Any:
+        """Return the ``org.apache.iceberg.Schema`` that a snapshot was written with."""
+        return self.iceberg.util.SnapshotUtil.schemaFor(self.java, snapshot_id)
+
     def _has_other_names(self, snapshot_id: int) -> bool:
         """Tell whether a name of a snapshot's schema, nested or not, is another field's now, or nobody's.
 
@@ -262,7 +266,7 @@ class IcebergTable:
         """
         if not self.has_new_schema(snapshot_id):
             return False
-        schemas = self.iceberg.util.SnapshotUtil.schemaFor(self.java, snapshot_id), self.java.schema()
+        schemas = self.schema_at(snapshot_id), self.java.schema()
         then, now = (self.iceberg.types.TypeUtil.indexByName(schema.asStruct()) for schema in schemas)
         return not now.entrySet().containsAll(then.entrySet())
 
