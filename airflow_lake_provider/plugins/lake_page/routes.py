@@ -6,6 +6,7 @@ Airflow authenticates no app of a plugin by itself. Decision 69 says why a right
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from airflow.api_fastapi.common.router import AirflowRouter
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.models.asset import AssetModel, TaskOutletAssetReference
 from airflow.models.dag import DagModel
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.sdk.configuration import conf
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exception_handlers import http_exception_handler
@@ -33,11 +35,12 @@ from sqlalchemy.orm import Session
 from airflow_lake_provider import __version__
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 from airflow_lake_provider.plugins.lake_page.addresses import login_url, root_path, table_url
-from airflow_lake_provider.plugins.lake_page.maintenance_dag import refusal_of
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_missing, render_table
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
 
+# Param by which a run of the button's DAG gets the connection of the table's catalog.
+CONNECTION = "lake_conn_id"
 # Nothing but files of our own: no script or style within a page, and no request to elsewhere.
 SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -182,6 +185,32 @@ def may_trigger(dag_id: str, user: Any, session: Session) -> bool:
     return get_auth_manager().is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id, team_name=team), user=user
     )
+
+
+def refusal_of(dag_id: str, conn_id: str, session: Session) -> str:
+    """Return why a run of the DAG is not offered for a table, as a sentence; empty where it is.
+
+    Airflow takes a value that is no param of a DAG, and such a run would maintain a table of another catalog.
+
+    :param dag_id: of a DAG that is there.
+    :param conn_id: connection of the table's catalog.
+    :param session: of Airflow's database.
+    """
+    try:
+        dag = SerializedDagModel.get_dag(dag_id, session=session)
+    # Whatever Airflow raises for what another version of it has stored.
+    except Exception:  # noqa: BLE001
+        dag = None
+    if dag is None:
+        return f"DAG {dag_id} cannot be read, so nobody knows which connections it takes."
+    if CONNECTION not in dag.params:
+        return f"DAG {dag_id} has no param {CONNECTION}, so a run may maintain a table of another catalog."
+    param = copy(dag.params.get_param(CONNECTION))
+    param.value = conn_id
+    if param.resolve() != conn_id:
+        return f"The param {CONNECTION} of DAG {dag_id} does not take {conn_id}."
+    row = session.get(DagModel, dag_id)
+    return f"DAG {dag_id} is paused, so a run would wait until somebody unpauses it." if row and row.is_paused else ""
 
 
 def _table_of(uri: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param
 from sqlalchemy.orm import Session
 
-from airflow_lake_provider.plugins.lake_page.maintenance_dag import refusal_of
+from airflow_lake_provider.plugins.lake_page.routes import refusal_of
 from tests.stored_dags import store_dag
 
 FOLDER = Path(__file__).parents[3] / "dags"
