@@ -109,10 +109,11 @@ def without_shared(plans: Iterable[TablePlan], overlaps: Iterable[Overlap]) -> l
 
 
 def _apart(plan: TablePlan, overlap: Overlap) -> TablePlan:
+    instead = f"{overlap.remedy[0].upper()}{overlap.remedy[1:]}."
     if overlap.is_same_table:
         why = f"The catalog has this table as {overlap.other}, too, and that entry may read what this one expires."
-        return plan.without(_OF_ONE_ENTRY, why, "Drop one of them without PURGE.", is_unsupported=True)
-    why, instead = f"Another table's files may be there: {overlap}.", "Give each table a location of its own."
+        return plan.without(_OF_ONE_ENTRY, why, instead, is_unsupported=True)
+    why = f"Another table's files may be there: {overlap}."
     return plan.without(_OF_WHOLE_LOCATIONS, why, instead, is_unsupported=True)
 
 

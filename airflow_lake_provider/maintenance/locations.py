@@ -56,6 +56,11 @@ class Overlap:
         broken = "" if self.other_error is None else ", which cannot be read"
         return f"{self.folder} overlaps {self.other_folder} of {self.other}{broken}"
 
+    @property
+    def remedy(self) -> str:
+        """Return the advice to a person, as a part of a sentence."""
+        return "drop one of them without PURGE" if self.is_same_table else "give each table a location of its own"
+
     def seen_by(self, table: str) -> Overlap:
         """Return it as one of the two tables sees it, whose other one is then the neighbour.
 

@@ -240,7 +240,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
     def _tell(self, planned: PlannedTables, run: FleetRun) -> None:
         """Say of each table that is due or broken what is done and why; count the others."""
         for overlap in planned.overlaps[:_MOST_OVERLAPS]:
-            self.log.warning("%s: %s; give each table a location of its own", overlap.table, overlap)
+            self.log.warning("%s: %s; %s", overlap.table, overlap, overlap.remedy)
         if (more := len(planned.overlaps) - _MOST_OVERLAPS) > 0:
             self.log.warning("%d more overlaps of locations", more)
         if run.beyond_budget is not None:

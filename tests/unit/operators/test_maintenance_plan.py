@@ -25,6 +25,7 @@ from airflow_lake_provider.maintenance.history_entries import HistoryRun, histor
 from airflow_lake_provider.maintenance.leases import MaintenanceLease
 from airflow_lake_provider.maintenance.outcomes import outcomes_of_run
 from airflow_lake_provider.operators.maintenance_plan import NOT_RUN, SUMMARY, LakeMaintenancePlanOperator
+from tests.made_tables import register
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -161,6 +162,17 @@ def test_a_table_that_lies_in_another_ones_location_is_told_of(
     said = capsys.readouterr().out
     assert f"shop.inside: {inside.rstrip('/')}" in said
     assert f" overlaps {orders.location()} of shop.orders; give each table a location of its own" in said
+
+
+@pytest.mark.usefixtures("five", "pushed")
+def test_of_a_table_that_the_catalog_has_twice_one_entry_is_to_go(
+    context: Context, orders: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"twin": orders.metadata_location})
+    plan(tables=["shop.orders", "shop.twin"]).execute(context)
+    said = capsys.readouterr().out
+    assert "; drop one of them without PURGE" in said
+    assert "give each table a location of its own" not in said
 
 
 @pytest.mark.usefixtures("five", "pushed")
