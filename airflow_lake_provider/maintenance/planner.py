@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.contracts.durations import in_utc, to_iso
+from airflow_lake_provider.contracts.reports.history_entry import DONE
 from airflow_lake_provider.contracts.specs.maintenance import MINIMUM_AGE
 from airflow_lake_provider.maintenance.compaction import plan_compaction
 from airflow_lake_provider.maintenance.costs import (
@@ -22,7 +23,15 @@ from airflow_lake_provider.maintenance.costs import (
 )
 from airflow_lake_provider.maintenance.deletions import plan_orphan_files, plan_row_expiry
 from airflow_lake_provider.maintenance.health import ManifestSizes, TableHealth
-from airflow_lake_provider.maintenance.past_outcomes import PastOutcome, due_after, is_recent, unless_resting
+from airflow_lake_provider.maintenance.history import SnapshotAges
+from airflow_lake_provider.maintenance.past_outcomes import (
+    BETWEEN_LOOKS,
+    PastOutcome,
+    due_after,
+    is_recent,
+    last_of,
+    unless_resting,
+)
 from airflow_lake_provider.maintenance.plan import Effect, NotPlanned, PlannedAction, Reason, TablePlan, ruled_out
 from airflow_lake_provider.maintenance.score import FEWEST_MANIFESTS, METADATA_BYTES, age_text, size_text
 
@@ -96,13 +105,13 @@ def _steps(
     committed_at = health.snapshot_at
     if health.snapshot is None and health.snapshots is not None:
         committed_at = health.snapshots.newest
-        yield rested(_expiry(health, policy))
+        yield rested(_expiry(health, policy, now, past))
         yield rested(plan_orphan_files(health, policy, past, now))
         yield from _without_main(health.snapshots.snapshots)
         return
     compaction = rested(plan_compaction(health, policy, now))
     yield from map(rested, _tags(health, policy, now))
-    yield rested(_expiry(health, policy))
+    yield rested(_expiry(health, policy, now, past))
     # Those of a compaction that rests are merged without it.
     yield rested(_manifests(health, policy, compaction))
     yield compaction
@@ -174,7 +183,9 @@ def _age_of_head(health: TableHealth, now: datetime) -> timedelta:
     return timedelta(hours=-(-age // timedelta(hours=1)))
 
 
-def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | NotPlanned:
+def _expiry(
+    health: TableHealth, policy: MaintenancePolicy, now: datetime, past: Sequence[PastOutcome] | None
+) -> PlannedAction | NotPlanned:
     action, asked = "snapshot-expiry", policy.expiry
     # First: of Iceberg, gc.enabled is both an obstacle and the owner's policy, and nobody else would report it.
     if (obstacle := health.obstacles.get(action)) is not None:
@@ -193,7 +204,17 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
     if health.snapshots is None:
         return NotPlanned(action=action, why="Nobody has counted the snapshots.", instead="Read the table's health.")
     count = health.snapshots.expirable
-    reasons = tuple(_why_expiry(health, count, asked.min_snapshots))
+    last = last_of(action, past, DONE)
+    # It said in its report what storage did not delete, and would fare no better an hour later.
+    tried = None if last is None or not is_recent(last.at, BETWEEN_LOOKS, now) else last.at
+    reasons = tuple(_why_expiry(health.snapshots, health.metadata_bytes or 0, asked.min_snapshots, tried))
+    if not reasons and health.snapshots.is_unfinished and tried is not None:
+        return NotPlanned(
+            action=action,
+            why=f"The expiry {age_text(now - tried)} ago could not delete all of its files; its report says why.",
+            instead=f"The next one tries again from {tried + BETWEEN_LOOKS:%Y-%m-%d %H:%M} on.",
+            is_waiting=True,
+        )
     if not reasons:
         return NotPlanned(
             action=action,
@@ -212,14 +233,15 @@ def _expiry(health: TableHealth, policy: MaintenancePolicy) -> PlannedAction | N
     return ranked_action(PlannedAction(action=action, reasons=reasons, effect=effect, task=task), benefit)
 
 
-def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]:
-    if health.snapshots is not None and health.snapshots.is_unfinished:
+def _why_expiry(ages: SnapshotAges, metadata_bytes: int, least: int, tried: datetime | None) -> Iterator[Reason]:
+    if ages.is_unfinished and tried is None:
         yield Reason(
             name="unfinished-expiry",
             value=1,
             threshold=1,
             sentence="An earlier expiry was cut off before it had deleted its files; the next one deletes them.",
         )
+    count = ages.expirable
     if count >= least:
         yield Reason(
             name="snapshots",
@@ -227,16 +249,14 @@ def _why_expiry(health: TableHealth, count: int, least: int) -> Iterator[Reason]
             threshold=least,
             sentence=f"{count:,} snapshots are past their retention; the threshold is {least:,}.",
         )
-    size = health.metadata_bytes or 0
-    total = 0 if health.snapshots is None else health.snapshots.snapshots
     # What else makes it large stays, such as a schema for each day, and an expiry of one snapshot a night starts Spark.
-    if count > 0 and count >= _SHARE_GONE * total and size >= METADATA_BYTES.first:
+    if count > 0 and count >= _SHARE_GONE * ages.snapshots and metadata_bytes >= METADATA_BYTES.first:
         yield Reason(
             name="metadata-size",
-            value=size,
+            value=metadata_bytes,
             threshold=METADATA_BYTES.first,
-            sentence=f"metadata.json has {size_text(size)}, the threshold is {size_text(METADATA_BYTES.first)}, and "
-            f"{count:,} of {total:,} snapshots may go.",
+            sentence=f"metadata.json has {size_text(metadata_bytes)}, the threshold is "
+            f"{size_text(METADATA_BYTES.first)}, and {count:,} of {ages.snapshots:,} snapshots may go.",
         )
 
 

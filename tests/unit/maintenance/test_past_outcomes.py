@@ -203,6 +203,22 @@ def test_what_was_not_due_after_all_is_not_looked_for_again_until_a_commit_or_th
         )
 
 
+@pytest.mark.parametrize(
+    ("outcome", "hours", "is_due"),
+    [("done", 2, False), ("done", 17, False), ("done", 19, True), ("failed", 2, True), ("conflict", 2, True)],
+)
+def test_an_expiry_whose_files_storage_did_not_delete_is_tried_again_once_a_day(
+    outcome: str, hours: float, is_due: bool
+) -> None:
+    ages = SnapshotAges(snapshots=5, is_unfinished=True)
+    made = plan(replace(WELL, snapshots=ages), past(outcome, action="snapshot-expiry", hours=hours))
+    assert in_short(made) == ["snapshot-expiry unfinished-expiry"] * is_due
+    if not is_due:
+        assert left_out(made, "snapshot-expiry").startswith(
+            f"The expiry {hours}.0 hours ago could not delete all of its files; its report says why."
+        )
+
+
 def test_outcomes_are_read_back_newest_first_without_dry_runs() -> None:
     def row(hour: int, table: str = "a", **given: Any) -> dict[str, Any]:
         at = NOW + timedelta(hours=hour)
