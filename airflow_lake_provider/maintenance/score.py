@@ -300,7 +300,7 @@ def _of_readers(given: Measures, limits: HealthLimits) -> Iterator[ScorePart]:
             CONSUMERS,
             CONSUMERS.full,
             f"consumer {consumer.consumer} has read up to snapshot {consumer.snapshot}, which main no longer has",
-            "let its DAG read all anew, or remove its tag where nobody reads any more",
+            "let its DAG run, which takes back what main lost, or remove its tag where nobody reads any more",
         )
     elif consumer is not None and consumer.behind is not None:
         yield _part(

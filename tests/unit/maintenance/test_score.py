@@ -173,6 +173,6 @@ def test_a_consumer_whose_snapshot_main_does_not_have_takes_all_points_and_is_na
     part = parts_of(consumer=ConsumerLag(consumer="report", snapshot="7"))["consumers"]
     assert part.lost == part.most
     assert part.reason == (
-        "consumer report has read up to snapshot 7, which main no longer has; let its DAG read all anew, or "
-        "remove its tag where nobody reads any more."
+        "consumer report has read up to snapshot 7, which main no longer has; let its DAG run, which takes "
+        "back what main lost, or remove its tag where nobody reads any more."
     )
