@@ -162,22 +162,21 @@ SHARE = _decimal("a share in (0, 1]", lambda given: 0 < given <= 1, exclusiveMin
 RATIO = _decimal("a number from 0 to 1000000", lambda given: 0 <= given <= 1e6, minimum=0, maximum=1_000_000)
 
 
-def span(least: timedelta = timedelta(0), *, zero: str | None = None) -> Kind:
-    """Return the kind of durations from ``least`` on, and above zero.
+def span(least: timedelta = timedelta(0), most: timedelta = LONGEST_SPAN, *, zero: str | None = None) -> Kind:
+    """Return the kind of durations from ``least`` to ``most``, and above zero.
 
     :param zero: meaning of ``PT0S``, where it may be given.
     """
     from_least = f", at least `{to_iso(least)}`" if least else f"; `PT0S`: {zero}" if zero else ""
-    words = f"an ISO-8601 duration such as `P5D` or `PT6H`{from_least}"
+    to_most = f", at most `{to_iso(most)}`" if most < LONGEST_SPAN else ""
+    words = f"an ISO-8601 duration such as `P5D` or `PT6H`{from_least}{to_most}"
 
     def read(value: object, name: str) -> timedelta:
         if zero and is_no_time(value):
             return timedelta(0)
         given = duration(value, name)
-        if not least <= given <= LONGEST_SPAN:
-            raise InvalidSpecError(
-                f"{name} must be at least {to_iso(least)} and at most {to_iso(LONGEST_SPAN)}, got {value!r}"
-            )
+        if not least <= given <= most:
+            raise InvalidSpecError(f"{name} must be at least {to_iso(least)} and at most {to_iso(most)}, got {value!r}")
         return given
 
     return Kind(read, words, {"type": "string", "pattern": _ISO})

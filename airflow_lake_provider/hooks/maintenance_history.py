@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_lake_provider.contracts.reports.history_entry import HISTORY_VERSION, HistoryEntry
+from airflow_lake_provider.contracts.reports.history_entry import HISTORY_VERSION, REMEMBERED, HistoryEntry
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.hooks.own_tables import OwnTable
@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TABLE = "lake_ops.maintenance_history"
-# A table that keeps failing is tried once a week, so that its failures of three months are enough to see it.
-REMEMBERED = timedelta(days=90)
 # Of a task that is cleared and retried: its rows are looked for so far back.
 _LONGEST_RUN = timedelta(days=30)
 # Nobody tried what a plan only reports: a broken table is not to rest once it is mended.

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.reports.history_entry import REMEMBERED
 from airflow_lake_provider.contracts.setting_kinds import (
     COLUMNS,
     FEWER_HOURS,
@@ -216,14 +217,14 @@ class OrphanPolicy(AuthorObject):
 
     :param mode: ``off``, ``dry-run`` counts them, ``quarantine`` moves them aside, ``delete`` removes them.
     :param older_than: of their last change; at least a day.
-    :param every: time between two looks.
+    :param every: time between two looks; at most the 90 days for which the maintenance history is read.
     :param max_share: of a table's files; more are refused.
     :param quarantine_for: time after which files that were moved aside are deleted; at least a day.
     """
 
     mode: OrphanMode = field(default=OrphanMode.OFF, metadata=setting(one_of(OrphanMode), _NO_MORE_DELETED))
     older_than: timedelta = field(default=timedelta(days=3), metadata=setting(span(_SAFE_AGE), LONGER))
-    every: timedelta = field(default=timedelta(days=7), metadata=setting(span(), LONGER))
+    every: timedelta = field(default=timedelta(days=7), metadata=setting(span(most=REMEMBERED), LONGER))
     max_share: float = field(default=0.2, metadata=setting(SHARE, LOWER))
     quarantine_for: timedelta = field(default=timedelta(days=14), metadata=setting(span(_SAFE_AGE), LONGER))
 
@@ -298,8 +299,12 @@ class TuningPolicy(AuthorObject):
     fewest_snapshots: int = field(default=5, metadata=setting(whole(1)))
     most_snapshots: int = field(default=500, metadata=setting(whole(1)))
     # A stranger's longer one could exceed the longest, and leave the table without a policy.
-    shortest_orphan_wait: timedelta = field(default=timedelta(days=1), metadata=setting(span(_SAFE_AGE), NEVER))
-    longest_orphan_wait: timedelta = field(default=timedelta(days=28), metadata=setting(span(_SAFE_AGE), LONGER))
+    shortest_orphan_wait: timedelta = field(
+        default=timedelta(days=1), metadata=setting(span(_SAFE_AGE, REMEMBERED), NEVER)
+    )
+    longest_orphan_wait: timedelta = field(
+        default=timedelta(days=28), metadata=setting(span(_SAFE_AGE, REMEMBERED), LONGER)
+    )
 
     def complete(self) -> None:
         """Refuse bounds that leave nothing between them."""

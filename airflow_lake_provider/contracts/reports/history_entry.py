@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 # Of the table's columns. Another version leaves a table of this one alone.
 HISTORY_VERSION = 1
@@ -15,6 +15,9 @@ UNSUPPORTED = "unsupported"
 FAILED = "failed"
 PLANNED = "planned"
 OUTCOMES = (DONE, NOTHING_DUE, CONFLICT, UNSUPPORTED, FAILED, PLANNED)
+# How far back plans read rows. A table that keeps failing is tried once a week, so that three months are enough to see
+# it, and no look may be rarer.
+REMEMBERED = timedelta(days=90)
 
 
 @dataclass(frozen=True, kw_only=True)

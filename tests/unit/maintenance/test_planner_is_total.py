@@ -124,7 +124,9 @@ policies = st.builds(
         min_snapshots=many,
     ),
     manifests=st.builds(ManifestPolicy, enabled=st.booleans(), mergeable=many, overlap=fractions),
-    orphans=st.builds(OrphanPolicy, mode=st.sampled_from(OrphanMode), every=spans),
+    orphans=st.builds(
+        OrphanPolicy, mode=st.sampled_from(OrphanMode), every=spans.map(lambda each: min(each, timedelta(days=90)))
+    ),
     row_expiry=st.one_of(
         st.just(RowExpiryPolicy()),
         st.builds(RowExpiryPolicy, column=st.just("day"), keep=spans.map(lambda each: max(each, timedelta(days=1)))),

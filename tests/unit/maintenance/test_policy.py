@@ -254,7 +254,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "paused": st.booleans(),
     "orphans.mode": st.sampled_from(list(OrphanMode)),
     "orphans.older_than": DAYS,
-    "orphans.every": SPANS,
+    "orphans.every": st.integers(1, 2_160).map(lambda hours: timedelta(hours=hours)),
     "orphans.max_share": SHARES,
     "row_expiry.enabled": st.booleans(),
     "row_expiry.column": st.sampled_from(["at", "day"]),

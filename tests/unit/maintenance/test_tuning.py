@@ -329,7 +329,7 @@ def test_bounds_that_leave_nothing_between_them_are_refused() -> None:
 @pytest.mark.parametrize("named", [{}, {"tuning": {"enabled": True, "longest_orphan_wait": "P7D"}}])
 def test_no_bound_of_a_stranger_takes_a_table_its_policy(layer: Layer, named: dict[str, Any]) -> None:
     name = "lake.maintenance.tuning.shortest-orphan-wait"
-    merged = merge("shop.orders", [property_layer(layer, {name: "P100D"}, "namespace shop"), dag_layer(named)])
+    merged = merge("shop.orders", [property_layer(layer, {name: "P80D"}, "namespace shop"), dag_layer(named)])
     assert merged.policy is not None
     assert merged.policy.tuning.shortest_orphan_wait == DAY
     assert [each.key for each in merged.ignored] == ["tuning.shortest_orphan_wait"]
