@@ -40,13 +40,8 @@ def load_function(spark: SparkSession, function: str, code: str | None) -> Calla
     module_name, function_name = function.split(":")
     if code is not None:
         module_name = _ship(spark, code, module_name)
-    try:
-        with errors_of(spark, function):
-            module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise InvalidSpecError(
-            f"{function}: {error}; put its module beside the DAG, or what it imports on the driver's path with py_files"
-        ) from error
+    with errors_of(spark, function):
+        module = importlib.import_module(module_name)
     loaded: object = getattr(module, function_name, None)
     if not callable(loaded):
         raise InvalidSpecError(f"{function}: the module has no function {function_name!r}")
@@ -80,15 +75,15 @@ def frame_of(spark: SparkSession, function: str, result: object) -> DataFrame:
 def errors_of(spark: SparkSession, function: str) -> Iterator[None]:
     """Show an error of an author's code with its own lines; names mean the same as before it, also after a ``USE``.
 
-    :raises InvalidSpecError: it ended Python, or stopped the session.
-    :raises JobFailedError: any other error but one of this package, and of a module that is not there.
+    :raises InvalidSpecError: it ended Python, or stopped the session, or a module that it imports is not there.
+    :raises JobFailedError: any other error but one of this package.
     """
     catalog, namespace = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     try:
         yield
         _refuse_stopped(spark, function)
         _use(spark, catalog, namespace)
-    except (LakeProviderError, ModuleNotFoundError):
+    except LakeProviderError:
         raise
     except (Exception, SystemExit) as error:
         _refuse_stopped(spark, function)
@@ -98,6 +93,12 @@ def errors_of(spark: SparkSession, function: str) -> Iterator[None]:
             raise InvalidSpecError(
                 f"{function} must not end Python, which runs the whole job: raise an error, or return no rows:\n"
                 f"{lines}{what}"
+            ) from error
+        if isinstance(error, ModuleNotFoundError):
+            where = f":\n{lines}{what}" if lines else ""
+            raise InvalidSpecError(
+                f"{function}: {error}; put its module beside the DAG, or what it imports on the driver's path with "
+                f"py_files{where}"
             ) from error
         raise JobFailedError(f"{function} raised an error:\n{lines}{what}") from error
 
@@ -127,7 +128,8 @@ def _refuse_stopped(spark: SparkSession, function: str) -> None:
 def errors_in_rows_of(function: str) -> Iterator[None]:
     """Show an error of Python code that runs with the rows of a function, such as a UDF, with the author's own lines.
 
-    :raises JobFailedError: any error of such code.
+    :raises InvalidSpecError: a module that it imports is not on the executors.
+    :raises JobFailedError: any other error of such code.
     """
     try:
         yield
@@ -137,9 +139,12 @@ def errors_in_rows_of(function: str) -> Iterator[None]:
         if text is None:
             raise
         lines = "\n".join(_own_lines_in(text.rpartition(_TRACEBACK)[2]))
-        raise JobFailedError(
-            f"{function}: Python code that its rows go through, such as a UDF, raised an error:\n{lines}"
-        ) from error
+        where = f"{function}: Python code that its rows go through, such as a UDF,"
+        if lines.rpartition("\n")[2].startswith(f"{ModuleNotFoundError.__name__}:"):
+            raise InvalidSpecError(
+                f"{where} imports a module that executors do not have; give it with py_files:\n{lines}"
+            ) from error
+        raise JobFailedError(f"{where} raised an error:\n{lines}") from error
 
 
 def _own_lines(trace: TracebackType | None) -> list[str]:

@@ -76,6 +76,14 @@ def leaving(spark, inputs, params):
 def in_workers(spark, inputs, params):
     return spark.range(1).select("id", sf.udf(lambda id: deep({"price": id}))("id").alias("name"), sf.lit(1).alias("n"))
 
+def without_module(spark, inputs, params):
+    import no_such_module
+
+def without_module_in_workers(spark, inputs, params):
+    def name_of(id):
+        import no_such_module
+    return spark.range(1).select("id", sf.udf(name_of)("id").alias("name"), sf.lit(1).alias("n"))
+
 def plain(spark, inputs, params):
     return inputs["t"].join(spark.range(9), "id").selectExpr("id", "name", "n")
 
@@ -144,6 +152,8 @@ def test_rows_that_come_from_nowhere_known_are_added_once_for_each_batch_id(flow
         ("elsewhere", InvalidSpecError, "loads:elsewhere returned a DataFrame of another session"),
         ("leaving", InvalidSpecError, "loads:leaving must not end Python"),
         ("in_workers", JobFailedError, "loads:in_workers: Python code that its rows go through, such as a UDF"),
+        ("without_module", InvalidSpecError, "loads:without_module: No module named 'no_such_module'; .* py_files:"),
+        ("without_module_in_workers", InvalidSpecError, "such as a UDF, imports a module .* py_files:"),
         ("two", InvalidSpecError, r"loads:two must take \(spark, inputs, params\)"),
         ("absent", InvalidSpecError, "loads:absent: the module has no function 'absent'"),
     ],
@@ -161,6 +171,8 @@ def test_what_goes_wrong_in_a_function_is_told_in_its_own_lines(
         assert 'deep({"price": ' in told
         assert 'return rows["price"] / 0' in told
         assert "author_function" not in told
+    if name.startswith("without_module"):
+        assert told.endswith("    import no_such_module\nModuleNotFoundError: No module named 'no_such_module'")
     if name == "wrong_sql":
         assert "in wrong_sql" in told
         assert "UNRESOLVED_COLUMN" in told
