@@ -209,6 +209,6 @@ def refuse_verification_without_keys(spec: CompactionSpec, facts: TableFacts) ->
     """
     if spec.verify is Verification.KEYS and not facts.shape.identifiers:
         raise InvalidSpecError(
-            f"{spec.table}: verify='keys' needs identifier fields, and the table has none; set them with ALTER TABLE "
-            "... SET IDENTIFIER FIELDS, or use verify='rows'"
+            f"{spec.table}: verify='keys' needs identifier fields, and the table has none; set them, of columns that "
+            "are NOT NULL, with ALTER TABLE ... SET IDENTIFIER FIELDS, or use verify='rows'"
         )

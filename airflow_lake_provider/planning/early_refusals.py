@@ -276,8 +276,8 @@ def _refuse_frozen(name: str, target: TableShape, what: str, columns: Sequence[s
 def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
     if not (spec.source_keys or source.identifiers):
         raise InvalidSpecError(
-            f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "
-            "with ALTER TABLE ... SET IDENTIFIER FIELDS"
+            f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them, "
+            "of columns that are NOT NULL, with ALTER TABLE ... SET IDENTIFIER FIELDS"
         )
     if unknown := unknown_names(spec.source_keys, source.names_ever):
         raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {source.names}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError
@@ -45,3 +46,17 @@ def test_the_branch_of_a_failed_audit_keeps_its_batch_when_it_is_kept_for_longer
     assert shown == [head]
     flow.spark.sql(drop)
     assert set(flow.loaded().metadata.refs) == {"main"}
+
+
+def test_a_table_tells_its_changes_after_the_statements_of_the_page(spark: SparkSession, flow: Flow) -> None:
+    flow.catalog()
+    spark.sql(f"CREATE TABLE {flow.table} (id INT NOT NULL, n INT) USING iceberg")
+    for statement in statements("incremental.md", "IDENTIFIER", **{r"shop\.orders": flow.table}):
+        spark.sql(statement)
+    facts = flow.on_worker().facts
+    assert (facts.format_version, list(facts.shape.identifiers)) == (3, ["id"])
+    # As the page says of other columns.
+    with pytest.raises(Exception, match="not a required field"):
+        spark.sql(f"ALTER TABLE {flow.table} SET IDENTIFIER FIELDS n")
+    with pytest.raises(Exception, match="Cannot change nullable column to non-nullable"):
+        spark.sql(f"ALTER TABLE {flow.table} ALTER COLUMN n SET NOT NULL")

@@ -280,7 +280,7 @@ def test_the_keys_of_a_load_tell_changes_apart_unless_a_query_is_between(make: M
 @pytest.mark.parametrize(
     ("schema", "arguments", "error", "said"),
     [
-        (WITHOUT_KEYS, {}, InvalidSpecError, "no identifier fields"),
+        (WITHOUT_KEYS, {}, InvalidSpecError, "or set them, of columns that are NOT NULL"),
         (COLUMNS, {"source_keys": ["code"]}, InvalidSpecError, "no top-level column ['code']"),
         (COLUMNS, {"from_snapshot": "17"}, RangeUnavailableError, "from_snapshot 17 is not in"),
     ],

@@ -125,8 +125,8 @@ class _Columns:
         keys = asked_keys or tuple(identifiers_of(table, schema or table.java.schema()))
         if wanted.deletes and not keys:
             raise InvalidSpecError(
-                f"{table.name}: deletes need keys, and the table has no identifier fields; give keys, or set them with "
-                "ALTER TABLE ... SET IDENTIFIER FIELDS, or take mode 'upserts'"
+                f"{table.name}: deletes need keys, and the table has no identifier fields; give keys, or set them, of "
+                "columns that are NOT NULL, with ALTER TABLE ... SET IDENTIFIER FIELDS, or take mode 'upserts'"
             )
         asked = {*asked_keys, *(chosen or ()), *(keys if wanted.deletes else ())}
         unknown = sorted(asked - set(names))
