@@ -100,3 +100,13 @@ def test_each_file_that_a_page_on_the_design_names_is_there(page: str) -> None:
 def test_files_are_named_by_path_by_name_and_as_folders() -> None:
     text = "`a/b.py` and `b.py`, in `a/` or `../a/`; not `b`, `b.yaml` or `lake.run-key`, nor run_job.py"
     assert files_named(text) == {"a/b.py", "b.py", "a/"}
+
+
+def test_a_decision_and_the_one_that_changes_it_both_say_so() -> None:
+    named = {}
+    for page in (REPOSITORY / "docs" / "decisions").glob("0*.md"):
+        status = re.search(r"\*\*Status\*\*: (.+?)\n\n", page.read_text(), re.DOTALL)
+        assert status, f"{page.name} has no status"
+        named[page.name] = set(re.findall(r"\]\((0\d+-[\w-]+\.md)\)", status[1]))
+    one_sided = {(page, other) for page, others in named.items() for other in others if page not in named[other]}
+    assert one_sided == set()
