@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     LETTER_ID,
     RECORD,
     REPLAYED_AT,
+    TEXTS_OF_TIMES,
     UNPARSABLE,
     DeadLetters,
     Fault,
@@ -27,7 +28,8 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, ROUNDED
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sources.row_records import json_of_rows
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _REASON, _CLASS = "_lake_reason", "_lake_error_class"
@@ -57,7 +59,7 @@ def without_dead_letters(
     read, dead = sum(counts.values()), sum(count for reason, count in counts.items() if reason is not None)
     if dead > share_of(read, spec.dead_letter.max_share):
         _refuse(spec, judged, raw, counts, dead, read)
-    hidden = (RECORD, UNPARSABLE, _REASON, _CLASS)
+    hidden = (RECORD, TEXTS_OF_TIMES, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)
     letters = DeadLetters(target=spec.table, count=dead, rows=raw.rows.limit(0), judged=raw.rows)
     if not dead:
@@ -110,9 +112,7 @@ def _refuse(
 
 def _letters(spec: LoadSpec, dead: DataFrame, raw: RawBatch) -> DataFrame:
     """Return the rows of the table of dead letters, whose ids depend on the input alone."""
-    names = [quoted(name) for name in dead.columns if not name.startswith("_lake_")]
-    as_json = sf.to_json(sf.struct(*names), {"ignoreNullFields": "false"})
-    record = sf.col(RECORD) if RECORD in dead.columns else as_json
+    record = sf.col(RECORD) if RECORD in dead.columns else json_of_rows(dead)
     first_rows = raw.first_rows()
     numbers = range(len(raw.files))
     files = pa.table(

@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.change_batch import TEXTS_OF_TIMES, UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import NANOSECONDS
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sources.row_records import texts_of_nanoseconds
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
 
 _AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"
 _IS_OURS = "spark.lake.nanoseconds.asNumbers"
@@ -47,12 +48,13 @@ class FileGroup:
     times: Times
     untyped: frozenset[str]
 
-    def columns(self, names: Sequence[str]) -> list[str]:
+    def columns(self, names: Sequence[str], *, keeps_texts: bool = False) -> list[str]:
         """Return SQL of the columns as a table has them, without those that have no type.
 
         Records with a finer time are marked as unparsable.
 
         :param names: of the columns, whose nanoseconds are read as numbers.
+        :param keeps_texts: keep the times of such a record as they are in its file, in ``_lake_texts_of_times``.
         """
         kept = [name for name in names if name.lower() not in self.untyped]
         fine = [name for name in kept if name.lower() in self.times]
@@ -60,7 +62,13 @@ class FileGroup:
         cases = " ".join(
             f"WHEN {quoted_name(name)} % 1000 <> 0 THEN {text_literal(f'{NANOSECONDS}, in {name}')}" for name in fine
         )
-        return [*made, f"CASE {cases} END AS {UNPARSABLE}" if fine else f"CAST(NULL AS STRING) AS {UNPARSABLE}"]
+        if not fine:
+            return [*made, f"CAST(NULL AS STRING) AS {UNPARSABLE}"]
+        if keeps_texts:
+            is_finer = any_of(f"{quoted_name(name)} % 1000 <> 0" for name in fine)
+            texts = texts_of_nanoseconds({name: self.times[name.lower()] for name in fine})
+            made.append(f"CASE WHEN {is_finer} THEN {texts} END AS {TEXTS_OF_TIMES}")
+        return [*made, f"CASE {cases} END AS {UNPARSABLE}"]
 
 
 def file_groups(spark: SparkSession, files: Sequence[InputFile]) -> list[FileGroup]:

@@ -71,7 +71,8 @@ def read_files(
     :param table_schema: of the table the batch goes to; None when it does not exist yet.
     :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
         batch. Else it is NULL.
-    :param keeps_lines: keep the line of each record of JSON and CSV in ``_lake_record``.
+    :param keeps_lines: keep the line of each record of JSON and CSV in ``_lake_record``, and the times of Parquet that
+        no table holds in ``_lake_texts_of_times``.
     :raises BadInputError: records that cannot be read.
     :raises UnsupportedError: avro without its package, XML before Spark 4.
     """
@@ -96,7 +97,7 @@ def read_files(
         if not groups:
             raise
     if groups:
-        scans = _parquet_scans(spark, source, groups, types)
+        scans = _parquet_scans(spark, source, groups, types, keeps_texts=keeps_lines)
     if folders.texts:
         # Of a declared schema, the columns of the files may be others.
         read = [_loaded(_reader(spark, source), source, files)] if source.schema else [scan.rows for scan in scans]
@@ -109,7 +110,12 @@ def read_files(
 
 
 def _parquet_scans(
-    spark: SparkSession, source: Files, groups: Sequence[FileGroup], table_schema: StructType | None
+    spark: SparkSession,
+    source: Files,
+    groups: Sequence[FileGroup],
+    table_schema: StructType | None,
+    *,
+    keeps_texts: bool,
 ) -> list[Scan]:
     """Return a scan of each group, with times in the place of nanoseconds and without columns that have no type.
 
@@ -117,7 +123,7 @@ def _parquet_scans(
     """
     read_as_numbers(spark)
     parts = [_columnar_rows(spark, source, group.files, table_schema) for group in groups]
-    columns = [group.columns(rows.columns) for group, rows in zip(groups, parts, strict=True)]
+    columns = [group.columns(rows.columns, keeps_texts=keeps_texts) for group, rows in zip(groups, parts, strict=True)]
     made = [rows.selectExpr(*exprs).schema for rows, exprs in zip(parts, columns, strict=True)]
     types: dict[str, DataType] = {}
     for field in chain.from_iterable(made):

@@ -220,6 +220,50 @@ def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_t
     ]
 
 
+def test_a_letter_of_a_row_has_each_time_with_all_its_digits(new_flow: NewFlow) -> None:
+    flow = new_flow(exclude_columns=(), delete_when=None)
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    columns = "id BIGINT, at TIMESTAMP_NTZ, z TIMESTAMP, among ARRAY<STRUCT<at: TIMESTAMP>>"
+    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg")
+    flow.inbox.mkdir(parents=True)
+    second = 1_767_323_045 * 10**9
+    zoned, among = pa.timestamp("us", "UTC"), pa.list_(pa.struct({"at": pa.timestamp("us", "UTC")}))
+
+    def write(name: str, unit: str, *rows: tuple[int | None, int, int, int]) -> None:
+        """Write rows of an id, and the nanoseconds of the three columns."""
+        ids, at, z, inner = zip(*rows, strict=True)
+        parts = {"ns": 1, "us": 1000}[unit]
+        table = {
+            "id": pa.array(ids, pa.int64()),
+            "at": pa.array([(second + each) // parts for each in at], pa.timestamp(unit)),
+            "z": pa.array([(second + each) // 1000 for each in z], zoned),
+            "among": pa.array([[{"at": (second + each) // 1000}] for each in inner], among),
+        }
+        pq.write_table(pa.table(table), flow.inbox / name, version="2.6")
+
+    write("1.parquet", "us", (None, 0, 5_000_000, 5_000_000), (None, 1_000, 0, 0), (None, 0, 0, 120_000))
+    write("2.parquet", "ns", (1, 5_000, 0, 0), (2, 123_456_789, 1_000, 0), (None, 5_000, 0, 0))
+    letter = DeadLetter(table="letters.times", max_share=0.9)
+    report = flow.apply(source=Files(f"{flow.inbox}/*.parquet"), dead_letter=letter, schema_contract=SchemaContract())
+    assert (report.dead_letters, report.batch_rows) == (5, 1)
+
+    def record(number: int | None, *digits: str) -> str:
+        at, z, inner = (f"2026-01-02T03:04:05.{each}" for each in digits)
+        row = {"id": number, "at": at, "z": f"{z}Z", "among": [{"at": f"{inner}Z"}]}
+        return json.dumps(row, separators=(",", ":"))
+
+    assert sorted(each["record"] for each in letters_of(flow, letter.table)) == sorted(
+        [
+            # Those of whole milliseconds are written as before, so that their letters keep their ids.
+            record(None, "000", "005", "005"),
+            record(None, "000001", "000000", "000000"),
+            record(None, "000000", "000000", "000120"),
+            record(2, "123456789", "000001", "000000"),
+            record(None, "000005", "000000", "000000"),
+        ]
+    )
+
+
 def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
