@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,9 +28,11 @@ from airflow_lake_provider.spark_jobs.sources.line_records import parsed_lines
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
+from airflow_lake_provider.spark_jobs.sources.spelled_fields import json_values, other_fields
+from airflow_lake_provider.spark_jobs.sources.text_schema import has_other_keys
 from airflow_lake_provider.spark_jobs.sources.text_values import read_as
 from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
-from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
+from airflow_lake_provider.spark_jobs.sql.nested_types import nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 # Before the id, in the place of a path.
@@ -137,5 +140,31 @@ class RepairedLettersSource(PlainSource):
                 f"repaired letters of {self.spec.table} name {others}, and its columns are {types.names}; spell each "
                 "as the table does"
             )
-        fields = (StructField(field.name, nullable(field.dataType)) for field in types)
-        return StructType([field for field in fields if field.name in given or not given])
+        named = (field for field in types if field.name in given or not given)
+        fields = [StructField(field.name, nullable(field.dataType)) for field in named]
+        self._refuse_lost_fields(lines, fields)
+        unfit = [field for field in fields if has_other_keys(field.dataType)]
+        if unfit and given:
+            raise BadInputError(
+                f"repaired letters of {self.spec.table} name {_shown(unfit)}, and keys of JSON are texts: insert the "
+                "rows of these letters by SQL, and set their repaired to NULL"
+            )
+        return StructType([field for field in fields if field not in unfit])
+
+    def _refuse_lost_fields(self, lines: DataFrame, fields: Sequence[StructField]) -> None:
+        """Refuse names inside of columns that the table lacks, whose values Spark's parser leaves out."""
+        nested = [f for f in fields if any(isinstance(each, StructType) for each in types_inside(f.dataType))]
+        if not nested:
+            return
+        values = json_values(row["value"] for row in lines.select("value").toLocalIterator())
+        objects = (value for value in values if isinstance(value, dict))
+        others = {path for value in objects for each in nested for path in other_fields(value.get(each.name), each)}
+        if others:
+            raise BadInputError(
+                f"repaired letters of {self.spec.table} name {sorted(others)}, and its columns are {_shown(nested)}; "
+                "spell each field as the table does"
+            )
+
+
+def _shown(fields: Sequence[StructField]) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -96,3 +96,25 @@ def _other_spellings(value: Any, kind: DataType, path: tuple[str, ...]) -> Itera
             # One element of XML is no array yet.
             for each in value if isinstance(value, list) else [value]:
                 yield from _other_spellings(each, kind.elementType, path)
+
+
+def other_fields(value: Any, field: StructField, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the path of each name inside of a value of JSON that its type lacks, also where it differs in case only."""
+    yield from _other_fields(value, field.dataType, (*path, field.name))
+
+
+def _other_fields(value: Any, kind: DataType, path: tuple[str, ...]) -> Iterator[str]:
+    match value, kind:
+        case dict(), StructType():
+            by_name = {field.name: field for field in kind}
+            for name, inner in value.items():
+                if name in by_name:
+                    yield from other_fields(inner, by_name[name], path)
+                else:
+                    yield ".".join((*path, name))
+        case dict(), MapType():
+            for inner in value.values():
+                yield from _other_fields(inner, kind.valueType, path)
+        case list(), ArrayType():
+            for inner in value:
+                yield from _other_fields(inner, kind.elementType, path)

@@ -75,7 +75,7 @@ def refuse_other_keys(columns: StructType, what: str) -> None:
 
     :raises BadInputError: naming the columns.
     """
-    maps = {f.name: f.dataType.simpleString() for f in columns if any(map(_has_other_keys, types_inside(f.dataType)))}
+    maps = {field.name: field.dataType.simpleString() for field in columns if has_other_keys(field.dataType)}
     if maps:
         raise BadInputError(
             f"{what} cannot be read as {maps}: keys of a MAP are names of JSON, which are texts. Say MAP<STRING, ...> "
@@ -83,8 +83,10 @@ def refuse_other_keys(columns: StructType, what: str) -> None:
         )
 
 
-def _has_other_keys(kind: DataType) -> bool:
-    return isinstance(kind, MapType) and not isinstance(kind.keyType, StringType)
+def has_other_keys(kind: DataType) -> bool:
+    """Tell whether a type is, or has inside, a map whose keys are no texts."""
+    maps = (each for each in types_inside(kind) if isinstance(each, MapType))
+    return any(not isinstance(each.keyType, StringType) for each in maps)
 
 
 def _is_unread(kind: DataType) -> bool:

@@ -307,6 +307,35 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     assert noted == {ids[2]}
 
 
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (
+            [
+                '{"a": {"zip": "1"}}',
+                '{"a": {"zip": "1", "ZIP": "2"}}',
+                '{"a": {"more": 1, "deep": [{"n": 1}, {"n": 2, "m": null}]}}',
+                '{"m": {"k": {"V": 1}}, "a": null}',
+            ],
+            r"\['a.ZIP', 'a.deep.m', 'a.more', 'm.V'\].* a struct<zip:string.* m map<string,struct<v:int>>",
+        ),
+        (['{"id": 1, "codes": {"1": "a"}}'], "name codes map<int,string>, and keys of JSON are texts"),
+    ],
+)
+def test_what_a_repaired_letter_has_inside_a_column_is_not_lost(flow: Flow, texts: list[str], says: str) -> None:
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    inside = "a STRUCT<zip: STRING, deep: ARRAY<STRUCT<n: INT>>>, m MAP<STRING, STRUCT<v: INT>>"
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, {inside}, codes MAP<INT, STRING>) USING iceberg")
+    letters = flow.table.replace("flows.", "letters.")
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS letters")
+    columns = "letter_id STRING, target STRING, file STRING, line BIGINT, put_aside_at TIMESTAMP, repaired STRING"
+    flow.spark.sql(f"CREATE TABLE {letters} ({columns}, replayed_at TIMESTAMP) USING iceberg")
+    rows = ", ".join(f"('{n}', '{flow.table}', 'f', {n}, now(), '{text}', NULL)" for n, text in enumerate(texts))
+    flow.spark.sql(f"INSERT INTO {letters} VALUES {rows}")
+    with pytest.raises(BadInputError, match=says):
+        append(flow, "run", source=RepairedLetters(letters), schema_contract=SchemaContract(missing_columns="null"))
+
+
 def test_fields_inside_columns_keep_the_contract_too(flow: Flow) -> None:
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
     inside = "STRUCT<zip: INT, deep: ARRAY<STRUCT<n: INT>>>"
