@@ -6,16 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame, Window, types
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField
 
 from airflow_lake_provider.contracts.author.merge_engines import FirstRow, MergeEngine
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 # What the reduction adds to each last row, for the one job that checks and counts.
 _WITHOUT_HEADER = re.compile(r"_c[0-9]+")
@@ -25,9 +26,6 @@ AMBIGUOUS = "_lake_ambiguous"
 _RANK = "_lake_rank"
 _CONTENT = "_lake_content"
 NUMBER = "_lake_number"
-# Spark 3.5 has no variants.
-_WITHOUT_HASH = (MapType, *(getattr(types, name) for name in ("VariantType",) if hasattr(types, name)))
-_NESTED = (ArrayType, StructType, *_WITHOUT_HASH)
 COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 
 
@@ -173,20 +171,7 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
 
 def content_of(fields: Sequence[StructField]) -> Column:
     """Return a hash of the columns, the same for rows that have the same values in them."""
-    # A hash passes over NULL, in arrays and structs too: by it alone ('a', NULL) were the same as (NULL, 'a'). Maps and
-    # variants have no hash; as JSON text they can be compared.
-    values = [quoted(field.name) for field in fields if _hashable(field.dataType)]
-    nulls = [quoted(field.name).isNull() for field in fields]
-    texts = [sf.to_json(sf.struct(quoted(field.name))) for field in fields if isinstance(field.dataType, _NESTED)]
-    return sf.xxhash64(sf.lit(0), *values, *nulls, *texts)
-
-
-def _hashable(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return all(_hashable(field.dataType) for field in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _hashable(data_type.elementType)
-    return not isinstance(data_type, _WITHOUT_HASH)
+    return content_digest([(quoted_name(field.name), field.dataType) for field in fields])
 
 
 _DIFFERS = "_lake_differs"

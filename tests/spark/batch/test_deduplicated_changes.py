@@ -141,3 +141,23 @@ def test_a_value_in_another_column_or_another_place_of_a_list_is_another_row(spa
     frame = spark.createDataFrame(rows, "id INT, one STRING, two STRING, list ARRAY<STRING>")
     latest = latest_change_per_key(frame, ["id"], (), arrival=False).withColumn(DELETED, sf.lit(False))
     assert count_changes(latest, ["id"]).ambiguous == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_equal"),
+    [
+        ("map('a', TIMESTAMP '2026-01-01 00:00:00.000001')", "map('a', TIMESTAMP '2026-01-01 00:00:00.000002')", False),
+        ("array(map(1, TIMESTAMP_NTZ '2026-01-01 00:00:00.1'))", "array(map(1, TIMESTAMP_NTZ '2026-01-01'))", False),
+        ("map('a', array(1, NULL))", "map('a', array(NULL, 1))", False),
+        ("map('a', 1, 'b', 2)", "map('b', 2, 'a', 1)", True),
+        ("named_struct('m', map('a', double('NaN')))", "named_struct('m', map('a', double('NaN')))", True),
+        ("NULL", "NULL", True),
+    ],
+)
+def test_values_inside_others_are_compared_to_the_last_digit(
+    spark: SparkSession, one: str, other: str, are_equal: bool
+) -> None:
+    rows = spark.sql(f"SELECT 1 AS id, {one} AS v UNION ALL SELECT 1, {other}")
+    latest = latest_change_per_key(rows, ["id"], (), arrival=False).withColumn(DELETED, sf.lit(False))
+    counts = count_changes(latest, ["id"])
+    assert (counts.rows, counts.keys, counts.ambiguous) == (2, 1, 0 if are_equal else 1)
