@@ -1,4 +1,4 @@
-"""Causes of failures, recognised by their messages: a full disk, memory, rights, a process that ended.
+"""Causes of failures, recognised by their messages: a full disk, memory, rights, a value, a process that ended.
 
 Of a driver's exception both its class and its message count; of a driver that died, lines of its log.
 """
@@ -12,6 +12,7 @@ from functools import cached_property
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
+    BadInputError,
     CatalogUnavailableError,
     InvalidConnectionError,
     JobFailedError,
@@ -249,6 +250,20 @@ CREDENTIALS = FailureKind(
     ),
     InvalidConnectionError,
 )
+# Conditions of Spark that are of the values alone: the same rows and the same SQL end in it each time.
+VALUE = FailureKind(
+    "an expression failed on a value",
+    "Each try would: repair the rows in the source, or the SQL that takes them. A job always runs in ANSI mode; "
+    "try_cast, try_add and try_divide give NULL instead",
+    (
+        r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|CONVERSION_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE|INVALID_UTF8_STRING)\b",
+        r"\[(?:BINARY_|INTERVAL_)?ARITHMETIC_OVERFLOW\b|\[(?:INTERVAL_)?DIVIDED?_BY_ZERO\b|\[REMAINDER_BY_ZERO\b",
+        r"\[CANNOT_PARSE_(?:TIMESTAMP|TIME|DECIMAL|INTERVAL)\b|\[DATETIME_(?:OVERFLOW|FIELD_OUT_OF_BOUNDS)\b",
+        r"\[INVALID_(?:ARRAY_INDEX\w{0,20}|INDEX_OF_ZERO|VARIANT_CAST|URL)\b|\[(?:NULL|DUPLICATED)_MAP_KEY\b",
+        r"\[(?:SCALAR|ROW)_SUBQUERY_TOO_MANY_ROWS\b",
+    ),
+    BadInputError,
+)
 # Only for what came out of a client of a catalog: a store says the same.
 CATALOG = FailureKind(
     "the catalog did not answer",
@@ -275,6 +290,7 @@ CATALOG = FailureKind(
 _KINDS = (
     *(NO_SPARK, JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
     *(DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER),
+    VALUE,
 )
 _OF_SPARKS_FILES = re.compile(
     r"org\.apache\.spark\.(?:storage|shuffle|util\.collection|io)\.|blockmgr-|/spark-[0-9a-f]{8}-"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import BadInputError, BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures import lake_errors
@@ -77,6 +77,42 @@ def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
     with pytest.raises(JobFailedError) as told, lake_errors("table t in lake", dict):
         java.java.util.ArrayList(2**31 - 1)
     assert cause_of(told.value).startswith("memory ran out: OutOfMemoryError: ")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "CAST(concat('x', v) AS INT)",
+        "CAST(v + 99999999999 AS INT)",
+        "1 / (v - v)",
+        "v % (v - v)",
+        "v + 9223372036854775807L",
+        "CAST(v AS DECIMAL(3, 2)) * 100 + CAST(repeat('9', 38) AS DECIMAL(38, 0))",
+        "CAST(v * 1000 AS DECIMAL(3, 0))",
+        "to_timestamp(concat('no', v), 'yyyy')",
+        "make_date(2026, 13, CAST(v AS INT))",
+        "sequence(v, v)[5]",
+        "element_at(array(v), 0)",
+        "map_from_arrays(array(v, v), array(1, 2))",
+        "map_from_arrays(array(nullif(v, v)), array(1))",
+        "(SELECT w FROM VALUES (1), (2) AS t(w))",
+    ],
+)
+def test_an_expression_that_fails_on_a_value_is_not_tried_again(spark: SparkSession, expression: str) -> None:
+    rows = spark.range(1, 3).selectExpr("id AS v").repartition(2)
+    with pytest.raises(BadInputError) as told, lake_errors("table t in lake", dict):
+        rows.selectExpr(f"{expression} AS made").collect()
+    assert cause_of(told.value).startswith("an expression failed on a value: Spark")
+
+
+def test_a_condition_of_deletes_that_is_none_refuses_the_batch(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "no"), row(2, "perhaps"))
+    error = failure(flow, delete_when="name")
+    assert type(error) is BadInputError
+    assert "'perhaps'" in str(error)
+    assert seen(flow) == {1: ("a", 0)}
 
 
 def test_a_folder_that_may_not_be_written_is_told(two_batches: Flow) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
+    BadInputError,
     CatalogUnavailableError,
     InvalidConnectionError,
     JobFailedError,
@@ -205,6 +206,16 @@ SAID = {
         "ForbiddenException: Forbidden: not allowed to commit",
         "GlueException: User: arn is not authorized to perform: glue:UpdateTable (Service: Glue, Status Code: 400)",
     ],
+    "VALUE": [
+        "SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'x' of the type STRING cannot be cast to INT",
+        "SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0",
+        (
+            "SparkException: "
+            + LOST
+            + "org.apache.spark.SparkArithmeticException: [NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION]  1999.98 cannot "
+            "be represented as Decimal(5, 2).\n\tat org.apache.spark.X"
+        ),
+    ],
 }
 OF_A_CATALOG = [
     "PSQLException: Connection to 127.0.0.1:5432 refused. Check that the hostname and port are correct",
@@ -249,6 +260,7 @@ OF_NONE = [
     + "java.lang.IllegalStateException: no\n\tat java.security.AccessController.doPrivileged()",
 ]
 NOT_RETRIED = {
+    "VALUE": BadInputError,
     "ACCESS_DENIED": AccessDeniedError,
     "CREDENTIALS": InvalidConnectionError,
     **dict.fromkeys(("NO_SPARK", "JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
