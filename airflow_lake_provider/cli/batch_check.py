@@ -12,7 +12,7 @@ from uuid import uuid4
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from airflow_lake_provider.cli.command_process import as_command, run_driver
+from airflow_lake_provider.cli.command_process import as_command, printable, run_driver
 from airflow_lake_provider.cli.print_tables import show
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
@@ -41,7 +41,7 @@ def check_batch(args: Namespace) -> None:
         show([report], args.output, lambda *_: {})
     else:
         show(list(_lines(report)), args.output, _row)
-        print(report.reason)
+        print(printable(report.reason))
     if report.plan is not None and report.plan.refused:
         raise SystemExit(1)
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 @contextmanager
 def as_command() -> Iterator[None]:
     """Read connections as Airflow's own commands do, and end by the message of an error of this package.
@@ -27,7 +32,8 @@ def as_command() -> Iterator[None]:
     try:
         yield
     except LakeProviderError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
+        # A driver, a server or a file may have chosen the text.
+        raise SystemExit(printable(f"{type(error).__name__}: {error}")) from None
 
 
 def run_driver(submit: SparkSubmitOperator, attempt: SparkSubmission, start: DriverStart) -> Exception | None:

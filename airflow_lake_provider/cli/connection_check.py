@@ -7,8 +7,7 @@ from argparse import Namespace
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from airflow_lake_provider.cli.command_process import as_command
-from airflow_lake_provider.cli.print_tables import printable
+from airflow_lake_provider.cli.command_process import as_command, printable
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole
 
-from airflow_lake_provider.cli.command_process import as_command
+from airflow_lake_provider.cli.command_process import as_command, printable
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.json_codec import to_plain
 
@@ -17,11 +17,6 @@ Looked = TypeVar("Looked")
 
 # As rich finds a tag, with the backslashes that may escape it.
 _TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[]*?\])")
-
-
-def printable(text: str) -> str:
-    """Return a text without what a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def unstyled(text: str) -> str:

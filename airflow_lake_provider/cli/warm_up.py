@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.cli.command_process import as_command, run_driver
+from airflow_lake_provider.cli.command_process import as_command, printable, run_driver
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -73,7 +73,7 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
         failure = run_driver(submit, attempt, start)
         reports = attempt.read_reports().values()
         if failure is not None and not reports:
-            raise SystemExit(f"The driver has failed: {failure}")
+            raise SystemExit(printable(f"The driver has failed: {failure}"))
         start.accept(is_whole=failure is None and all(isinstance(report, JobReport) for report in reports))
         return start
     finally:

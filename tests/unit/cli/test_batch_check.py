@@ -91,6 +91,22 @@ def test_a_driver_that_fails_is_said(
         given.func(given)
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_a_driver_says_of_a_file_gives_a_terminal_nothing_to_obey(
+    orders: Table, driver: dict[str, Any], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "no files: \x1b]0;x\x07\x9b2J\u202e\udc80"
+    given = parsed("--source", "/in/*.jsonl", "--output", output)
+    driver["answer"] = AppendReport(table="shop.orders", outcome=Outcome.PLANNED, reason=said, plan=BatchPlan())
+    given.func(given)
+    driver["answer"] = JobFailure(error="BadInputError", message=said, traceback="")
+    with pytest.raises(SystemExit, match="BadInputError: no files: ") as refused:
+        given.func(given)
+    for shown in (capsys.readouterr().out.replace("\n", ""), str(refused.value.code)):
+        assert "no files: " in shown
+        assert shown.isprintable()
+
+
 def test_the_arguments_are_those_of_the_operator() -> None:
     spec: LoadSpec = batch_check.batch_spec(
         parsed(
