@@ -41,8 +41,8 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
     Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms can give it.
 
     :param table: ``namespace.table`` to write.
-    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``JdbcTable``, ``KafkaTopic``,
-        ``Query`` of ``airflow_lake_provider``; a mapping says which by ``type``.
+    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``JdbcTable``, ``KafkaTopic``, ``Query``,
+        ``PySparkFunction``, ``RepairedLetters`` of ``airflow_lake_provider``; a mapping says which by ``type``.
     :param deduplicate_by: columns; of rows of a batch that have the same values in all of them, the first is added.
     :param deduplicate_against: leave out rows whose values of ``deduplicate_by`` the table has already. A timedelta or
         ISO-8601 text compares with rows committed within that time, a number with the data files added last.

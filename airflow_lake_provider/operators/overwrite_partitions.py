@@ -39,8 +39,8 @@ class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):
     Where an argument takes an object it takes a mapping of its fields too, so that XCom and forms can give it.
 
     :param table: ``namespace.table`` to write.
-    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``Query`` of ``airflow_lake_provider``; a
-        mapping says which by ``type``.
+    :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``JdbcTable``, ``Query``, ``PySparkFunction``
+        of ``airflow_lake_provider``; a mapping says which by ``type``.
     :param where: SQL predicate of the rows that are replaced, such as ``"day = '{{ ds }}'"``. It has to select whole
         partitions, and every row of the batch. ``"true"`` replaces all rows. Left out, the partitions that the batch
         has rows of are replaced.

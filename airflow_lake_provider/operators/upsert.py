@@ -43,8 +43,8 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
 
     :param table: ``namespace.table`` to write.
     :param source: a path or glob of files, or ``Files``, ``LakeTable``, ``Changes``, ``JdbcTable``,
-        ``KafkaTopic``, ``Query``, ``Debezium``, ``DebeziumTopic`` of ``airflow_lake_provider``; a mapping says which by
-        ``type``.
+        ``KafkaTopic``, ``Query``, ``PySparkFunction``, ``Debezium``, ``DebeziumTopic``, ``RepairedLetters`` of
+        ``airflow_lake_provider``; a mapping says which by ``type``.
     :param keys: key columns; they become the identifier fields of a created table.
     :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted. Left out, deletes of
