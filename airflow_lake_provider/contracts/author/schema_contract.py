@@ -52,7 +52,7 @@ class SchemaContract(ArgumentObject):
         ``"discard_value"`` such a value becomes NULL.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``.
         The default is ``"fail"``, and ``"keep"`` for ``PartialUpdate`` and ``Aggregation``. It is ``"null"`` for
-        ``Debezium``, whose events carry whole rows.
+        ``Debezium`` and ``DebeziumTopic``, whose events carry whole rows.
     :param exclude_columns: columns of the batch that are not stored, such as an operation flag.
     :param by_column: a column to the action that counts for it in place of ``new_columns`` and ``wider_types``, and for
         all inside it. A field inside a column is named with dots, ``address.zip``; of an array ``lines.element.price``,
