@@ -166,8 +166,8 @@ _COMMANDS = (
         name="warm-up",
         help="Make the archive of the classes that Spark drivers of this worker load",
         description=(
-            "Run a small upsert into a table of its own in a temporary folder, on this machine. Its driver writes the "
-            "archive that later drivers start from. The catalog is not asked and not written."
+            "Run a small upsert into a table in memory, on this machine. Its driver writes the archive that later "
+            "drivers start from. The catalog is not asked and not written."
         ),
         func=lazy_load_command("airflow_lake_provider.cli.warm_up.warm_up"),
         args=(
