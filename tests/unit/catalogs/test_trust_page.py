@@ -32,3 +32,15 @@ def test_the_page_of_trust_lists_what_counts() -> None:
     part = _PAGE[_PAGE.index(_FROM) : _PAGE.index(_TO)]
     rows = "".join(line for line in part.splitlines(keepends=True) if line.startswith("|"))
     assert set(re.findall("`([^`]+)`", rows)) == accepted()
+
+
+def test_the_page_of_trust_lists_what_of_a_table_chooses_code() -> None:
+    part = _PAGE[_PAGE.index("| a name that |") : _PAGE.index("Properties that begin with")]
+    patterns = re.findall("`([^`]+)`", part)
+    ends = [each[1:] for each in patterns if each.startswith("*")]
+    begins = [each[:-1] for each in patterns if each.endswith("*")]
+    assert ends
+    assert begins
+    tried = [*(f"write.location{end}" for end in ends), *(f"{begin}x" for begin in begins)]
+    assert set(rules.code_properties(dict.fromkeys(tried, "x"))) == set(tried)
+    assert {*rules._HADOOP, *rules._KEYS} == set(begins) | {"client.credentials-provider"}
