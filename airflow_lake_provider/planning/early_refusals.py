@@ -203,7 +203,7 @@ def refuse_row_change(
 
 
 def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
-    """Refuse a compaction in an order that nobody names, or by columns which the table lacks.
+    """Refuse a compaction in an order that nobody names, or by or of columns which the table lacks.
 
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
@@ -221,6 +221,7 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
         )
+    refuse_predicate(spec.table, spec.where, table)
 
 
 def refuse_statistics(spec: StatisticsSpec, table: LoadedTable) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
@@ -32,6 +32,10 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName, encoded_level, is_level
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
+
+
+class UnreadPredicateError(InvalidSpecError):
+    """The worker does not read a predicate as Spark does, so that it can say nothing of it."""
 
 
 class LoadedTable(ABC):
@@ -72,7 +76,7 @@ class LoadedTable(ABC):
     def columns_in(self, where: str) -> list[str]:
         """Return the columns that a predicate names; none where only Spark reads it.
 
-        :raises InvalidSpecError: it cannot be read as comparisons of columns with constants.
+        :raises UnreadPredicateError: it cannot be read as comparisons of columns with constants.
         """
         return []
 
@@ -83,7 +87,8 @@ class LoadedTable(ABC):
     def plan_compaction(self, spec: CompactionSpec) -> CompactionReport | None:
         """Tell from metadata what a compaction would do, as the format's driver decides it; None where only Spark can.
 
-        :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+        :raises UnreadPredicateError: ``where`` is not read here, or does not fit the table.
+        :raises InvalidSpecError: keys are to be compared, and the table has none.
         :raises BrokenMetadataError: a setting of the table is none.
         """
         return None

@@ -60,14 +60,14 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
     ``delete_files_removed`` counts the delete files whose every data file is rewritten.
 
-    :raises InvalidSpecError: ``where`` does not parse or does not fit the table, or keys are to be compared that it
-        does not have.
+    :raises UnreadPredicateError: ``where`` is not read here, or does not fit the table.
+    :raises InvalidSpecError: keys are to be compared, and the table has none.
     :raises BrokenMetadataError: a target size of the table is no number.
     """
-    if spec.where is not None:
-        # What cannot be read is refused, whatever is due.
-        table.columns_in(spec.where)
     refuse_verification_without_keys(spec, table.facts)
+    if spec.where is not None:
+        # Whatever is due.
+        table.columns_in(spec.where)
     before = table.state()
     listed = table.listed_files(before.snapshot) if before.snapshot is not None else None
     level, why = choose_level(spec, before, _equality_deletes_of_head(table.facts, listed))

@@ -19,9 +19,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType, TimestampType, TimestamptzType
 from pyparsing import ParseException
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.iceberg.foreign_times import times_are_sure
+from airflow_lake_provider.tables.base import UnreadPredicateError
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, LaterDeletes
 from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
 from airflow_lake_provider.tables.iceberg.partitions import is_void, value_range
@@ -73,6 +73,10 @@ class LiveFiles:
     deletes: list[DeleteRecord]
 
 
+# Spark has a text, where PyIceberg has a name, between the first; the other escapes in Spark alone.
+_OTHERWISE_TO_SPARK = ('"', "\\")
+
+
 class DeleteIndex:
     """Finds the delete files that apply to a data file, as a scan does.
 
@@ -114,16 +118,18 @@ class DeleteIndex:
 
 
 def _parsed_where(where: str | BooleanExpression, table: str) -> BooleanExpression:
-    """Parse a predicate as PyIceberg reads it.
+    """Parse a predicate where PyIceberg reads it as Spark does.
 
-    :raises InvalidSpecError: it does not parse.
+    :raises UnreadPredicateError: it does not parse, or means something else to Spark.
     """
     if isinstance(where, BooleanExpression):
         return where
     try:
+        if sign := next((each for each in _OTHERWISE_TO_SPARK if each in where), None):
+            raise ValueError(f"{sign} means something else to Spark")
         return parse(where)
     except (ParseException, ValueError, RecursionError) as error:
-        raise InvalidSpecError(
+        raise UnreadPredicateError(
             f"{table}: where={shown(where)} cannot be read as comparisons of columns with constants "
             f"({shown(str(error))}); a dry run knows =, !=, <, <=, >, >=, IN, IS NULL, LIKE 'x%', AND, OR and NOT"
         ) from error
@@ -132,7 +138,7 @@ def _parsed_where(where: str | BooleanExpression, table: str) -> BooleanExpressi
 def columns_in(where: str, table: str) -> list[str]:
     """Return the columns that a predicate names.
 
-    :raises InvalidSpecError: it does not parse.
+    :raises UnreadPredicateError: it does not parse.
     """
     names, left = [], [_parsed_where(where, table)]
     while left:
@@ -154,7 +160,7 @@ def read_files(
 
     :param manifests: of the head.
     :param column: whose bounds each file is given with.
-    :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
+    :raises UnreadPredicateError: ``where`` does not parse or names a column that the table lacks.
     """
     partition_of = _partitions_of(table.metadata)
     of_deletes = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
@@ -187,7 +193,7 @@ def _entries_with(
             pass
         raise
     except (ValueError, TypeError, struct.error) as error:
-        raise InvalidSpecError(f"{name}: where={where!r} does not fit the table: {error}") from error
+        raise UnreadPredicateError(f"{name}: where={where!r} does not fit the table: {error}") from error
 
 
 def _file_record(

@@ -201,7 +201,7 @@ class LoadedIcebergTable(LoadedTable):
 
         :param where: predicate on the rows that the data files may hold; None for all.
         :param column: whose bounds each file is given with.
-        :raises InvalidSpecError: it cannot be read, or names a column that the table lacks.
+        :raises UnreadPredicateError: it cannot be read, or names a column that the table lacks.
         """
         return read_files(self._table, self.head_manifests, where, column)
 

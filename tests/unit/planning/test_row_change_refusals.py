@@ -125,3 +125,37 @@ def test_a_compaction_in_the_tables_own_order_reaches_spark(
         order.asc("id", IdentityTransform())
     given: dict[str, Any] = {"task_id": "t", "level": "full", "strategy": "sort", **NO_SPARK}
     assert starts_spark(LakeCompactionOperator(table="shop.target", **given), context)
+
+
+# What Spark reads as an Iceberg expression, and PyIceberg not, or as another one.
+SPARKS_OWN = [
+    "name < DATE '2026-01-01'",
+    "`name` = 'x'",
+    "id <=> 1",
+    "id = 1 -- of the first",
+    "name = 1",
+    "score = 1.5 AND NAME = 'it\\'s'",
+    "name LIKE 'a\\_%'",
+]
+
+
+@pytest.mark.parametrize("where", SPARKS_OWN)
+def test_a_compaction_of_a_part_that_spark_alone_can_read_reaches_spark_unless_it_is_a_dry_run(
+    make: Make, context: Context, where: str
+) -> None:
+    make("shop.target")
+    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", "where": where, **NO_SPARK}
+    assert starts_spark(LakeCompactionOperator(**given), context)
+    dry_run = refusal(LakeCompactionOperator(dry_run=True, **given), context)
+    assert isinstance(dry_run, InvalidSpecError)
+    assert "where=" in str(dry_run)
+
+
+def test_a_compaction_of_a_part_by_a_column_that_is_not_there_is_refused_without_spark(
+    make: Make, context: Context
+) -> None:
+    make("shop.target")
+    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", **NO_SPARK}
+    lacking = refusal(LakeCompactionOperator(where="id = 1 AND code = 2", **given), context)
+    assert isinstance(lacking, InvalidSpecError)
+    assert "where names columns ['code'] that the table lacks" in str(lacking)
