@@ -95,16 +95,17 @@ class FileOwners:
 
     def _owner(self, spelled: str, location: str, own_roots: Iterable[str]) -> str:
         mine = self._deepest(spelled, own_roots)
-        owner, theirs = OUTSIDE, 0
-        for name, root, context in self._foreign_roots:
+        for folder in _around(spelled):
+            if len(folder) < mine:
+                break
             # The tables of one object storage path are told apart by the folder of each.
-            if not is_below(spelled, root) or len(root) < theirs:
-                continue
-            told_apart = bool(context) and self.table.context in location
-            if len(root) > mine or (len(root) == mine and not told_apart):
-                owner, theirs = name, len(root)
-        if owner:
-            return owner
+            theirs = [
+                name
+                for name, context in self._foreign_roots.get(folder, ())
+                if len(folder) > mine or not context or self.table.context not in location
+            ]
+            if theirs:
+                return theirs[-1]
         return self.table.name if mine else OUTSIDE
 
     @staticmethod
@@ -136,17 +137,24 @@ class FileOwners:
         return root != inner and is_below(inner, root)
 
     @cached_property
-    def _foreign_roots(self) -> tuple[tuple[str, str, str], ...]:
-        """Return name, root and, for a declared path, the folder of the table in it."""
-        return tuple(
-            (other.name, self._folder(path), context)
-            for other in self.others
-            for path, context in ((other.location, ""), *((each, other.context) for each in other.declared))
-            if not self._is_too_wide(self._folder(path))
-        )
+    def _foreign_roots(self) -> dict[str, list[tuple[str, str]]]:
+        """Return, by root, the name of each table and, for a declared path, the folder of the table in it."""
+        roots: dict[str, list[tuple[str, str]]] = {}
+        for other in self.others:
+            for path, context in ((other.location, ""), *((each, other.context) for each in other.declared)):
+                if not self._is_too_wide(root := self._folder(path)):
+                    roots.setdefault(root, []).append((other.name, context))
+        return roots
 
     def _normalised(self, location: str) -> str:
         return normalised(location, self.default_root)
 
     def _folder(self, location: str) -> str:
         return normalised_folder(location, self.default_root)
+
+
+def _around(location: str) -> Iterator[str]:
+    """Yield a normalised location, and the folders that it lies in, the deepest first."""
+    while location:
+        yield location
+        location = location.rpartition("/")[0]
