@@ -40,8 +40,16 @@ FOREIGN_FILES_REMEDY = (
 )
 # Stands for an age that a template makes: no minimum is above it.
 _SAFE = timedelta(days=36_500)
+# Iceberg has counts of 32 bits.
+_MOST = 2**31 - 1
 # A slip of the unit must not empty a table, and nobody's clock is that wrong.
 _SHORTEST, _LONGEST = timedelta(days=1), timedelta(days=36_500)
+
+
+def _refuse_outside(table: str, name: str, count: int, least: int) -> None:
+    if not least <= count <= _MOST:
+        bound = f"at least {least}" if count < least else f"at most {_MOST}"
+        raise InvalidSpecError(f"{table}: {name} must be {bound}, got {count}")
 
 
 def _sort_by(value: object, name: str) -> tuple[str, ...]:
@@ -104,8 +112,7 @@ class CompactionSpec(JobSpec):
             )
         counts = {"max_commits": 1, "min_input_files": 1, "delete_file_threshold": 0}
         for name, least in counts.items():
-            if getattr(self, name) < least:
-                raise InvalidSpecError(f"{self.table}: {name} must be at least {least}, got {getattr(self, name)}")
+            _refuse_outside(self.table, name, getattr(self, name), least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,8 +196,8 @@ class SnapshotExpirySpec(JobSpec):
         super().complete()
         for name in ("older_than", "stage_branches_older_than"):
             self._refuse_below_minimum(name, getattr(self, name))
-        if self.retain_last is not None and self.retain_last < 1:
-            raise InvalidSpecError(f"{self.table}: retain_last must be at least 1, got {self.retain_last}")
+        if self.retain_last is not None:
+            _refuse_outside(self.table, "retain_last", self.retain_last, 1)
         if self.is_framed and self.expire_before is None and self.asked_at is None:
             raise InvalidSpecError(f"{self.table}: without expire_before, asked_at must say when it was asked")
         moments = (self.expire_before, self.expire_stage_branches_before, self.asked_at, self.expire_flink_jobs_before)

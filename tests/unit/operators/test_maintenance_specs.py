@@ -43,6 +43,19 @@ def test_a_compaction_takes_rendered_texts(lake_connection: str, context: Contex
     assert (spec.level, spec.sort_by, spec.where) == (CompactionLevel.FULL, ("id",), None)
 
 
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [
+        *((LakeCompactionOperator, name) for name in ("max_commits", "min_input_files", "delete_file_threshold")),
+        (LakeSnapshotExpiryOperator, "retain_last"),
+    ],
+)
+def test_a_count_that_iceberg_cannot_hold_is_refused_when_the_dag_is_parsed(operator: Any, name: str) -> None:
+    operator(task_id="most", table="shop.orders", **{name: 2**31 - 1})
+    with pytest.raises(InvalidSpecError, match=f"{name} must be at most 2147483647, got 2147483648"):
+        operator(task_id="more", table="shop.orders", **{name: 2**31})
+
+
 @pytest.fixture
 def fragmented(orders: Table, append: Callable[..., int]) -> Table:
     """Six files, six snapshots."""
