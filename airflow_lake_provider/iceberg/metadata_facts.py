@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -22,6 +22,9 @@ from airflow_lake_provider.contracts.table_facts import (
     circular_history,
 )
 
+# Entry of a summary that names the snapshot which was cherry-picked (``SnapshotSummary`` of Iceberg 1.12).
+_PICKED = "source-snapshot-id"
+_OURS = "lake."
 _SCALARS = frozenset((str, int, float, bool))
 # What reading of another shape than the spec's ends in.
 _OF_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
@@ -111,13 +114,30 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> IcebergFacts:
         location=str(metadata["location"]),
         format_version=shape.format_version,
         properties=shape.properties,
-        snapshots={each.id: each for each in snapshots},
+        snapshots=with_originals(snapshots),
         references={ref.name: ref for ref in refs},
         main_log=moved,
         metadata_log=written,
         statistics=[(str(each["snapshot-id"]), each["statistics-path"]) for each in statistics],
         read_shape=lambda: shape,
     )
+
+
+def with_originals(snapshots: Iterable[IcebergSnapshot]) -> dict[str, IcebergSnapshot]:
+    """Return snapshots by id; a cherry-picked one says, too, what this package wrote about the original.
+
+    Its rows are those of the original, and Iceberg copies nothing of that summary (``CherryPickOperation`` of 1.12).
+
+    :param snapshots: in the order of their commits.
+    """
+    by_id: dict[str, IcebergSnapshot] = {}
+    for snapshot in snapshots:
+        original = by_id.get(snapshot.summary.get(_PICKED, ""))
+        by_id[snapshot.id] = snapshot
+        if original is not None:
+            ours = {name: value for name, value in original.summary.items() if name.startswith(_OURS)}
+            by_id[snapshot.id] = replace(snapshot, summary={**ours, **snapshot.summary})
+    return by_id
 
 
 def shared_commits(snapshots: Iterable[tuple[int, int | None, int]], versions: Iterable[int]) -> set[int]:

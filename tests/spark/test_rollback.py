@@ -117,6 +117,23 @@ def test_a_table_that_somebody_else_rolled_back_is_repaired(three_runs: Flow) ->
     assert three_runs.rows() == THREE
 
 
+def test_a_batch_that_another_tool_picked_onto_main_again_stays_applied(three_runs: Flow) -> None:
+    _, second, third = snapshots(three_runs)
+    call, table = "CALL lake_default.system", three_runs.table
+    three_runs.spark.sql(f"{call}.rollback_to_snapshot('{table}', {second})")
+    three_runs.spark.sql(f"INSERT INTO {table} VALUES (9, 'foreign', 9)")
+    with pytest.raises(RolledBackError):
+        three_runs.apply("run 3")
+    three_runs.spark.sql(f"{call}.cherrypick_snapshot('{table}', {third})")
+    head, rows = three_runs.head(), three_runs.rows()
+    assert rows == {**THREE, 9: ("foreign", 9)}
+    report = three_runs.apply("run 3")
+    assert (report.outcome, report.committed) == (Outcome.ALREADY_APPLIED, (head,))
+    assert carry_out(three_runs, RollbackSpec, snapshot_id=head).outcome is Outcome.NOTHING_DUE
+    assert three_runs.apply("run 4").outcome is Outcome.NOTHING_NEW
+    assert three_runs.rows() == rows
+
+
 def test_a_history_that_the_metadata_log_has_lost_leaves_no_batch_out(three_runs: Flow) -> None:
     second = snapshots(three_runs)[1]
     forget_older_metadata(three_runs)

@@ -214,14 +214,15 @@ def moved_sources(summary: Mapping[str, str]) -> dict[str, str]:
 
 
 def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) -> int | None:
-    """Return the generation of a source in the newest snapshot that names it; None without one.
+    """Return the newest generation of a source that a snapshot names; None without one.
 
     Unlike the property, it goes back with main when the table is rolled back.
 
-    :param summaries: of the unexpired ancestors of main, newest first.
+    :param summaries: of the unexpired ancestors of main.
     """
+    # An older commit may have been cherry-picked after newer ones.
     texts = (moved_sources(summary).get(source_name, "") for summary in summaries)
-    return next((int(text) for text in texts if _WHOLE_NUMBER.fullmatch(text)), None)
+    return max((int(text) for text in texts if _WHOLE_NUMBER.fullmatch(text)), default=None)
 
 
 def moved_at(snapshots: Iterable[Snapshot], source_name: str) -> datetime | None:

@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.table_facts import Reference, TableShape
-from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot, shared_commits
+from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, IcebergSnapshot, shared_commits, with_originals
 
 
 def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
@@ -27,7 +27,7 @@ def facts_of(name: str, metadata: TableMetadata) -> IcebergFacts:
         location=metadata.location,
         format_version=metadata.format_version,
         properties=metadata.properties,
-        snapshots={each.id: each for each in snapshots},
+        snapshots=with_originals(snapshots),
         references={
             name: Reference(
                 name=name,

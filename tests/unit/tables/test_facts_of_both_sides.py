@@ -225,3 +225,42 @@ def test_metadata_of_version_1_that_knows_no_branches_is_read_alike(head: int | 
         "snapshots": [snapshot] if head == 5 else [],
     }
     assert_alike(json.dumps(metadata))
+
+
+def test_a_commit_that_was_cherry_picked_says_what_was_written_about_the_original() -> None:
+    original = {"operation": "append", "lake.run-key": "k", "lake.source-position": "inbox=2", "app-id": "1"}
+    summaries = {
+        5: original,
+        6: {"operation": "append", "source-snapshot-id": "5", "app-id": "2"},
+        # A pick of the pick, one of what has expired, and one that says something itself.
+        7: {"operation": "append", "source-snapshot-id": "6"},
+        8: {"operation": "append", "source-snapshot-id": "4"},
+        9: {"operation": "append", "source-snapshot-id": "5", "lake.run-key": "own"},
+    }
+    snapshots = [
+        {"snapshot-id": id_, "sequence-number": id_, "timestamp-ms": id_, "manifest-list": "l", "summary": summary}
+        for id_, summary in summaries.items()
+    ]
+    metadata = {
+        "format-version": 2,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": "file:///t",
+        "last-sequence-number": 9,
+        "last-updated-ms": 9,
+        "last-column-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
+        "current-schema-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "default-spec-id": 0,
+        "last-partition-id": 999,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "snapshots": snapshots,
+    }
+    assert_alike(json.dumps(metadata))
+    told = {id_: each.summary for id_, each in by_driver(json.dumps(metadata)).snapshots.items()}
+    assert told["5"] == original
+    assert told["6"] == {**original, "source-snapshot-id": "5", "app-id": "2"}
+    assert (told["7"]["lake.run-key"], told["7"]["lake.source-position"]) == ("k", "inbox=2")
+    assert told["8"] == summaries[8]
+    assert told["9"]["lake.run-key"] == "own"

@@ -241,6 +241,11 @@ def test_a_summary_names_each_source_that_a_commit_moved_and_those_of_earlier_co
     assert newest_generation([{"lake.source-position": "inbox=\u00b2,inbox=x"}], "inbox") is None
 
 
+def test_an_older_commit_that_was_picked_after_newer_ones_takes_no_source_back() -> None:
+    summaries = [{"lake.source-position": f"inbox={generation}"} for generation in (2, 3, 1)]
+    assert newest_generation(summaries, "inbox") == 3
+
+
 @pytest.mark.parametrize(
     ("written", "positions"),
     [
