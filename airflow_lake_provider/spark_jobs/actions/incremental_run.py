@@ -243,7 +243,7 @@ def _recognised(
     )
     if done is not None or spec.full_refresh:
         return done
-    if applied_state.position.snapshot == spec.to_snapshot:
+    if applied_state.position.snapshot == spec.to_snapshot and not spec.ignores_position:
         # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):
             return None

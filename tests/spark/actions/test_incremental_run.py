@@ -241,6 +241,19 @@ def test_a_consumer_goes_back_with_a_source_that_was_rolled_back(consumer: Consu
     assert consumer.target.rows() == consumer.expected()
 
 
+def test_a_range_that_an_author_names_is_read_again_though_the_target_has_consumed_it(consumer: Consumer) -> None:
+    consumer.run("1")
+    before = consumer.source.head()
+    consumer.commit("2", row(1, "a2", 7), row(4, "d", 4))
+    consumer.run("2")
+    consumer.target.spark.sql(f"DELETE FROM {consumer.target.table} WHERE id IN (1, 4)")
+    report = consumer.run("3", from_snapshot=before)
+    assert (report.outcome, report.from_snapshot, report.upserts_read) == (Outcome.APPLIED, before, 2)
+    assert consumer.target.rows() == consumer.expected()
+    assert consumer.run("3", from_snapshot=before).outcome is Outcome.ALREADY_APPLIED
+    assert consumer.run("4").outcome is Outcome.NOTHING_NEW
+
+
 def test_a_target_that_was_rolled_back_takes_the_changes_again(consumer: Consumer) -> None:
     consumer.run("1")
     before = str(consumer.target.loaded().metadata.current_snapshot_id)
