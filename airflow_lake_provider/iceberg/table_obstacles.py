@@ -162,7 +162,9 @@ def without_row_lineage(format_version: int) -> str | None:
 
 def with_change_type(columns: Collection[str]) -> str | None:
     """Return why the columns of a table are in the way of its changes; None where they are not."""
-    return f"has a column {CHANGE_TYPE}; rename it to read its changes" if CHANGE_TYPE in columns else None
+    # Spark compares names without case: the column would be replaced.
+    twin = next((name for name in columns if name.lower() == CHANGE_TYPE), None)
+    return f"has a column {twin}; rename it to read its changes" if twin is not None else None
 
 
 def choosing_code(properties: Mapping[str, str]) -> str | None:
