@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import PurePosixPath
 
 from airflow_lake_provider.contracts.argument_validation import names, not_none, text
+from airflow_lake_provider.contracts.author.option_values import check_option_value
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in
@@ -128,7 +129,8 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
 
     :param kind: format of the files, or the kind of a source of change events; None for a format that is not known yet.
     :param name: of the argument, for the message.
-    :raises InvalidSpecError: an option leaves out rows, columns or files, is not known, or is given twice.
+    :raises InvalidSpecError: an option leaves out rows, columns or files, is not known, is given twice, or has a value
+        that no reader takes.
     """
     taken = {option.lower() for option in _options_of(kind)}
     seen: set[str] = set()
@@ -148,6 +150,7 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
         losing, instead = _LOSING.get(lower, ("", ""))
         if losing and value.strip().lower() == losing:
             raise InvalidSpecError(f"{name}: {given}={value!r} leaves out rows or columns; {instead}")
+        check_option_value(given, value, name)
     check_encoding(options, kind, name)
     if kind == "xml":
         _check_row_tag(by_lower_name(options), name)

@@ -79,6 +79,25 @@ HARMLESS: dict[str, dict[str, object]] = {
     "debezium": {"lineSep": "\n"},
 }
 
+# Option, a value that Spark's reader would end with, and what it has to be.
+UNFIT: list[tuple[str, str, object, str]] = [
+    ("csv", "multiLine", 1, "true or false"),
+    ("csv", "HEADER", "yes", "true or false"),
+    ("csv", "ignoreLeadingWhiteSpace", " true", "true or false"),
+    ("csv", "inferSchema", "", "true or false"),
+    ("json", "allowComments", "on", "true or false"),
+    ("xml", "ignoreNamespace", "no", "true or false"),
+    ("parquet", "mergeSchema", "1", "true or false"),
+    ("orc", "mergeSchema", "yes", "true or false"),
+    ("avro", "enableStableIdentifiersForUnionType", 1, "true or false"),
+    ("csv", "maxColumns", "many", "a whole number"),
+    ("csv", "maxCharsPerColumn", 1.5, "a whole number"),
+    ("csv", "quote", "''", "at most one character"),
+    ("csv", "escape", "\\\\", "at most one character"),
+    ("csv", "sep", "", "at least one character"),
+    ("json", "lineSep", "", "at least one character"),
+]
+
 
 def files_of(kind: str, options: dict[str, object]) -> Source:
     if kind == "debezium":
@@ -216,3 +235,16 @@ def test_names_of_folders_are_names_alone(given: object, said: str) -> None:
     with pytest.raises(InvalidSpecError, match=rf"partition_columns.*{said}"):
         Files("in/*.csv", partition_columns=given)  # type: ignore[arg-type]  # what it must not be
     assert Files("in/*.csv", partition_columns=["day", "region"]).partition_columns == ("day", "region")
+
+
+@pytest.mark.parametrize(("kind", "option", "value", "expected"), UNFIT)
+def test_a_value_that_no_reader_takes_is_refused_before_spark_starts(
+    kind: str, option: str, value: object, expected: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"options: {option} must be {expected}, got"):
+        files_of(kind, {option: value})
+
+
+@pytest.mark.parametrize("value", ["TRUE", "False", True])
+def test_a_flag_may_be_in_any_case(value: object) -> None:
+    files_of("csv", {"header": value, "maxCharsPerColumn": -1, "quote": "", "escape": "\\"})

@@ -65,7 +65,7 @@ TEXT = st.text(min_size=1)
 @given(
     st.lists(TEXT, min_size=1, max_size=4, unique=True),
     st.none() | TEXT.filter(lambda text: "\0" not in text and "$" not in text),
-    st.dictionaries(st.sampled_from(("sep", "quote", "NULLVALUE", "fs.s3a.endpoint")), st.text()),
+    st.dictionaries(st.sampled_from(("emptyValue", "nanValue", "NULLVALUE", "fs.s3a.endpoint")), st.text()),
     st.none() | st.just(TableLayout()),
     st.sampled_from(OnRepeat),
     st.none() | st.datetimes(timezones=st.just(UTC)),
