@@ -82,6 +82,7 @@ class SparkTarget:
         host = connection.host or ""
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"
+        master = f"{master}:{connection.port}" if connection.port else master
         extra = read_extra(spark_conn_id, connection.extra)
         refuse_master(spark_conn_id, master)
         refuse_extra(spark_conn_id, extra)

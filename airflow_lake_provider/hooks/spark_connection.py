@@ -10,8 +10,12 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, UnsupportedError
 
 EXAMPLE = '{"conn_type": "spark", "host": "local[2]"}, which is one machine'
-# What ``spark-submit`` takes.
-_MASTER = re.compile(r"yarn|local(?:-cluster)?(?:\[[^\]]+\])?|(?:spark|k8s|mesos)://\S+")
+# What Spark takes, once its JVM has started. Java reads no host with ``_``.
+_MACHINE = r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+"
+_MASTER = re.compile(
+    r"yarn|local(?:\[(?:0*[1-9][0-9]*|\*)(?:\s*,\s*[0-9]+)?\])?|local-cluster\[\s*[0-9]+(?:\s*,\s*[0-9]+){2}\s*\]|"
+    rf"spark://{_MACHINE}(?:,{_MACHINE})*|(?:k8s|mesos)://\S+"
+)
 _TEXTS = ("queue", "deploy-mode", "spark-binary", "namespace", "principal", "keytab")
 
 

@@ -35,7 +35,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
             SparkTarget(master="yarn", cluster_mode=False),
         ),
         ({"host": "k8s://https://h:443"}, "cluster", SparkTarget(master="k8s://https://h:443", cluster_mode=True)),
-        ({"host": "h", "port": 7077}, None, SparkTarget(master="spark://h", cluster_mode=False)),
+        ({"host": "h", "port": 7077}, None, SparkTarget(master="spark://h:7077", cluster_mode=False)),
     ],
 )
 def test_a_spark_connection_says_where_the_driver_runs(
@@ -79,7 +79,16 @@ def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyP
         SparkTarget.read("spark_elsewhere", None)
 
 
-@pytest.mark.parametrize("fields", [{}, {"host": " "}, {"host": " local[1]"}, {"host": "yarn-client"}, {"port": 7077}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({}, {"host": " "}, {"host": " local[1]"}, {"host": "yarn-client"}, {"port": 7077}),
+        *({"host": "local[x]"}, {"host": "local[0]"}, {"host": "local[2,x]"}, {"host": "local-cluster[2,1]"}),
+        *({"host": "spark://h"}, {"host": "spark://h:7077/"}, {"host": "spark://a:7077,b"}, {"host": "spark://u@h:1"}),
+        # Java reads no host with _, which names of Docker often have.
+        *({"host": "spark://s_m:7077"}, {"host": "local[2]", "port": 4040}, {"host": "spark://h:1", "port": 2}),
+    ],
+)
 def test_a_host_that_is_no_master_is_refused_with_masters_that_are(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
@@ -89,11 +98,23 @@ def test_a_host_that_is_no_master_is_refused_with_masters_that_are(
 
 
 @pytest.mark.parametrize(
-    "host", ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "spark://a:7077,b:7077", "yarn"]
+    "host",
+    [
+        *("local", "local[*]", "local[2,3]", "local[*, 3]", "local-cluster[2,1,1024]", "local-cluster[2, 1, 1024]"),
+        *("spark://a:7077,b:7077", "spark://a.b-c.example:7077", "spark://10.0.0.7:7077", "spark://[::1]:7077", "yarn"),
+    ],
 )
 def test_each_master_of_spark_is_taken(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     set_spark(monkeypatch, host=host)
     assert SparkTarget.read("spark_default", None).master == host
+    assert spark_submit.SparkSubmitHook(conn_id="spark_default")._connection["master"] == host
+
+
+@pytest.mark.parametrize("host", ["h", "spark://h"])
+def test_a_port_of_its_own_is_part_of_the_master(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    set_spark(monkeypatch, host=host, port=7077)
+    assert SparkTarget.read("spark_default", None).master == "spark://h:7077"
+    assert spark_submit.SparkSubmitHook(conn_id="spark_default")._connection["master"] == "spark://h:7077"
 
 
 def test_kubernetes_without_its_provider_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
