@@ -215,3 +215,14 @@ def test_a_column_that_neither_batch_nor_table_has_is_refused(spark: SparkSessio
     wrong = PartialUpdate(sequence_groups={"g": ("colour",)})
     with pytest.raises(BadInputError, match="colour"):
         flow.apply("run 2", merge_engine=wrong)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_order_may_have_a_key_in_another_spelling(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = new_flow(spark, tmp_path, Deduplicate(ignore_stale=True, deletes=Deletes.SOFT), layout("3"))
+    for run, at in enumerate((2, 3, 1)):
+        flow.arrive(f"{run}.jsonl", {**UPDATE, "at": at})
+        flow.apply(f"run {run}", keys=("ID",), order_by=("at", "id"), strategy=strategy)
+    assert [row["at"] for row in held(flow).values()] == [3]

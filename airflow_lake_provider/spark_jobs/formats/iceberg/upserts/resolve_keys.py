@@ -106,4 +106,5 @@ def deciding_columns(commit: PlannedUpsert) -> list[str]:
     """Return the columns of the batch, beside the keys, that decide whether its row changes the table's."""
     order = commit.order_by if commit.merge_engine.ignore_stale else ()
     markers = [name for name in MARKERS if name in commit.rows.columns]
-    return [*markers, *(name for name in order if name not in commit.keys)]
+    keys = {key.lower() for key in commit.keys}
+    return [*markers, *(name for name in order if name.lower() not in keys)]
