@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DateType,
     MapType,
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
 
@@ -122,6 +124,38 @@ def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Se
         raise BadInputError(
             f"order_by columns {unfit} have no order; use numbers, text or times, such as a field of theirs in a Query"
         )
+
+
+def refuse_unmergeable_columns(rows: StructType, merge_engine: MergeEngine) -> None:
+    """Refuse columns that a function, or a sequence group, does not take, before Spark is asked to merge them.
+
+    :raises BadInputError: naming them with their types.
+    """
+    if unfit := _unordered(rows, tuple(merge_engine.sequence_groups)):
+        raise BadInputError(f"columns {unfit} order a sequence group and have no order; use numbers, text or times")
+    functions = {name.lower(): function for name, function in merge_engine.aggregates.items()}
+    typed = ((each.name, functions.get(each.name.lower()), each.dataType) for each in rows)
+    refused = [f"{name} is {kind.simpleString()}" for name, function, kind in typed if not _takes(function, kind)]
+    if refused:
+        raise BadInputError(
+            f"aggregates do not take the types of their columns: {', '.join(refused)}. sum takes numbers, bool_and and "
+            "bool_or take booleans, max and min what has an order. Cast the columns in a Query, or declare the types "
+            "of JSON, CSV and XML with the source's schema"
+        )
+
+
+def _takes(function: str | None, kind: DataType) -> bool:
+    if isinstance(kind, NullType):
+        return True
+    match function:
+        # Spark would sum texts as doubles.
+        case "sum":
+            return isinstance(kind, NumericType)
+        case "bool_and" | "bool_or":
+            return isinstance(kind, BooleanType)
+        case "max" | "min":
+            return not _is_unordered(kind)
+    return True
 
 
 def _unordered(rows: StructType, names: Sequence[str]) -> dict[str, str]:

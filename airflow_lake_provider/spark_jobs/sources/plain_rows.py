@@ -49,7 +49,10 @@ from airflow_lake_provider.spark_jobs.session.pinned_settings import without_ada
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, RowBatch, Wanted
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
+from airflow_lake_provider.spark_jobs.sources.batch_columns import (
+    refuse_unmergeable_columns,
+    refuse_unordered_columns,
+)
 from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
 from airflow_lake_provider.spark_jobs.sources.dead_letters import without_dead_letters
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -166,6 +169,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         batch, letters = _judged(spec, batch, keys, table_schema)
         _refuse_discarded(spec, batch.rows, [*keys, *order_by])
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
+        refuse_unmergeable_columns(batch.rows.schema, spec.merge_engine)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = condition_of_delete(spec, batch)
         has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
