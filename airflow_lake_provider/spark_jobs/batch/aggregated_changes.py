@@ -48,6 +48,24 @@ def aggregate_changes(
     return aggregated.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
 
 
+def summed_as_stored(rows: DataFrame, table: StructType | None, merge_engine: MergeEngine) -> DataFrame:
+    """Return rows whose decimals have the type in which the table keeps their sum, where it has more digits.
+
+    :param table: columns of the table; None where it is not there yet.
+    """
+    kinds = {field.name.lower(): field.dataType for field in table or ()}
+    wider = {
+        field.name: quoted(field.name).cast(kind)
+        for field in rows.schema
+        if merge_engine.function_of(field.name) == "sum"
+        and isinstance(kind := kinds.get(field.name.lower()), DecimalType)
+        and isinstance(field.dataType, DecimalType)
+        and kind.scale == field.dataType.scale
+        and kind.precision > field.dataType.precision
+    }
+    return rows.withColumns(wider) if wider else rows
+
+
 def before_aggregation(table: StructType, merge_engine: MergeEngine) -> StructType:
     """Return the table's schema with the types that its columns have in rows not aggregated yet.
 

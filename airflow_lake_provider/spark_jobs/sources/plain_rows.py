@@ -20,7 +20,11 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
+from airflow_lake_provider.spark_jobs.batch.aggregated_changes import (
+    aggregate_changes,
+    before_aggregation,
+    summed_as_stored,
+)
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
@@ -174,7 +178,8 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         delete_when = condition_of_delete(spec, batch)
         has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
         may_shuffle = bool(spec.source.is_made or has_subqueries)
-        rows = batch.rows.coalesce(1) if is_small else batch.rows
+        rows = summed_as_stored(batch.rows, table_schema, spec.merge_engine)
+        rows = rows.coalesce(1) if is_small else rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.
         reduced = _reduced(source, rows, keys, order_by, batch.has_arrival, kept, delete_when)

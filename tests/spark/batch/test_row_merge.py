@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,23 @@ def test_a_column_that_neither_batch_nor_table_has_is_refused(spark: SparkSessio
     wrong = PartialUpdate(sequence_groups={"g": ("colour",)})
     with pytest.raises(BadInputError, match="colour"):
         flow.apply("run 2", merge_engine=wrong)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_decimals_are_summed_in_the_type_of_the_table(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = new_flow(spark, tmp_path, Aggregation(aggregates={"n": "sum"}), layout("3"))
+    spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n DECIMAL(8, 2)) USING iceberg")
+    for run in range(2):
+        folder = tmp_path / f"batch-{run}"
+        spark.sql(
+            "SELECT 1L AS id, CAST(n AS DECIMAL(5, 2)) AS n FROM VALUES (999.99), (999.99) AS t(n)"
+        ).write.parquet(str(folder))
+        source = Files(f"{folder}/*.parquet", name=folder.name)
+        flow.apply(f"run {run}", source=source, order_by=(), delete_when=None, strategy=strategy)
+    assert held(flow) == {1: {"n": Decimal("3999.96")}}
+    assert str(flow.loaded().schema().find_type("n")) == "decimal(8, 2)"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
