@@ -22,6 +22,7 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 # Of a file system of this machine one slash will do.
 _CUT_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+_DECIMAL = re.compile(r"-?(?:[0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})(?:e-?[0-9]{1,2})?")
 
 
 def choice(cls: type[E], value: str | E, name: str) -> E:
@@ -171,9 +172,11 @@ def sql(value: object, name: str) -> str:
 
 
 def share(value: object, name: str) -> float:
-    """Return a number such as ``0.1``."""
+    """Return a number such as ``0.1``; templates render it to text."""
+    is_text = isinstance(value, str) and _DECIMAL.fullmatch(value.strip())
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     try:
-        given = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+        given = float(value) if is_text or is_number else math.nan  # type: ignore[arg-type]  # it is one of the three
     except OverflowError:
         given = math.nan
     # NaN is within every limit and beyond none.

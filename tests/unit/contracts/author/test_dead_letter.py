@@ -99,6 +99,18 @@ def test_records_are_put_aside_where_each_is_a_line_or_a_row(source: Files) -> N
     assert append(source=source).dead_letter == DeadLetter()
 
 
+@pytest.mark.parametrize("value", [0.05, 0, 1e-05, 0.29])
+def test_a_share_may_come_as_the_text_that_a_template_renders(value: float) -> None:
+    rendered: Any = f" {value}"
+    assert DeadLetter(max_share=rendered) == DeadLetter(max_share=value)
+
+
+@pytest.mark.parametrize("value", ["", "5%", "0,05", "nan", "inf", "1_0", "0x1", "\u0660.5", "-"])
+def test_a_text_that_is_no_number_is_no_share(value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="max_share"):
+        DeadLetter(max_share=value)
+
+
 def test_a_contract_says_of_a_column_what_counts_for_it_alone() -> None:
     contract = SchemaContract(new_columns="freeze", by_column={"Note": "quarantine"})
     assert [(contract.of_new(name), contract.of_type(name)) for name in ("note", "other")] == [
