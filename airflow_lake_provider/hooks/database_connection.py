@@ -56,6 +56,7 @@ _KINDS = {"postgres": _POSTGRESQL, "postgresql": _POSTGRESQL, "mysql": _MYSQL, "
 _SEPARATORS = frozenset("?&#")
 # A name, or an address of IP; one of version 6 may have a zone.
 _SERVER = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?\]?")
+_POSTGRESQL_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 # Modes of MySQL, as the driver of MariaDB names them.
 _SSL_MODES = {
     "DISABLED": "disable",
@@ -116,11 +117,12 @@ def _servers(conn_id: str, host: str, port: int) -> str:
 
 
 def _option(conn_id: str, kind: _Kind, name: str, value: str) -> str:
-    if kind is not _MYSQL:
-        return value
     if name == "connect_timeout":
-        # The driver counts milliseconds.
-        return str(1000 * number(value, f"connection {conn_id!r}: extra connect_timeout"))
+        seconds = number(value, f"connection {conn_id!r}: extra connect_timeout")
+        # The driver of MariaDB counts milliseconds.
+        return str(1000 * seconds if kind is _MYSQL else seconds)
+    if name == "sslmode" and value.lower() not in _POSTGRESQL_SSL_MODES:
+        raise refused(conn_id, f"sslmode is one of {', '.join(_POSTGRESQL_SSL_MODES)}, got {value!r}")
     if name == "ssl_mode":
         if (mode := _SSL_MODES.get(value.upper())) is None:
             raise refused(conn_id, f"ssl_mode is one of {', '.join(_SSL_MODES)}, got {value!r}")

@@ -83,6 +83,8 @@ def test_the_login_goes_to_the_driver_in_the_private_file_of_settings_alone(
         ({"conn_type": "mysql", "extra": {"ssl_mode": "PREFERRED"}}, InvalidConnectionError, "ssl_mode is one of"),
         ({"conn_type": "mysql", "schema": "a?b"}, InvalidConnectionError, r"takes no \? & # in an address, got 'a\?b'"),
         ({"conn_type": "mysql", "extra": {"connect_timeout": "5s"}}, InvalidSpecError, "must be a whole number"),
+        ({"extra": {"connect_timeout": "5s"}}, InvalidSpecError, "connect_timeout must be a whole number"),
+        ({"extra": {"sslmode": "required"}}, InvalidConnectionError, "sslmode is one of disable, .* got 'required'"),
         ({"schema": ""}, InvalidConnectionError, "needs a host, and the name of the database in its schema"),
         ({"host": ""}, InvalidConnectionError, "needs a host"),
         ({"password": " hunter2"}, InvalidConnectionError, "its password begins or ends with a blank, which Spark"),
