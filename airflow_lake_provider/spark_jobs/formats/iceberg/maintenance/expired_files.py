@@ -7,7 +7,6 @@ names, which whoever may write to the table decides.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -22,7 +21,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
-from airflow_lake_provider.iceberg.orphan_files import SLASHES
+from airflow_lake_provider.iceberg.orphan_files import SLASHES, STORE, plain_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
@@ -124,22 +123,22 @@ class ExpiredFiles:
         :param still_named: locations that a snapshot names after all.
         :return: files deleted, by kind, and warnings of what could not be deleted.
         """
-        deleted: Counter[str] = Counter()
+        deleted, named = Counter[str](), {plain_path(each) for each in still_named}
         for kinds in _ORDER:
             failed: Counter[str] = Counter()
-            for kind, locations in self._batches(kinds, still_named):
+            for kind, locations in self._batches(kinds, named):
                 failed[kind] += (left := delete_files(self.table, locations))
                 deleted[kind] += len(locations) - left
             if failed.total():
                 return dict(deleted), [_not_deleted(failed)]
         return dict(deleted), []
 
-    def _batches(self, kinds: Collection[str], still_named: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-        """Yield kind and locations of the noted files of some kinds."""
+    def _batches(self, kinds: Collection[str], named: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield kind and locations of the noted files of some kinds, but for those of some paths."""
         self._noted.seek(0)
         while batch := [json.loads(line) for line in islice(self._noted, _BATCH)]:
             for kind in kinds:
-                if locations := [each for of, each in batch if of == kind and each not in still_named]:
+                if locations := [each for of, each in batch if of == kind and plain_path(each) not in named]:
                     yield kind, locations
 
     def _foreign_in_words(self, whose: str) -> str:
@@ -271,8 +270,8 @@ def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple
     named = files_in(table, of_left.values(), before.specsById()) + [(MANIFEST, path) for path in of_left]
     files_gone += listed_files(table, gone)
     named += listed_files(table, static_table(table, after, location), [location, *table.metadata_log()])
-    kept = {_plain(path) for _, path in named}
-    yield from {each: None for each in files_gone if _plain(each[1]) not in kept}
+    kept = {plain_path(path) for _, path in named}
+    yield from {each: None for each in files_gone if plain_path(each[1]) not in kept}
 
 
 def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
@@ -282,18 +281,9 @@ def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
         yield row["kind"], row["location"]
 
 
-_SCHEME = "^[A-Za-z][A-Za-z0-9+.-]*:"
-
-
 def _file() -> Column:
-    """Return a location without its scheme and doubled slashes."""
-    return sf.regexp_replace(sf.regexp_replace("location", _SCHEME, ""), SLASHES, "/")
-
-
-def _plain(location: str) -> str:
-    """Return the same as :func:`_file` of one location."""
-    path = re.sub(_SCHEME, "", location)
-    return re.sub(SLASHES, "/", path)
+    """Return the same as ``plain_path``: ``hdfs://nn/x`` and ``/x`` are one file, and a store has several names."""
+    return sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:

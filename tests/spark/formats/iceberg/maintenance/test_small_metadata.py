@@ -12,6 +12,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import reachab
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import rewrite_manifests as merges
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import newest_job
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.hostile_tables import add_data_file
 from tests.spark.maintained_table import MaintainedTable, names_of_files
 from tests.spark.maintenance_flow import compact as compact_table
 from tests.spark.maintenance_flow import expire, rewrite_manifests, with_four_regions
@@ -51,6 +52,24 @@ def test_an_expiry_deletes_what_no_snapshot_names_wherever_its_manifests_are_rea
     assert on_disk(table) == named(table)
     assert table.rows_read() == table.rows
     assert has_run_jobs is bool(limits)
+
+
+@pytest.mark.parametrize("limits", [{}, {"MOST_FILES": 0}], ids=["driver", "executors"])
+@pytest.mark.parametrize("store", ["hdfs://name-node:8020", "abfss://files@account.dfs.core.windows.net"])
+def test_a_live_file_that_expired_snapshots_name_without_its_store_stays(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], store: str
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(reachable_files, name, value)
+    table = MaintainedTable(spark, version=2)
+    table.append(0, 5)
+    (file,) = table.files_on_disk()
+    # As ``add_files`` brings back what a deletion has left, by the name that the location has since.
+    spark.sql(f"DELETE FROM {table.name}")
+    add_data_file(table, f"{store}{file}")
+
+    assert expire(table).outcome is Outcome.DONE
+    assert file.exists()
 
 
 @pytest.mark.parametrize("limits", [{}, {"MOST_FILES": 1}, {"MOST_BYTES": 1}], ids=LIMITS)
