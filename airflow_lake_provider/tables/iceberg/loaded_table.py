@@ -134,11 +134,11 @@ class LoadedIcebergTable(LoadedTable):
 
     def plan_statistics(self, spec: StatisticsSpec) -> StatisticsReport:
         """Tell which statistics are missing."""
-        metadata = self._table.metadata
-        of_table, of_partitions = (
-            {str(each.snapshot_id) for each in files} for files in (metadata.statistics, metadata.partition_statistics)
-        )
-        return plan_statistics(self.facts, self.state(), spec, of_table, of_partitions)
+        metadata, head = self._table.metadata, self.state()
+        of_head = (file for file in metadata.statistics if str(file.snapshot_id) == head.snapshot)
+        counted = {id_ for file in of_head for blob in file.blob_metadata for id_ in blob.fields}
+        of_partitions = {str(each.snapshot_id) for each in metadata.partition_statistics}
+        return plan_statistics(self.facts, head, spec, counted, of_partitions)
 
     def statistics_at(self) -> datetime | None:
         """Return the moment of main's newest snapshot that has statistics."""

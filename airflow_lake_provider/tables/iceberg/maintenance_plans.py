@@ -33,11 +33,13 @@ from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocati
 from airflow_lake_provider.iceberg.manifest_rules import fewest_manifests, manifests_sentence, specs_due
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
+from airflow_lake_provider.iceberg.statistics_rules import columns_to_count
 
 if TYPE_CHECKING:
     from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
 
+_HAS_ALL = "main's head has all that can be computed"
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
 
@@ -210,22 +212,22 @@ def plan_statistics(
     facts: IcebergFacts,
     before: TableState,
     spec: StatisticsSpec,
-    of_table: Collection[str],
+    counted: Collection[int],
     of_partitions: Collection[str],
 ) -> StatisticsReport:
     """Tell which statistics main's head lacks.
 
     :param before: counts of that head.
-    :param of_table: ids of the snapshots that have those of the table.
-    :param of_partitions: likewise, those of partitions.
+    :param counted: field ids of the columns whose distinct values it has.
+    :param of_partitions: ids of the snapshots that have those of partitions.
     """
-    lacking = [] if before.snapshot is None or before.snapshot in of_table else ["the table"]
+    lacking = ["the table"] if columns_to_count(facts, spec.of_columns, counted).by_id else []
     if before.snapshot is not None and facts.shape.was_partitioned and before.snapshot not in of_partitions:
         lacking.append("its partitions")
     return StatisticsReport(
         table=spec.table,
         outcome=Outcome.PLANNED if lacking else Outcome.NOTHING_DUE,
-        reason=f"main's head lacks statistics of {' and '.join(lacking)}" if lacking else "main's head has all of them",
+        reason=f"main's head lacks statistics of {' and '.join(lacking)}" if lacking else _HAS_ALL,
         before=before,
         of_snapshot=before.snapshot,
     )

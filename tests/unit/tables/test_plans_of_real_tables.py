@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -19,7 +20,7 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec, SnapshotExpirySpec, StatisticsSpec
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from airflow_lake_provider.tables.iceberg.maintenance_plans import plan_expiry
@@ -185,3 +186,21 @@ def test_an_expiry_of_shared_files_is_skipped_and_says_why(table: Table) -> None
     planned = plan_expiry(LoadedIcebergTable(table), expiry())
     assert (planned.outcome, planned.snapshots_expired) == (Outcome.SKIPPED, ())
     assert "gc.enabled is false" in planned.reason
+
+
+@pytest.mark.parametrize(
+    ("columns", "lacking"),
+    [(("id",), "its partitions"), (("region",), "the table and its partitions"), ((), "the table and its partitions")],
+)
+def test_a_column_that_is_asked_for_and_not_counted_makes_statistics_due(
+    table: Table, columns: tuple[str, ...], lacking: str
+) -> None:
+    head = table.metadata.current_snapshot_id
+    blob = {"type": "apache-datasketches-theta-v1", "snapshot-id": head, "sequence-number": 1, "fields": [1]}
+    sizes = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1}
+    file = {"snapshot-id": head, "statistics-path": "file:/nowhere.stats", **sizes, "blob-metadata": [blob]}
+    with table.update_statistics() as update:
+        update.set_statistics(StatisticsFile.model_validate(file))
+
+    spec = StatisticsSpec(catalog="lake", table="shop.orders", run=RUN, of_columns=columns)
+    assert LoadedIcebergTable(table).plan_statistics(spec).reason == f"main's head lacks statistics of {lacking}"

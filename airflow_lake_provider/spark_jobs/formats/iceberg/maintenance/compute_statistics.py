@@ -7,6 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
 from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
+from airflow_lake_provider.iceberg.statistics_rules import columns_to_count
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
@@ -28,18 +29,18 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
     done = False
     refusals: list[str] = []
     if head is not None:
-        for phase, has_them, compute in (
-            ("table statistics", _table_file, lambda: _of_table(table, columns, head).execute()),
-            ("partition statistics", _partition_file, lambda: _of_partitions(table, head).execute()),
+        lacks_partitions = table.facts.shape.was_partitioned and _partition_file(table, head) is None
+        for phase, is_due, compute in (
+            ("table statistics", bool(columns), lambda: _of_table(table, columns, head).execute()),
+            ("partition statistics", lacks_partitions, lambda: _of_partitions(table, head).execute()),
         ):
-            applies = bool(columns) if phase == "table statistics" else table.facts.shape.was_partitioned
-            if applies and has_them(table, head) is None:
+            if is_due:
                 with progress.phase(phase):
                     refusal = execute(table, compute, "statistics, so it may have been made")
                 done, refusals = done or refusal is None, [*refusals, *filter(None, (refusal,))]
     of_table = None if head is None else _table_file(table, head)
     of_partitions = None if head is None else _partition_file(table, head)
-    reason = f"statistics of snapshot {head} were computed" if done else "main's head has all of them"
+    reason = f"statistics of snapshot {head} were computed" if done else "main's head has all that can be computed"
     return StatisticsReport(
         table=spec.table,
         outcome=Outcome.CONFLICT if refusals else Outcome.DONE if done else Outcome.NOTHING_DUE,
@@ -56,29 +57,15 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
 
 
 def _columns(table: IcebergTable, spec: StatisticsSpec, head: int) -> tuple[list[str], tuple[str, ...]]:
-    """Return the columns to count, by their names at a snapshot, and a warning that names those left out.
-
-    Iceberg looks for columns in the schema of the snapshot, and asks Spark for them by a name without quotes
-    (``ComputeTableStatsSparkAction`` and ``ThetaSketchAgg`` of 1.12).
-    """
-    if table.java.snapshot(head).schemaId() is None:
+    """Return the columns to count, by their names at a snapshot, and a warning that names those left out."""
+    file = _table_file(table, head)
+    counted = set() if file is None else {int(id_) for blob in file.blobMetadata() for id_ in blob.fields()}
+    columns = columns_to_count(table.facts, spec.of_columns, counted)
+    if columns.has_no_schema:
         return [], (f"{table.name}: snapshot {head} does not name its schema, so no distinct values were counted",)
-    now = table.java.schema()
-    then = table.schema_at(head)
-    primitive = [str(field.name()) for field in now.columns() if field.type().isPrimitiveType()]
-    asked = {name: now.findField(name).fieldId() for name in spec.of_columns or primitive}
-    names = {name: then.findColumnName(id_) for name, id_ in asked.items()}
-    left_out = [name for name, of_then in names.items() if of_then is None or not _is_asked_for_as(then, of_then)]
     why = "the snapshot lacks them, or their names have a dot or a backtick, which Iceberg's statistics cannot ask for"
-    warning = f"{table.name}: no distinct values of {left_out} were counted: {why}"
-    return [str(names[name]) for name in names if name not in left_out], (warning,) if left_out else ()
-
-
-def _is_asked_for_as(schema: Any, name: str) -> bool:
-    """Tell whether Spark reads a column's name as the column: a dot in it is one between the names of a struct."""
-    parts = name.split(".")
-    structs = (".".join(parts[:length]) for length in range(1, len(parts)))
-    return "`" not in name and all(schema.findField(struct) is not None for struct in structs)
+    warning = f"{table.name}: no distinct values of {list(columns.left_out)} were counted: {why}"
+    return list(columns.by_id.values()), (warning,) if columns.left_out else ()
 
 
 def _of_table(table: IcebergTable, columns: list[str], head: int) -> Any:

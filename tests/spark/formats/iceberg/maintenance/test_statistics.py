@@ -42,6 +42,31 @@ def test_a_table_without_partitions_has_no_statistics_of_them(spark: SparkSessio
     table.append(0, 3)
     report = compute_statistics(spark, statistics(table, columns=["id"]), Progress())
     assert (report.distinct_counts, report.partition_file) == ({"id": 3}, None)
+    assert table.on_worker().plan_statistics(statistics(table, columns=["id"])).outcome is Outcome.NOTHING_DUE
+
+
+def test_columns_that_somebody_asks_for_later_are_counted_beside_those_of_before(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    for column, counts in (("id", {"id": 3}), ("region", {"id": 3, "region": 1})):
+        asked = statistics(table, columns=[column])
+        assert table.on_worker().plan_statistics(asked).outcome is Outcome.PLANNED
+        report = compute_statistics(spark, asked, Progress())
+        assert (report.outcome, report.distinct_counts) == (Outcome.DONE, counts)
+    for column in counts:
+        asked = statistics(table, columns=[column])
+        assert table.on_worker().plan_statistics(asked).outcome is Outcome.NOTHING_DUE
+        assert compute_statistics(spark, asked, Progress()).outcome is Outcome.NOTHING_DUE
+    (blobs,) = (each.blob_metadata for each in table.outside().metadata.statistics)
+    assert sorted(id_ for blob in blobs for id_ in blob.fields) == [1, 2]
+
+
+def test_a_table_of_which_nothing_can_be_counted_is_planned_for_as_it_is_computed(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (tags ARRAY<INT>, `a.b` INT)")
+    spark.sql(f"ALTER TABLE {table.name} DROP COLUMNS (id, region, amount)")
+    spark.sql(f"INSERT INTO {table.name} VALUES (array(1), 1)")
+    assert compute_statistics(spark, statistics(table), Progress()).outcome is Outcome.NOTHING_DUE
     assert table.on_worker().plan_statistics(statistics(table)).outcome is Outcome.NOTHING_DUE
 
 
