@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,11 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
-from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.applied.source_position import (
+    SourcePosition,
+    consumer_source_name,
+    table_of_position,
+)
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
@@ -166,7 +171,7 @@ def _attempt(
     try:
         cached.append(rows := apply_transform(spark, spec, changes, source.rows_at(spec.to_snapshot, is_head=True)))
         read = _counts(changes, reading.start, spec.to_snapshot, progress)
-        commit = _commit(spec, target, applied_state, source_name, run_key, rows, full=reading.start is None)
+        commit = _commit(spec, target, applied_state, source, run_key, rows, full=reading.start is None)
         counts = counts_to_summary(upserts_read=read["upserts"], deletes_read=read["deletes"])
         applied = target.apply(replace(commit, summary=counts), progress)
     finally:
@@ -209,7 +214,7 @@ def _commit(
     spec: IncrementalSpec,
     target: FormatTable,
     applied_state: AppliedState,
-    source_name: str,
+    source: FormatTable,
     run_key: str,
     rows: DataFrame,
     *,
@@ -222,7 +227,10 @@ def _commit(
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
-        positions={source_name: applied_state.position.moved(SnapshotPosition(spec.to_snapshot))},
+        positions={
+            _source_name(spec, source): applied_state.position.moved(SnapshotPosition(spec.to_snapshot)),
+            **_read_anew(_read_elsewhere(spec, target, source) if full else {}),
+        },
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
         # A transform may read the target, too.
@@ -343,17 +351,30 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
 
 
 def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> Range:
-    uuid = source.identity()
-    names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
-    # Of other names nothing is read: what is broken there is no concern of this consumer's.
-    others = {name: of for name in names if (of := table_of_position(name, spec.consumer)) not in (None, uuid)}
-    read = ", ".join(of for name, of in others.items() if of and target.applied_state(name).position.snapshot)
+    read = ", ".join(str(table_of_position(name, spec.consumer)) for name in _read_elsewhere(spec, target, source))
     if not read:
         return Range(start=None, why="the target has consumed nothing yet", is_first=True)
     return Range(
         start=None,
         why=f"everything was read, because {spec.source} is another table than the target has consumed: it was dropped "
         "and created again, or the source was changed",
-        warning=f"{spec.source} has UUID {uuid}, and consumer {spec.consumer} of {spec.table} has read the table with "
-        f"UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
+        warning=f"{spec.source} has UUID {source.identity()}, and consumer {spec.consumer} of {spec.table} has read "
+        f"the table with UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
     )
+
+
+def _read_elsewhere(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> dict[str, SourcePosition]:
+    """Return how far the consumer has read other tables than the source into the target, by the names there."""
+    uuid = source.identity()
+    names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
+    # Of other names nothing is read: what is broken there is no concern of this consumer's.
+    others = [name for name in names if table_of_position(name, spec.consumer) not in (None, uuid)]
+    positions = {name: target.applied_state(name).position for name in others}
+    return {name: position for name, position in positions.items() if position.snapshot is not None}
+
+
+def _read_anew(positions: Mapping[str, SourcePosition]) -> dict[str, SourcePosition]:
+    """Return positions that have consumed nothing: a full read leaves none of their rows as they were."""
+    return {
+        name: replace(position.restarted(), generation=position.generation + 1) for name, position in positions.items()
+    }

@@ -163,6 +163,22 @@ def test_a_source_that_was_dropped_and_created_again_is_named_with_what_becomes_
     assert "were deleted" in warning
 
 
+def test_a_source_that_gives_its_place_back_to_the_one_before_leaves_no_row_in_the_target(
+    consumer: Consumer, tmp_path: Path
+) -> None:
+    consumer.run("1")
+    green = Flow(consumer.source.spark, f"{consumer.source.table}_green", tmp_path / "green")
+    other = Consumer(green, consumer.target)
+    other.commit("2", row(1, "green", 9), row(7, "green", 7))
+    other.run("2")
+    assert consumer.target.rows() == other.expected()
+    # Nothing was committed to it, so that its position alone would say that nothing is new.
+    assert not nothing_new(consumer.source.on_worker(), facts(consumer.target.loaded()), "revenue").nothing_new
+    assert "another table than the target has consumed" in consumer.run("3").reason
+    assert consumer.target.rows() == consumer.expected()
+    assert consumer.run("4").outcome is Outcome.NOTHING_NEW
+
+
 def test_a_first_run_tells_how_many_rows_of_others_it_has_deleted(consumer: Consumer) -> None:
     consumer.run("1")
     consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (98, 'stray', 0), (99, 'stray', 0)")
