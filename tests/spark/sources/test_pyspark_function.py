@@ -66,6 +66,11 @@ def in_pandas(spark, inputs, params):
     import pandas
     return pandas.DataFrame({"id": [1]})
 
+def of_pandas(spark, inputs, params):
+    import pandas
+    columns = {"id": [1, 2], "name": ["a", None], "n": pandas.array([7, None], "Int32")}
+    return spark.createDataFrame(pandas.DataFrame(columns))
+
 def elsewhere(spark, inputs, params):
     return spark.newSession().range(1)
 
@@ -275,6 +280,11 @@ for function in (stopping, lambda spark: spark.stop()):
     except InvalidSpecError as error:
         print(error)
 """
+
+
+def test_what_is_missing_in_a_frame_of_pandas_is_null(flow: Flow) -> None:
+    flow.apply("run 1", source=function("of_pandas"), batch_id="b1", **PLAIN)
+    assert flow.rows() == {1: ("a", 7), 2: (None, None)}
 
 
 def test_a_function_that_stops_the_session_is_named() -> None:
