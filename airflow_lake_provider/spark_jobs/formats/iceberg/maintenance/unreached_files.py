@@ -1,6 +1,6 @@
 """Compare the files of a table's folders with those that its metadata reaches, on the cluster.
 
-A file is compared by its name first, then by its path. One whose path ends like that of a live file may be that
+A file is compared by its path first, then by its name. One whose path ends like that of a live file may be that
 file, by another root or mount. So may one of the same name on a disk, which has links. It stays, as nothing about it is
 settled. Where metadata of another catalog or format lies in the folders, nothing is removed.
 """
@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # Of a location on this machine's disk, or on Hadoop's default file system, which may be one.
 _DISKS = ("", "file")
-_LIVE, UNSETTLED, ORPHAN = "live", "unsettled", "orphan"
+UNSETTLED, ORPHAN = "unsettled", "orphan"
 # Metadata files of a doubtful history that are read.
 _READ = 20
 
@@ -121,14 +121,17 @@ class ListedFiles:
         :param live: locations that the metadata reaches.
         """
         place = sf.struct(_store().alias("store"), _authority().alias("authority"), _key().alias("key"))
-        places = live.select(_name().alias("name"), place.alias("place"))
-        by_name = places.groupBy("name").agg(sf.collect_set("place").alias("places"))
+        places = live.select(_name().alias("name"), _key().alias("key"), place.alias("place"))
+        collected = sf.collect_set("place").alias("places")
+        by_key, by_name = (places.groupBy(each).agg(collected) for each in ("key", "name"))
         mine = self._below.filter(self._is_old & ~self._is_hidden).withColumns(
             {"store": _store(), "authority": _authority(), "key": _key(), "name": _name(), "end": _end()}
         )
-        compared = mine.join(by_name, "name", "left").withColumn("status", _status())
-        shown = compared.filter(sf.col("status") != _LIVE).select("status", "location", "size", "modified")
-        for row in shown.toLocalIterator():
+        # Hive gives the files of all partitions one name: only a file that is not live is compared with all of them.
+        is_live = sf.coalesce(sf.exists("places", _is_same), sf.lit(False))
+        unknown = mine.join(by_key, "key", "left").filter(~is_live).drop("places")
+        compared = unknown.join(by_name, "name", "left").withColumn("status", _status())
+        for row in compared.select("status", "location", "size", "modified").toLocalIterator():
             yield row["status"], row["location"], row["size"], row["modified"]
 
     @property
@@ -153,30 +156,24 @@ class ListedFiles:
         return sf.coalesce((modified > 0) & (modified < epoch_millis(self.before)), sf.lit(False))
 
 
-def _status() -> Column:
-    mine = {name: sf.col(name) for name in ("store", "authority", "key", "end")}
+def _is_same(place: Column) -> Column:
+    """Tell whether a live file of the same path is in the same store, as far as both name it."""
+    return _may_be_equal(place["store"], sf.col("store")) & _may_be_equal(place["authority"], sf.col("authority"))
 
-    def is_same(place: Column) -> Column:
-        return (
-            (place["key"] == mine["key"])
-            & _may_be_equal(place["store"], mine["store"])
-            & _may_be_equal(place["authority"], mine["authority"])
-        )
+
+def _status() -> Column:
+    """Return the status of a file that is not live, by the live files of its name."""
 
     def ends_alike(place: Column) -> Column:
-        return place["key"].endswith(mine["end"])
+        return place["key"].endswith(sf.col("end"))
 
     def leads_elsewhere(place: Column) -> Column:
         """Tell whether the folder may be another one: by ``.`` and ``..``, or by a link of a disk."""
-        is_on_disk = place["store"].isin(*_DISKS) & mine["store"].isin(*_DISKS)
+        is_on_disk = place["store"].isin(*_DISKS) & sf.col("store").isin(*_DISKS)
         return place["key"].rlike(AROUND) | is_on_disk
 
-    return (
-        sf.when(sf.col("places").isNull(), ORPHAN)
-        .when(sf.exists("places", is_same), _LIVE)
-        .when(sf.exists("places", ends_alike) | sf.exists("places", leads_elsewhere), UNSETTLED)
-        .otherwise(ORPHAN)
-    )
+    may_be_live = sf.exists("places", ends_alike) | sf.exists("places", leads_elsewhere)
+    return sf.when(sf.coalesce(may_be_live, sf.lit(False)), UNSETTLED).otherwise(ORPHAN)
 
 
 def _may_be_equal(there: Column, here: Column) -> Column:
