@@ -9,13 +9,10 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
-    DateType,
     MapType,
     NullType,
     NumericType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
@@ -26,7 +23,6 @@ _OURS = "_lake_"
 # Beside maps; PySpark of older versions does not have their classes.
 _UNORDERED = ("variant", "calendarinterval", "interval", "geometry", "geography")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_TIMES = (DateType, TimestampType, TimestampNTZType)
 # From, to: what a reader may widen without a change of value.
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 
@@ -224,10 +220,3 @@ def widens(narrow: DataType, wide: DataType) -> bool:
     if had == wanted or _more_digits(had, wanted):
         return True
     return any(had in widths and wanted in widths and widths.index(had) < widths.index(wanted) for widths in _WIDER)
-
-
-def is_number_as_time(one: DataType, other: DataType) -> bool:
-    """Return whether one type is of numbers and the other of times: Spark's cast takes seconds, and nobody says so."""
-    return any(
-        isinstance(number, NumericType) and isinstance(time, _TIMES) for number, time in ((one, other), (other, one))
-    )

@@ -14,10 +14,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import Fault
-from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted_name, text_literal, type_text
-from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested
+from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested, is_number_as_time
 
 _CHANGING = (Evolution.QUARANTINE, Evolution.DISCARD_VALUE)
 

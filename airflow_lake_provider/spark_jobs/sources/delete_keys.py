@@ -36,7 +36,6 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_f
 from airflow_lake_provider.spark_jobs.failures import is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
-from airflow_lake_provider.spark_jobs.sources.batch_columns import is_number_as_time
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, refuse_table_folders
 from airflow_lake_provider.spark_jobs.sources.lake_table import pinned_snapshot, read_table
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -45,6 +44,7 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.text_values import BEGINS_WITH_DAY, LETTERS_FOR_ZONE, WITHOUT_ZONE
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
+from airflow_lake_provider.spark_jobs.sql.nested_types import is_number_as_time
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 # They are then in the driver, and in each executor: a table of keys may have any number.

@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import reduce
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, field_of, text_literal, type_text
 
 Absent = Callable[[StructField], str]
 Condition = Callable[[str, DataType], str | None]
+_TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
 def nullable(data_type: DataType) -> DataType:
@@ -39,6 +50,13 @@ def is_nested(data_type: DataType) -> bool:
 def is_same(one: DataType, other: DataType) -> bool:
     """Tell whether two types are one, whatever of them may be NULL."""
     return type_text(one) == type_text(other)
+
+
+def is_number_as_time(one: DataType, other: DataType) -> bool:
+    """Return whether one type is of numbers and the other of times: Spark's cast takes seconds, and nobody says so."""
+    return any(
+        isinstance(number, NumericType) and isinstance(time, _TIMES) for number, time in ((one, other), (other, one))
+    )
 
 
 def types_inside(data_type: DataType) -> Iterator[DataType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,27 @@ def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(
     assert (report.attempts, report.rows_updated) == (2, 1)
     amounts = {row["id"]: row["amount"] for row in table.outside().scan().to_arrow().to_pylist()}
     assert amounts == {key: amount + (key == 1) for key, (_, amount) in table.rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("column", "expression", "message"),
+    [
+        ("amount", "nope + 1", r"do not fit the columns .*'nope'|do not fit the columns .*`nope`"),
+        ("amount", "max(amount)", "do not fit the columns"),
+        ("amount", "struct(id)", "do not fit the columns"),
+        ("amount", "day", "amount is date, and the column is bigint: nothing tells what the number counts"),
+        ("day", "amount", "day is bigint, and the column is date: nothing tells what the number counts"),
+    ],
+)
+def test_an_expression_that_does_not_fit_its_column_is_refused(
+    spark: SparkSession, column: str, expression: str, message: str
+) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN day DATE")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01')")
+    before = table.head()
+    with pytest.raises(InvalidSpecError, match=message):
+        update(table, assignments={"region": "'south'", column: expression}, where="id = 1")
+    assert table.head() == before
+    assert update(table, assignments={"day": "date_from_unix_date(CAST(amount AS INT))"}, where="id = 1").rows_updated
+    assert table.records()[0]["day"] == date(1970, 1, 11)

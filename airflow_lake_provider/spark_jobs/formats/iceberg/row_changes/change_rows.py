@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
@@ -75,7 +76,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, nullable
+from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_number_as_time, nullable
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
 
 # Texts that Spark takes for a moment or a day near that of the query: TIMESTAMP 'now', or 'today' beside a date.
@@ -253,7 +255,7 @@ def _is_repeatable(table: IcebergTable, match: RowMatch) -> bool:
 def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str, str]) -> DataFrame:
     """Return the rows with their new values and the ids they had, in the columns that :func:`write_staged` takes.
 
-    :raises InvalidSpecError: a column is not there, or identifies rows.
+    :raises InvalidSpecError: a column is not there, or identifies rows, or an expression does not fit it.
     :raises CommitConflictError: the table has columns that were added, or renamed, since the rows were read.
     """
     schema = table.spark.table(table.sql_name).schema
@@ -261,22 +263,33 @@ def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str,
         raise CommitConflictError(f"{table.name}: another commit has added or renamed the columns {new} meanwhile")
     given = {name.lower(): expression for name, expression in assignments.items()}
     _refuse_columns(table, schema, given)
-    columns = [
-        _assigned(table, rows, field, given[field.name.lower()]) if field.name.lower() in given else quoted(field.name)
-        for field in schema
-    ]
-    if ROW_ID in rows.columns:
-        # The writer fills it with the commit's own sequence number.
-        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
-    updated = checked_values(table, rows.select(*columns), (), only=given.keys())
+    # The writer fills the second with the commit's own sequence number.
+    lineage = [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)] if ROW_ID in rows.columns else []
+    try:
+        columns = [
+            _assigned(table, rows, each, given[each.name.lower()]) if each.name.lower() in given else quoted(each.name)
+            for each in schema
+        ]
+        updated = rows.select(*columns, *lineage)
+    except AnalysisException as error:
+        raise InvalidSpecError(
+            f"{table.name}: assignments do not fit the columns {schema.names}: {message_of(error)}"
+        ) from error
+    updated = checked_values(table, updated, (), only=given.keys())
     return checked_texts(table, updated, (), only=given.keys())
 
 
 def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expression: str) -> Column:
     """Return the value of an assignment; fields of a struct are matched by name, where a cast goes by their place."""
     value = sf.expr(expression)
+    given = rows.select(value.alias("value")).schema[0].dataType
+    if is_number_as_time(given, field.dataType):
+        raise InvalidSpecError(
+            f"{table.name}: the value assigned to {field.name} is {given.simpleString()}, and the column is "
+            f"{field.dataType.simpleString()}: nothing tells what the number counts. Say it by timestamp_seconds, "
+            "timestamp_millis, date_from_unix_date, or by unix_seconds, unix_millis, unix_date the other way round"
+        )
     if is_nested(field.dataType):
-        given = rows.select(value.alias("value")).schema[0].dataType
         differences = list(schema_differences(field.dataType, given, (field.name,)))
         unlike = [each.name for each in differences if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
         if unlike:
