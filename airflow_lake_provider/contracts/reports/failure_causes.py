@@ -256,7 +256,8 @@ VALUE = FailureKind(
     "Each try would: repair the rows in the source, or the SQL that takes them. A job always runs in ANSI mode; "
     "try_cast, try_add and try_divide give NULL instead",
     (
-        r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|CONVERSION_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE|INVALID_UTF8_STRING)\b",
+        r"\[CAST_(?:INVALID_INPUT|OVERFLOW\w{0,20})\b|\[CONVERSION_INVALID_INPUT\b|\[INVALID_UTF8_STRING\b",
+        r"\[NUMERIC_VALUE_OUT_OF_RANGE\b",
         r"\[(?:BINARY_|INTERVAL_)?ARITHMETIC_OVERFLOW\b|\[(?:INTERVAL_)?DIVIDED?_BY_ZERO\b|\[REMAINDER_BY_ZERO\b",
         r"\[CANNOT_PARSE_(?:TIMESTAMP|TIME|DECIMAL|INTERVAL)\b|\[DATETIME_(?:OVERFLOW|FIELD_OUT_OF_BOUNDS)\b",
         r"\[INVALID_(?:ARRAY_INDEX\w{0,20}|INDEX_OF_ZERO|VARIANT_CAST|URL)\b|\[(?:NULL|DUPLICATED)_MAP_KEY\b",

@@ -208,6 +208,7 @@ SAID = {
     ],
     "VALUE": [
         "SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'x' of the type STRING cannot be cast to INT",
+        "SparkArithmeticException: [CAST_OVERFLOW_IN_TABLE_INSERT] Fail to assign a value of DECIMAL(6,2) type to n",
         "SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0",
         (
             "SparkException: "
