@@ -96,6 +96,8 @@ def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
         "map_from_arrays(array(v, v), array(1, 2))",
         "map_from_arrays(array(nullif(v, v)), array(1))",
         "(SELECT w FROM VALUES (1), (2) AS t(w))",
+        "from_utc_timestamp(TIMESTAMP '2026-01-01', concat('Mar', v))",
+        "date_format(TIMESTAMP '2026-01-01', concat('YYYY', v))",
     ],
 )
 def test_an_expression_that_fails_on_a_value_is_not_tried_again(spark: SparkSession, expression: str) -> None:
