@@ -59,6 +59,7 @@ DRIVER = {
     "_origin",
     "_gateway_client",
     "_create_new_connection",
+    "_ensure_initialized",
 }
 # The driver's side on Spark 3.5; ``scripts/matrix spark-3.5`` runs what uses them.
 OLDER_DRIVER = {"_jc", "_parse_datatype_string", "_collect_as_arrow"}
@@ -175,6 +176,7 @@ def test_pyspark_keeps_its_java_objects_where_we_look_for_them() -> None:
     }
     assert [name for function, name in set_by.items() if name not in function.__code__.co_names] == []
     assert hasattr(SparkContext, "_gateway")
+    assert hasattr(SparkContext, "_ensure_initialized")
     assert "_jvm" in SparkSession.__init__.__code__.co_names
 
 

@@ -5,16 +5,16 @@ py4j and PySpark's private attributes are known in this folder only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from py4j.java_gateway import JavaObject
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_messages, java_names
 
 _Made = TypeVar("_Made")
 _Given = ParamSpec("_Given")
@@ -72,6 +72,28 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     listed = str(java_session(spark).conf().getAll().mkString("\0")).split("\0")
     # As Scala writes an entry of a map.
     return {name: value for name, _, value in (entry.partition(" -> ") for entry in listed)}
+
+
+def submitted_settings() -> SparkConf:
+    """Return the settings that ``spark-submit`` was given, before there is a session."""
+    # Before there is a JVM, PySpark knows none of them, and says that nobody has given any.
+    SparkContext._ensure_initialized()
+    return SparkConf()
+
+
+def unreadable_settings(context: SparkContext, settings: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each setting of Spark SQL whose value Spark cannot read, and what it says of it.
+
+    :param context: needs no session; one with such a setting hangs, as PySpark reads settings to word each error.
+    """
+    jvm: Any = context._jvm
+    read = jvm.org.apache.spark.sql.internal.SQLConf()
+    for name, value in settings:
+        if name.startswith("spark.sql."):
+            try:
+                read.setConfString(name, value)
+            except SPARK_ERRORS as error:
+                yield name, java_messages(error)[0][1]
 
 
 def is_java(value: object) -> bool:

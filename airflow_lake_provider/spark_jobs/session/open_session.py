@@ -6,10 +6,16 @@ import re
 import threading
 from dataclasses import dataclass, field
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.spark_jobs.jvm.gateway import (
+    jvm_of,
+    settings_of,
+    submitted_settings,
+    unreadable_settings,
+)
 from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, reply_promptly, send_lists_at_once
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
@@ -33,13 +39,30 @@ def open_session() -> tuple[SparkSession, list[str]]:
     """Start the session that spark-submit's settings describe, with those pinned that jobs depend on.
 
     :return: with a sentence for each setting that is overruled.
+    :raises InvalidSpecError: a setting has a value that Spark cannot read.
     """
-    submitted = SparkConf()
+    submitted = submitted_settings()
     builder = SparkSession.builder
-    for name, value in settings_at_start(submitted).items():
+    at_start = settings_at_start(submitted)
+    for name, value in at_start.items():
         builder = builder.config(name, value)
+    context = SparkContext.getOrCreate(SparkConf().setAll(list(at_start.items())))
+    refuse_unreadable(context, submitted.getAll())
     spark = builder.getOrCreate()
     return spark, fit_session(spark, submitted)
+
+
+def refuse_unreadable(context: SparkContext, settings: list[tuple[str, str]]) -> None:
+    """Refuse settings that no session can start with.
+
+    :raises InvalidSpecError: naming them, with what Spark says.
+    """
+    refused = [f"{name}: {why.partition(' SQLSTATE')[0]}" for name, why in unreadable_settings(context, settings)]
+    if refused:
+        raise InvalidSpecError(
+            f"settings of Spark that it cannot read: {'; '.join(refused)} Correct them in conf, in the properties_file "
+            "or in spark-defaults.conf, wherever they are"
+        )
 
 
 def settings_at_start(submitted: SparkConf) -> dict[str, str]:

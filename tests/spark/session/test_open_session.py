@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.open_session import fit_session, open_session, settings_at_start
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.spark_jobs.jvm.gateway import submitted_settings
+from airflow_lake_provider.spark_jobs.session.open_session import (
+    fit_session,
+    open_session,
+    refuse_unreadable,
+    settings_at_start,
+)
 
 CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
 COMPRESSED = "spark.sql.inMemoryColumnarStorage.compressed"
@@ -73,3 +80,32 @@ def test_a_task_without_memory_does_not_end_a_driver_that_runs_it_itself() -> No
     for master, found in (("local[2]", "0"), ("yarn", None)):
         submitted = SparkConf(loadDefaults=False).set("spark.master", master)
         assert settings_at_start(submitted).get("spark.executor.killOnFatalError.depth") == found
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_was_submitted_is_known_before_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = SparkContext._jvm
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: monkeypatch.setattr(SparkContext, "_jvm", jvm))
+    assert submitted_settings().contains("spark.submit.deployMode")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.sql.shuffle.partitions", "many"),
+        ("spark.sql.shuffle.partitions", "0"),
+        ("spark.sql.adaptive.enabled", "yes"),
+        ("spark.sql.autoBroadcastJoinThreshold", "10 cows"),
+        ("spark.sql.session.timeZone", "Mars/Olympus"),
+    ],
+)
+def test_a_setting_that_spark_cannot_read_is_refused_by_name_before_there_is_a_session(
+    spark: SparkSession, name: str, value: str
+) -> None:
+    given = [("spark.app.name", "a"), ("spark.sql.catalog.lake.uri", "x"), ("spark.sql.warehouse.dir", "")]
+    refuse_unreadable(spark.sparkContext, given)
+    with pytest.raises(InvalidSpecError, match=f"cannot read: {name}: .*Correct them in conf") as refused:
+        refuse_unreadable(spark.sparkContext, [*given, (name, value)])
+    assert value in str(refused.value)
+    assert "\n" not in str(refused.value)
