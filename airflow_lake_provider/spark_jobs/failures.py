@@ -106,13 +106,16 @@ def _as_ours(table: str, error: Exception, properties: Callable[[], Mapping[str,
     return JobFailedError(f"{table}: {failed_with(error)}")
 
 
-def failed_with(error: BaseException) -> str:
-    """Return what failed: the innermost exception of Java, and what Spark made of it where that says more."""
+def failed_with(error: BaseException, what: str = "the Spark job") -> str:
+    """Return what failed: the innermost exception of Java, and what Spark made of it where that says more.
+
+    :param what: failed.
+    """
     causes = list(java_causes(error))
     telling = [cause for cause in causes if cause[1] not in ("", "None") and not cause[1].startswith(_NO_MESSAGE)]
     (outer, outer_text), (inner, text) = (telling or causes)[0], (telling or causes)[-1]
     around = "" if outer_text == text or _OF_A_STAGE in outer_text else f" ({outer}: {_first_line(outer_text)})"
-    return f"the Spark job failed with {inner}: {_first_line(text)}{around}"
+    return f"{what} failed with {inner}: {_first_line(text)}{around}"
 
 
 def _message_with_file(error: BaseException, message: str) -> str:

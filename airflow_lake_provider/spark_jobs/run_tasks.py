@@ -37,8 +37,9 @@ from airflow_lake_provider.contracts.specs.overwrite_partitions import Overwrite
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.failures import lake_errors, root_cause
+from airflow_lake_provider.spark_jobs.failures import failed_with, lake_errors, root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_exception
 from airflow_lake_provider.spark_jobs.progress import Progress, lines_of, say
 from airflow_lake_provider.spark_jobs.session.open_session import AlikeSessions
 
@@ -231,5 +232,6 @@ def failure(what: str, error: BaseException) -> JobFailure:
     if cause is not None:
         return JobFailure(error=cause.kind.error.__name__, message=f"{what}: {cause.sentence()}", traceback=text)
     first_line = str(error).strip().partition("\n")[0]
-    message = f"{what} failed with {type(error).__name__}: {first_line}"
+    of_python = f"{what} failed with {type(error).__name__}: {first_line}"
+    message = of_python if java_exception(error) is None else failed_with(error, what)
     return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)

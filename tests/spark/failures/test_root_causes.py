@@ -15,6 +15,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action
+from airflow_lake_provider.spark_jobs.run_tasks import failure as failure_of
 from tests.spark.full_disk import files_of_at_most
 from tests.spark.upsert_flow import Flow, row
 
@@ -144,3 +145,11 @@ def test_a_file_that_is_gone_is_named_with_its_table(two_batches: Flow, kind: st
     assert cause_of(error).startswith(f"{what} file:/")
     assert gone.rpartition("/")[2] in str(error)
     assert " is gone. Restore it" in str(error)
+
+
+def test_a_session_that_does_not_start_says_what_java_said_and_not_what_was_called(spark: SparkSession) -> None:
+    # As of a jar that is not there, before there is a session.
+    with pytest.raises(Exception, match="An error occurred while calling") as raised:
+        spark.sparkContext._jsc.sc().addJar("/nope/a\0.jar")
+    told = failure_of("the Spark session", raised.value).message
+    assert told == "the Spark session failed with IOException: Invalid file path"
