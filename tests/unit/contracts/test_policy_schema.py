@@ -14,7 +14,10 @@ from tests.unit.contracts.test_policy_settings import VALUES, WRONG_VALUES
 SCHEMA = schema_of_policy_file()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 # What only the reader says: lengths of time, templates, signs of control, hours that are none, a size of zero.
-LEFT_TO_THE_READER = ("PT0S", "P99999999D", "PT23H", ["{{ var.value.secret }}"], "a\nb", "{% raw %}", "6-6", "\x1b[31m")
+LEFT_TO_THE_READER = (
+    *("PT0S", "P99999999D", "PT23H", "P91D", "P120D", "P1Y"),
+    *(["{{ var.value.secret }}"], "a\nb", "{% raw %}", "6-6", "\x1b[31m"),
+)
 
 
 def file_with(key: str, value: Any) -> dict[str, Any]:
