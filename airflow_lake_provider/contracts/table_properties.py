@@ -13,6 +13,8 @@ ERASED_DIGEST = "lake.erased-digest"
 ROWS_MATCHED = "lake.rows-matched"
 EXPIRED_BEFORE = "lake.expired-before"
 HISTORY_AT = "lake.history-at"
+# Entry of Iceberg's: the snapshot that was cherry-picked (``SnapshotSummary`` of 1.12).
+PICKED_FROM = "source-snapshot-id"
 
 RECENT_RUN_KEYS = "lake.recent-run-keys"
 RUN_KEYS_DROPPED_BEFORE = "lake.run-keys-dropped-before"

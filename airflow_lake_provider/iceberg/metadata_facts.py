@@ -21,9 +21,8 @@ from airflow_lake_provider.contracts.table_facts import (
     TableShape,
     circular_history,
 )
+from airflow_lake_provider.contracts.table_properties import PICKED_FROM
 
-# Entry of a summary that names the snapshot which was cherry-picked (``SnapshotSummary`` of Iceberg 1.12).
-_PICKED = "source-snapshot-id"
 _OURS = "lake."
 _SCALARS = frozenset((str, int, float, bool))
 # What reading of another shape than the spec's ends in.
@@ -132,7 +131,7 @@ def with_originals(snapshots: Iterable[IcebergSnapshot]) -> dict[str, IcebergSna
     """
     by_id: dict[str, IcebergSnapshot] = {}
     for snapshot in snapshots:
-        original = by_id.get(snapshot.summary.get(_PICKED, ""))
+        original = by_id.get(snapshot.summary.get(PICKED_FROM, ""))
         by_id[snapshot.id] = snapshot
         if original is not None:
             ours = {name: value for name, value in original.summary.items() if name.startswith(_OURS)}

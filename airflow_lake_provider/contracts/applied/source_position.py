@@ -29,6 +29,7 @@ from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
     MAX_VALUE_CHARACTERS,
+    PICKED_FROM,
     POSITION_PREFIX,
     SOURCE_POSITION,
 )
@@ -214,15 +215,21 @@ def moved_sources(summary: Mapping[str, str]) -> dict[str, str]:
 
 
 def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) -> int | None:
-    """Return the newest generation of a source that a snapshot names; None without one.
+    """Return the generation of a source in the newest snapshot that names it; None without one.
 
-    Unlike the property, it goes back with main when the table is rolled back.
+    Unlike the property, it goes back with main when the table is rolled back. Commits that were cherry-picked count in
+    any order, as long as none is missing among them.
 
-    :param summaries: of the unexpired ancestors of main.
+    :param summaries: of the unexpired ancestors of main, newest first.
     """
-    # An older commit may have been cherry-picked after newer ones.
-    texts = (moved_sources(summary).get(source_name, "") for summary in summaries)
-    return max((int(text) for text in texts if _WHOLE_NUMBER.fullmatch(text)), default=None)
+    named = ((moved_sources(summary).get(source_name, ""), PICKED_FROM in summary) for summary in summaries)
+    generations = [(int(text), is_picked) for text, is_picked in named if _WHOLE_NUMBER.fullmatch(text)]
+    picked = {generation for generation, is_picked in generations if is_picked}
+    newest = next((generation for generation, is_picked in generations if not is_picked), None)
+    newest = min(picked) if newest is None and picked else newest
+    while newest is not None and newest + 1 in picked:
+        newest += 1
+    return newest
 
 
 def moved_at(snapshots: Iterable[Snapshot], source_name: str) -> datetime | None:

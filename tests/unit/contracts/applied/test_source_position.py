@@ -241,9 +241,25 @@ def test_a_summary_names_each_source_that_a_commit_moved_and_those_of_earlier_co
     assert newest_generation([{"lake.source-position": "inbox=\u00b2,inbox=x"}], "inbox") is None
 
 
-def test_an_older_commit_that_was_picked_after_newer_ones_takes_no_source_back() -> None:
-    summaries = [{"lake.source-position": f"inbox={generation}"} for generation in (2, 3, 1)]
-    assert newest_generation(summaries, "inbox") == 3
+@pytest.mark.parametrize(
+    ("newest_first", "newest"),
+    [
+        (["3 picked", "2", "1"], 3),
+        (["2 picked", "3 picked", "1"], 3),
+        # The second is missing, and its rows are, too.
+        (["3 picked", "1"], 1),
+        (["4 picked", "2 picked", "1"], 2),
+        (["3 picked"], 3),
+        # Somebody took the property away, and the source began again.
+        (["1", "5", "4"], 1),
+    ],
+)
+def test_commits_that_were_picked_count_as_far_as_none_is_missing(newest_first: list[str], newest: int) -> None:
+    summaries = [
+        {"lake.source-position": f"inbox={each.split()[0]}"} | ({"source-snapshot-id": "7"} if "picked" in each else {})
+        for each in newest_first
+    ]
+    assert newest_generation(summaries, "inbox") == newest
 
 
 @pytest.mark.parametrize(
