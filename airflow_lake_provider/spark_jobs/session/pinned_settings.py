@@ -54,6 +54,8 @@ PINNED: tuple[PinnedSetting, ...] = (
     _P("spark.sql.function.concatBinaryAsString", "false", "joined binaries are texts", "true"),
     _P("spark.sql.function.eltOutputAsString", "false", "chosen binaries are texts", "true"),
     _P("spark.sql.execution.arrow.pyspark.enabled", "true", "missing texts of pandas become the text nan", "false"),
+    _P("spark.sql.execution.arrow.pyspark.fallback.enabled", "false", "the same, where Arrow refuses a frame", "true"),
+    _P("spark.sql.execution.pandas.convertToArrowArraySafely", "true", "numbers of pandas wrap around", "false"),
     _P("spark.sql.mapKeyDedupPolicy", "EXCEPTION", "of two values under one map key one is lost silently", "LAST_WIN"),
     # Which rows are read.
     _P("spark.sql.files.ignoreCorruptFiles", "false", "a file that cannot be read counts as applied", "true"),

@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.spark_jobs.actions.append_batch import append_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
 CODE = """
@@ -70,6 +71,11 @@ def of_pandas(spark, inputs, params):
     import pandas
     columns = {"id": [1, 2], "name": ["a", None], "n": pandas.array([7, None], "Int32")}
     return spark.createDataFrame(pandas.DataFrame(columns))
+
+def too_large(spark, inputs, params):
+    import pandas
+    frame = pandas.DataFrame({"id": [1], "name": ["a"], "n": [300]})
+    return spark.createDataFrame(frame, "id INT, name STRING, n BYTE")
 
 def elsewhere(spark, inputs, params):
     return spark.newSession().range(1)
@@ -283,8 +289,13 @@ for function in (stopping, lambda spark: spark.stop()):
 
 
 def test_what_is_missing_in_a_frame_of_pandas_is_null(flow: Flow) -> None:
+    # As each session of a job begins.
+    pin_settings(flow.spark)
     flow.apply("run 1", source=function("of_pandas"), batch_id="b1", **PLAIN)
     assert flow.rows() == {1: ("a", 7), 2: (None, None)}
+    # It wrapped around to 44.
+    with pytest.raises(JobFailedError, match="loads:too_large raised an error"), pytest.warns(UserWarning, match="'n'"):
+        flow.apply("run 2", source=function("too_large"), batch_id="b2", **PLAIN)
 
 
 def test_a_function_that_stops_the_session_is_named() -> None:
