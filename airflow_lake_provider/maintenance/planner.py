@@ -204,9 +204,10 @@ def _expiry(
     if health.snapshots is None:
         return NotPlanned(action=action, why="Nobody has counted the snapshots.", instead="Read the table's health.")
     count = health.snapshots.expirable
-    last = last_of(action, past, DONE)
+    last = last_of(action, past)
     # It said in its report what storage did not delete, and would fare no better an hour later.
-    tried = None if last is None or not is_recent(last.at, BETWEEN_LOOKS, now) else last.at
+    was_tried = last is not None and last.outcome == DONE and is_recent(last.at, BETWEEN_LOOKS, now)
+    tried = last.at if last is not None and was_tried else None
     reasons = tuple(_why_expiry(health.snapshots, health.metadata_bytes or 0, asked.min_snapshots, tried))
     if not reasons and health.snapshots.is_unfinished and tried is not None:
         return NotPlanned(

@@ -219,6 +219,12 @@ def test_an_expiry_whose_files_storage_did_not_delete_is_tried_again_once_a_day(
         )
 
 
+def test_an_expiry_that_was_cut_off_after_one_that_was_done_is_planned() -> None:
+    ages = SnapshotAges(snapshots=5, is_unfinished=True)
+    earlier = past("failed", "done", action="snapshot-expiry", hours=2)
+    assert in_short(plan(replace(WELL, snapshots=ages), earlier)) == ["snapshot-expiry unfinished-expiry"]
+
+
 def test_outcomes_are_read_back_newest_first_without_dry_runs() -> None:
     def row(hour: int, table: str = "a", **given: Any) -> dict[str, Any]:
         at = NOW + timedelta(hours=hour)
