@@ -107,14 +107,15 @@ def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(
         ("amount", "struct(id)", "do not fit the columns"),
         ("amount", "day", "amount is date, and the column is bigint: nothing tells what the number counts"),
         ("day", "amount", "day is bigint, and the column is date: nothing tells what the number counts"),
+        ("info", "array(named_struct('at', amount))", "info.element.at is bigint, and the column is timestamp"),
     ],
 )
 def test_an_expression_that_does_not_fit_its_column_is_refused(
     spark: SparkSession, column: str, expression: str, message: str
 ) -> None:
     table = MaintainedTable(spark)
-    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN day DATE")
-    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01')")
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (day DATE, info ARRAY<STRUCT<at: TIMESTAMP>>)")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01', NULL)")
     before = table.head()
     with pytest.raises(InvalidSpecError, match=message):
         update(table, assignments={"region": "'south'", column: expression}, where="id = 1")

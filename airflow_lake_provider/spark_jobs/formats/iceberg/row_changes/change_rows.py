@@ -283,14 +283,16 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
     """Return the value of an assignment; fields of a struct are matched by name, where a cast goes by their place."""
     value = sf.expr(expression)
     given = rows.select(value.alias("value")).schema[0].dataType
-    if is_number_as_time(given, field.dataType):
-        raise InvalidSpecError(
-            f"{table.name}: the value assigned to {field.name} is {given.simpleString()}, and the column is "
-            f"{field.dataType.simpleString()}: nothing tells what the number counts. Say it by timestamp_seconds, "
-            "timestamp_millis, date_from_unix_date, or by unix_seconds, unix_millis, unix_date the other way round"
-        )
+    differences = list(schema_differences(field.dataType, given, (field.name,)))
+    for each in differences:
+        kinds = [field.dataType for field in (each.wanted, each.present) if field is not None]
+        if len(kinds) == 2 and is_number_as_time(*kinds):
+            raise InvalidSpecError(
+                f"{table.name}: the value assigned to {each.name} is {kinds[0].simpleString()}, and the column is "
+                f"{kinds[1].simpleString()}: nothing tells what the number counts. Say it by timestamp_seconds, "
+                "timestamp_millis, date_from_unix_date, or by unix_seconds, unix_millis, unix_date the other way round"
+            )
     if is_nested(field.dataType):
-        differences = list(schema_differences(field.dataType, given, (field.name,)))
         unlike = [each.name for each in differences if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
         if unlike:
             raise InvalidSpecError(
