@@ -121,7 +121,8 @@ class ListedFiles:
         :param live: locations that the metadata reaches.
         """
         place = sf.struct(_store().alias("store"), _authority().alias("authority"), _key().alias("key"))
-        places = live.select(_name().alias("name"), _key().alias("key"), place.alias("place"))
+        # Both ways to compare them read all metadata of the table.
+        places = live.select(_name().alias("name"), _key().alias("key"), place.alias("place")).persist()
         collected = sf.collect_set("place").alias("places")
         by_key, by_name = (places.groupBy(each).agg(collected) for each in ("key", "name"))
         mine = self._below.filter(self._is_old & ~self._is_hidden).withColumns(
@@ -131,8 +132,11 @@ class ListedFiles:
         is_live = sf.coalesce(sf.exists("places", _is_same), sf.lit(False))
         unknown = mine.join(by_key, "key", "left").filter(~is_live).drop("places")
         compared = unknown.join(by_name, "name", "left").withColumn("status", _status())
-        for row in compared.select("status", "location", "size", "modified").toLocalIterator():
-            yield row["status"], row["location"], row["size"], row["modified"]
+        try:
+            for row in compared.select("status", "location", "size", "modified").toLocalIterator():
+                yield row["status"], row["location"], row["size"], row["modified"]
+        finally:
+            places.unpersist()
 
     @property
     def _below(self) -> DataFrame:
