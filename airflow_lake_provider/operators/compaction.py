@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
@@ -24,9 +25,9 @@ class CompactionAction(PlannedAction[CompactionSpec]):
         """Plan; what ``where`` says to Spark alone is left to the driver, but not where nobody starts one."""
         try:
             return super().report_without_spark(spec)
-        except UnreadPredicateError:
+        except UnreadPredicateError as error:
             if spec.dry_run:
-                raise
+                raise InvalidSpecError(str(error)) from error
             return None
 
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -73,8 +74,9 @@ class LiveFiles:
     deletes: list[DeleteRecord]
 
 
-# Spark has a text, where PyIceberg has a name, between the first; the other escapes in Spark alone.
-_OTHERWISE_TO_SPARK = ('"', "\\")
+# Spark has a text, where PyIceberg has a name, between the first; the second escapes in Spark alone, and stands there
+# for any letter within LIKE.
+_OTHERWISE_TO_SPARK = re.compile(r"\"|\\|\bLIKE\s*'[^']*_", re.IGNORECASE)
 
 
 class DeleteIndex:
@@ -125,8 +127,8 @@ def _parsed_where(where: str | BooleanExpression, table: str) -> BooleanExpressi
     if isinstance(where, BooleanExpression):
         return where
     try:
-        if sign := next((each for each in _OTHERWISE_TO_SPARK if each in where), None):
-            raise ValueError(f"{sign} means something else to Spark")
+        if sign := _OTHERWISE_TO_SPARK.search(where):
+            raise ValueError(f"{sign[0][-1]} means something else to Spark")
         return parse(where)
     except (ParseException, ValueError, RecursionError) as error:
         raise UnreadPredicateError(

@@ -136,6 +136,7 @@ SPARKS_OWN = [
     "name = 1",
     "score = 1.5 AND NAME = 'it\\'s'",
     "name LIKE 'a\\_%'",
+    "name like 'a_%'",
 ]
 
 
@@ -148,6 +149,8 @@ def test_a_compaction_of_a_part_that_spark_alone_can_read_reaches_spark_unless_i
     assert starts_spark(LakeCompactionOperator(**given), context)
     dry_run = refusal(LakeCompactionOperator(dry_run=True, **given), context)
     assert isinstance(dry_run, InvalidSpecError)
+    # A report names it, and knows no other.
+    assert type(dry_run).__name__ == "InvalidSpecError"
     assert "where=" in str(dry_run)
 
 
