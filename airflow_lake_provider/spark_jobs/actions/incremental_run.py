@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.applied.source_position import (
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
+    BrokenMetadataError,
     InvalidSpecError,
     LakeProviderError,
     MissingTableError,
@@ -369,7 +370,11 @@ def _read_elsewhere(spec: IncrementalSpec, target: FormatTable, source: FormatTa
     names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
     # Of other names nothing is read: what is broken there is no concern of this consumer's.
     others = [name for name in names if table_of_position(name, spec.consumer) not in (None, uuid)]
-    positions = {name: target.applied_state(name).position for name in others}
+    positions: dict[str, SourcePosition] = {}
+    for name in others:
+        # One that is broken is told where its table is read again.
+        with suppress(BrokenMetadataError):
+            positions[name] = target.applied_state(name).position
     return {name: position for name, position in positions.items() if position.snapshot is not None}
 
 
