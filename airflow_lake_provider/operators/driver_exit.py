@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.reports.failure_causes import (
     NO_SPARK,
     SCRATCH_FULL,
     SCRATCH_GONE,
+    VALUE,
     FailureCause,
     cause_in,
 )
@@ -100,4 +101,6 @@ class DriverEnd:
 
     def _cause(self) -> FailureCause | None:
         # Where there is a code, the rest is the command line.
-        return cause_in([*([] if self._codes else [self.error]), *reversed(self.lines)])
+        cause = cause_in([*([] if self._codes else [self.error]), *reversed(self.lines)])
+        # It ends a task, and no driver.
+        return None if cause is not None and cause.kind is VALUE else cause

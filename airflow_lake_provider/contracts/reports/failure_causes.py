@@ -253,8 +253,8 @@ CREDENTIALS = FailureKind(
 # Conditions of Spark that are of the values alone: the same rows and the same SQL end in it each time.
 VALUE = FailureKind(
     "an expression failed on a value",
-    "Each try would: repair the rows in the source, or the SQL or the options that take them. A job always runs in "
-    "ANSI mode; try_cast, try_add and try_divide give NULL instead",
+    "The same rows would fail again: repair them in the source, or the SQL or the options that take them. A job always "
+    "runs in ANSI mode; try_cast, try_add and try_divide give NULL instead",
     (
         r"\[CAST_(?:INVALID_INPUT|OVERFLOW\w{0,20})\b|\[CONVERSION_INVALID_INPUT\b|\[INVALID_UTF8_STRING\b",
         r"\[NUMERIC_VALUE_OUT_OF_RANGE\b",
@@ -262,7 +262,7 @@ VALUE = FailureKind(
         r"\[CANNOT_PARSE_(?:TIMESTAMP|TIME|DECIMAL|INTERVAL)\b|\[DATETIME_(?:OVERFLOW|FIELD_OUT_OF_BOUNDS)\b",
         r"\[INVALID_(?:ARRAY_INDEX\w{0,20}|INDEX_OF_ZERO|VARIANT_CAST|URL)\b|\[(?:NULL|DUPLICATED)_MAP_KEY\b",
         r"\[(?:SCALAR|ROW)_SUBQUERY_TOO_MANY_ROWS\b|\[INVALID_(?:TIMEZONE|DATETIME_PATTERN)\b",
-        r"\[INCONSISTENT_BEHAVIOR_CROSS_VERSION\b",
+        r"\[INCONSISTENT_BEHAVIOR_CROSS_VERSION\b|\[INVALID_FORMAT\b",
     ),
     BadInputError,
 )

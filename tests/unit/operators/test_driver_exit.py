@@ -77,6 +77,12 @@ def test_the_end_of_the_log_tells_why_where_the_exit_code_does_not(line: str) ->
     assert str(found).startswith(f"table shop.orders in lake: {LINES[line]}")
 
 
+def test_a_value_that_failed_one_task_is_not_why_the_driver_ended() -> None:
+    end = DriverEnd(error=said(1))
+    end.heed("26/11/30 ERROR Executor: SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero")
+    assert str(end.explained(None, "table t in lake", LOST)) == f"table t in lake: {LOST}"
+
+
 @pytest.mark.parametrize("line", WITHOUT_JAVA)
 def test_a_driver_that_no_java_started_is_not_tried_again(line: str) -> None:
     end = DriverEnd(error=said(1))
