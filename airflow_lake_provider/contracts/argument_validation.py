@@ -22,7 +22,7 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 # Of a file system of this machine one slash will do.
 _CUT_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
-_DECIMAL = re.compile(r"-?(?:[0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})(?:e-?[0-9]{1,2})?")
+_DECIMAL = re.compile(r"-?(?:[0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 def choice(cls: type[E], value: str | E, name: str) -> E:

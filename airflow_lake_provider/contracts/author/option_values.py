@@ -18,7 +18,8 @@ _FLAGS = frozenset(
 _NUMBERS = frozenset(("maxcolumns", "maxcharspercolumn", "inputbuffersize"))
 _SIGNS = frozenset(("quote", "escape", "chartoescapequoteescaping"))
 _SEPARATORS = frozenset(("sep", "delimiter", "linesep"))
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_LARGEST = 2**31 - 1
 
 
 def check_option_value(option: str, value: str, name: str) -> None:
@@ -31,8 +32,8 @@ def check_option_value(option: str, value: str, name: str) -> None:
     lower, wanted = option.lower(), ""
     if lower in _FLAGS and value.lower() not in ("true", "false"):
         wanted = "true or false"
-    elif lower in _NUMBERS and not _WHOLE_NUMBER.fullmatch(value):
-        wanted = "a whole number"
+    elif lower in _NUMBERS and not (_WHOLE_NUMBER.fullmatch(value) and int(value) <= _LARGEST):
+        wanted = f"a whole number up to {_LARGEST}"
     elif lower in _SIGNS and len(value) > 1:
         wanted = "at most one character"
     elif lower in _SEPARATORS and not value:

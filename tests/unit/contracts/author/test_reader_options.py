@@ -90,8 +90,9 @@ UNFIT: list[tuple[str, str, object, str]] = [
     ("parquet", "mergeSchema", "1", "true or false"),
     ("orc", "mergeSchema", "yes", "true or false"),
     ("avro", "enableStableIdentifiersForUnionType", 1, "true or false"),
-    ("csv", "maxColumns", "many", "a whole number"),
-    ("csv", "maxCharsPerColumn", 1.5, "a whole number"),
+    ("csv", "maxColumns", "many", "a whole number up to 2147483647"),
+    ("csv", "maxCharsPerColumn", 1.5, "a whole number up to 2147483647"),
+    ("csv", "maxCharsPerColumn", 2_147_483_648, "a whole number up to 2147483647"),
     ("csv", "quote", "''", "at most one character"),
     ("csv", "escape", "\\\\", "at most one character"),
     ("csv", "sep", "", "at least one character"),
@@ -247,4 +248,5 @@ def test_a_value_that_no_reader_takes_is_refused_before_spark_starts(
 
 @pytest.mark.parametrize("value", ["TRUE", "False", True])
 def test_a_flag_may_be_in_any_case(value: object) -> None:
-    files_of("csv", {"header": value, "maxCharsPerColumn": -1, "quote": "", "escape": "\\"})
+    numbers = {"maxCharsPerColumn": -1, "maxColumns": 2_147_483_647}
+    files_of("csv", {"header": value, "quote": "", "escape": "\\", **numbers})
