@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """Return a text without what a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    """Return a text without what a terminal would obey, in the lines that it has."""
+    return "".join(each if each.isprintable() or each == "\n" else " " for each in text)
 
 
 @contextmanager
