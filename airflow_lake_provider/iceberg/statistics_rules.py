@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from airflow_lake_provider.contracts.table_facts import TableFacts, schema_columns
 
 _NO_PRIMITIVE = "variant"
+# Of the spec of Puffin: a sketch of the distinct values of one column.
+SKETCH = "apache-datasketches-theta-v1"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,7 @@ from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manife
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
 from airflow_lake_provider.iceberg.owner_settings import owner_policy
 from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, check_settings, expirable_snapshots
+from airflow_lake_provider.iceberg.statistics_rules import SKETCH
 from airflow_lake_provider.iceberg.streaming_writers import (
     jobs_of_dropped_branch,
     jobs_that_lose_commits,
@@ -136,7 +137,8 @@ class LoadedIcebergTable(LoadedTable):
         """Tell which statistics are missing."""
         metadata, head = self._table.metadata, self.state()
         of_head = (file for file in metadata.statistics if str(file.snapshot_id) == head.snapshot)
-        counted = {id_ for file in of_head for blob in file.blob_metadata for id_ in blob.fields}
+        blobs = (blob for file in of_head for blob in file.blob_metadata)
+        counted = {id_ for blob in blobs if blob.type == SKETCH for id_ in blob.fields}
         of_partitions = {str(each.snapshot_id) for each in metadata.partition_statistics}
         return plan_statistics(self.facts, head, spec, counted, of_partitions)
 

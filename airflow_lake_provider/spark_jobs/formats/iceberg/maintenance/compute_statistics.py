@@ -7,7 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
 from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
-from airflow_lake_provider.iceberg.statistics_rules import columns_to_count
+from airflow_lake_provider.iceberg.statistics_rules import SKETCH, columns_to_count
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
@@ -59,7 +59,8 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
 def _columns(table: IcebergTable, spec: StatisticsSpec, head: int) -> tuple[list[str], tuple[str, ...]]:
     """Return the columns to count, by their names at a snapshot, and a warning that names those left out."""
     file = _table_file(table, head)
-    counted = set() if file is None else {int(id_) for blob in file.blobMetadata() for id_ in blob.fields()}
+    sketches = [] if file is None else [blob for blob in file.blobMetadata() if blob.type() == SKETCH]
+    counted = {int(id_) for blob in sketches for id_ in blob.fields()}
     columns = columns_to_count(table.facts, spec.of_columns, counted)
     if columns.has_no_schema:
         return [], (f"{table.name}: snapshot {head} does not name its schema, so no distinct values were counted",)
