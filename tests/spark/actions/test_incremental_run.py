@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -213,6 +214,10 @@ def test_a_position_that_names_no_snapshot_of_the_sources_format_is_refused_and_
     with pytest.raises(BrokenMetadataError, match=name.removeprefix("lake.position.")) as refused:
         consumer.run("2")
     assert "names snapshot 'v7', expected a snapshot id; run it with full_refresh=True" in str(refused.value)
+    # Of a table that the consumer has read before it, a broken one is no concern of the way out.
+    of_another = name.replace(str(consumer.source.loaded().metadata.table_uuid), str(uuid4()))
+    assert of_another != name
+    consumer.target.spark.sql(f"ALTER TABLE {consumer.target.table} SET TBLPROPERTIES ('{of_another}' = '[')")
     assert consumer.run("3", full_refresh=True).outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected()
 

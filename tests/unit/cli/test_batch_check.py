@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 from pyiceberg.table import Table
 
 from airflow_lake_provider.cli import batch_check
+from airflow_lake_provider.cli.command_process import printable
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reports.batch_plan import BatchPlan, PutAsideRecord, SchemaChange, SchemaChangeKind
@@ -145,3 +146,8 @@ def test_a_variable_of_the_shell_that_is_not_set_passes_no_batch(given: list[str
     arguments = parsed(*given)
     with pytest.raises(SystemExit, match=words):
         arguments.func(arguments)
+
+
+def test_an_error_of_several_lines_is_printed_in_them() -> None:
+    said = "loads:f failed:\n  File 'l.py'\x1b[2J, line 3\r\n"
+    assert printable(said) == "loads:f failed:\n  File 'l.py' [2J, line 3 \n"
