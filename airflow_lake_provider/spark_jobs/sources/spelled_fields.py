@@ -1,7 +1,7 @@
-"""Refuse fields of JSON and XML that are declared in another case: Spark's parsers tell names by case, and read NULL.
+"""Refuse a schema whose names are not those of the records: Spark's parsers tell names by case, and read NULL.
 
-Example: the schema says ``customerId``, the records say ``customerID``. Only a sample is looked at, so that a sound
-batch is not parsed twice.
+Example: the schema says ``customerId``, the records say ``customerID``, or all of a record is inside of ``payload``.
+Only a sample is looked at, so that a sound batch is not parsed twice.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 _SAMPLE = 100
 # In the driver's Python a value takes many times its text.
 _LONGEST_TEXT = 1024 * 1024
+_SHOWN = 5
+# Members of what Kafka Connect's JsonConverter writes, by its default.
+_OF_CONNECT = {"schema", "payload"}
 
 
 def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[str], options: Mapping[str, str]) -> None:
     """Compare the names of some records of the first file with the source's schema.
 
     :param options: of Spark's reader.
-    :raises BadInputError: see :func:`refuse_other_case`.
+    :raises BadInputError: see :func:`refuse_other_names`; of XML, see :func:`refuse_other_case`.
     """
     if source.format == "xml":
         refuse_other_case(_elements(spark, paths[0], options), parse_ddl(str(source.schema)), repr(source.path))
@@ -42,7 +45,7 @@ def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[st
     short = lines.filter(f"octet_length(value) <= {_LONGEST_TEXT}")
     sample = short.selectExpr(decoded_line(lower)).limit(1 if is_whole else _SAMPLE)
     values = json_values(row[0] for row in sample.collect())
-    refuse_other_case(values, parse_ddl(str(source.schema)), repr(source.path))
+    refuse_other_names(values, parse_ddl(str(source.schema)), repr(source.path))
 
 
 def _elements(spark: SparkSession, path: str, options: Mapping[str, str]) -> list[Any]:
@@ -61,6 +64,47 @@ def json_values(texts: Iterable[str | bytes]) -> Iterator[Any]:
         # Too many levels end Python's parser, too.
         with suppress(ValueError, RecursionError):
             yield json.loads(text)
+
+
+def refuse_other_names(values: Iterable[Any], schema: StructType, what: str) -> None:
+    """Compare the names of some records of JSON with the declared ones.
+
+    :param values: some of the records, or arrays of them.
+    :param what: the input, for messages.
+    :raises BadInputError: see :func:`refuse_other_case` and :func:`refuse_unlike_records`.
+    """
+    sample = list(values)
+    refuse_other_case(sample, schema, what)
+    refuse_unlike_records(sample, schema, what)
+
+
+def refuse_unlike_records(values: Iterable[Any], schema: StructType, what: str) -> None:
+    """Refuse records of which none has any declared field, as all of their columns would be NULL.
+
+    :param values: some of the records, or arrays of them.
+    :param what: the input, for messages.
+    :raises BadInputError: with the names of both.
+    """
+    records = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
+    names = dict.fromkeys(name for record in records if isinstance(record, dict) for name in record)
+    # A record without any field is one of NULL.
+    if not names or not schema.names or not names.keys().isdisjoint(schema.names):
+        return
+    remedy = "declare fields that they have, in a Query also one of those that it leaves out"
+    if names.keys() == _OF_CONNECT:
+        remedy = (
+            "let Connect's JsonConverter write the payload alone, with value.converter.schemas.enable=false, or "
+            "declare payload STRUCT<...> and select payload.* in a Query"
+        )
+    raise BadInputError(
+        f"the schema of {what} declares {_shown(schema.names)}, and the records have {_shown(list(names))}, so that "
+        f"each would become a row of NULL; {remedy}"
+    )
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    return f"{list(names[:_SHOWN])}{more}"
 
 
 def refuse_other_case(values: Iterable[Any], schema: StructType, what: str) -> None:

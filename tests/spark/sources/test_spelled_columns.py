@@ -53,6 +53,12 @@ def test_a_field_of_json_that_is_declared_in_another_case_is_refused(
         apply(spark, tmp_path / "a.json", schema=schema, options=options)
 
 
+def test_records_of_json_without_any_declared_field_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"schema": {}, "payload": {"id": 1}}\n')
+    with pytest.raises(BadInputError, match=r"a row of NULL; let Connect's JsonConverter"):
+        apply(spark, tmp_path / "a.json", schema="id BIGINT")
+
+
 def test_a_field_of_json_may_be_absent_or_have_a_twin(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1, "Note": "a", "note": "b"}\n{"id": 2}\n')
     apply(spark, tmp_path / "a.json", "spelled_twins", schema="id BIGINT, Note STRING, more INT")

@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sources.spelled_fields import json_values, refuse_other_case
+from airflow_lake_provider.spark_jobs.sources.spelled_fields import json_values, refuse_other_names
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 
@@ -80,7 +80,7 @@ class KafkaSource(TopicSource, PlainSource):
         elif self.source.value_format == ValueFormat.JSON and not listing.is_empty:
             fields = [field for field in parse_ddl(str(self.source.schema)) if field.name.lower() not in of_key]
             read = last_values(self.spark, self.access, self.source.topic, ranges)
-            refuse_other_case(json_values(read or ()), StructType(fields), f"topic {self.source.topic}")
+            refuse_other_names(json_values(read or ()), StructType(fields), f"topic {self.source.topic}")
         batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
         columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
         refuse_unfit_columns(columns, f"topic {self.source.topic}")

@@ -52,6 +52,17 @@ def test_a_field_that_is_declared_in_another_case_is_refused(cluster: Cluster, n
         append(new_flow(), "run 1", source=topic("spelled"))
 
 
+def test_records_without_any_declared_field_are_refused(cluster: Cluster, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    cluster.make("wrapped")
+    cluster.send("wrapped", (0, None, {"schema": {}, "payload": {"id": 1, "name": "a"}}))
+    with pytest.raises(BadInputError, match=r"topic wrapped declares \['id', 'name'\].*schemas\.enable=false"):
+        append(flow, "run 1", source=topic("wrapped"))
+    whole = topic("wrapped", schema="payload STRUCT<id: BIGINT, name: STRING>")
+    append(flow, "run 1", source=Query("SELECT payload.* FROM source", over=whole))
+    assert rows(flow) == [(1, "a")]
+
+
 def test_each_record_is_added_once_whatever_comes_meanwhile(cluster: Cluster, new_flow: NewFlow) -> None:
     flow = new_flow()
     cluster.make("events", 2)
