@@ -8,7 +8,8 @@ no character (RFC 8259, section 8.2), it puts a question mark.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -340,3 +341,8 @@ def _count(line: str, sign: str) -> str:
 def _sign(sign: str) -> str:
     """Return the regular expression of a sign; Java splits at one without a meaning of its own quicker."""
     return sign if sign in _PLAIN else re.escape(sign)
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that are there more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -28,6 +28,7 @@ from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
     fault_of_csv_line,
     fault_of_line,
     parsed_line,
+    repeated,
     text_lines,
 )
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN
@@ -101,7 +102,7 @@ class LineRecords:
         names = self._names(header)
         if len(names) == len(self.plain) and not all(names):
             raise BadInputError(f"the CSV header {header!r} of {self.source.path!r} has a column without a name")
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := repeated(names):
             raise BadInputError(f"the CSV header {header!r} of {self.source.path!r} has columns twice: {twice}")
 
     def first_rows(self) -> dict[int, int]:

@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
     not_converted,
     parse_types,
 )
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import repeated
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 _BASE64 = re.compile(r'(?:^|")(?=[^"])(?:[0-9A-Za-z+/]{4})*(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?(?:$|")')
@@ -303,8 +304,7 @@ def _loaded(text: str, faults: list[str]) -> Any:
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = repeated(name for name, _ in pairs)
         faults.extend(f"the field {name!r} twice, of which one would be lost: write it once" for name in twice)
         return dict(pairs)
 
