@@ -24,6 +24,8 @@ from airflow_lake_provider.contracts.source_access import RegistryAccess
 
 _SECONDS = 30
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+# Of the codes that blame who asks, those that another try may change.
+_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 _NAMED = ("record", "error", "enum", "fixed")
 
 
@@ -102,7 +104,10 @@ class SchemaRegistry:
             return AccessDeniedError(f"{url}: user {self.access.user!r} may not read {what}, it answers {code}")
         if code == HTTPStatus.NOT_FOUND:
             return BadInputError(f"{url} has no {what}; is it the registry that the producers of the topic use?")
-        return JobFailedError(f"the registry {url} answers {code} for {what}")
+        answered = f"the registry {url} answers {code} for {what}"
+        if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR and code not in _PASSING:
+            return InvalidConnectionError(f"{answered}; is it a registry with Confluent's API, and its address whole?")
+        return JobFailedError(answered)
 
 
 def with_definitions(schema: Any, definitions: dict[str, Any], namespace: str = "") -> Any:

@@ -66,6 +66,32 @@ def test_what_speaks_no_http_or_is_cut_off_is_a_registry_that_does_not_answer(an
             registry.latest("orders-value")
 
 
+def answering_code(code: int) -> Any:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        handler.end_headers()
+
+    return answer
+
+
+@pytest.mark.parametrize("code", [400, 405, 406, 410, 422, 499])
+def test_an_answer_that_no_retry_changes_is_that_of_a_wrong_connection(code: int) -> None:
+    with answering(answering_code(code)) as (url, _):
+        registry = SchemaRegistry(RegistryAccess(url))
+        with pytest.raises(InvalidConnectionError, match=f"answers {code} for schema 1") as refused:
+            registry.writer(1)
+    assert not refused.value.retry_may_help
+
+
+@pytest.mark.parametrize("code", [408, 425, 429, 500, 503])
+def test_a_registry_that_is_busy_or_broken_is_asked_again_by_a_retry(code: int) -> None:
+    with answering(answering_code(code)) as (url, _):
+        registry = SchemaRegistry(RegistryAccess(url))
+        with pytest.raises(JobFailedError, match=f"answers {code} for schema 1") as failed:
+            registry.writer(1)
+    assert failed.value.retry_may_help
+
+
 MONEY = {"name": "Money", "subject": "money", "version": 1}
 WITHOUT_NAME = '{"type": "record"}'
 
