@@ -8,6 +8,7 @@ what is below the marks. ``contracts/applied/redelivery.py`` decides by these nu
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -151,6 +152,9 @@ def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type
     :param log: kind of their places.
     """
     partitions: dict[str | None, PartitionEvents] = {}
+    # Joined once: to sort all offsets of a partition again for each of its ranges takes minutes for a long history.
+    consumed: dict[str | None, list[Ranges]] = defaultdict(list)
+    offsets_below: dict[str | None, list[Ranges]] = defaultdict(list)
     without_offset, below_key_floor, below_mark, oldest_above = 0, 0, EventsBelowMark(), None
     for group in groups:
         name = names[group["file"]] if group["file"] is not None and names else None
@@ -164,16 +168,26 @@ def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type
         )
         below_key_floor += group.get("below_key_floor", 0)
         oldest_above = _least(oldest_above, group.get("above_table_mark_ts_ms"))
-        before = partitions.get(group["partition"], PartitionEvents())
-        mark = _mark(group, name, log)
-        partitions[group["partition"]] = PartitionEvents(
+        label = group["partition"]
+        before = partitions.get(label, PartitionEvents())
+        mark = _mark(group, log)
+        consumed[label].append(_offsets_of_file(group, name) if name else _offsets(group, "offsets"))
+        if group.get("below_mark"):
+            # A file name has the first offset only, so all lines of the file count.
+            below = _offsets_of_file(group, name) if name else _offsets(group, "below_mark_offsets")
+            offsets_below[label].append(below)
+        partitions[label] = PartitionEvents(
             mark=before.mark.merged(mark) if before.mark else mark,
-            below_mark=before.below_mark + _below_mark(group, name),
+            below_mark=before.below_mark + _below_mark(group),
             above_mark_ts_ms=_least(before.above_mark_ts_ms, group.get("above_mark_ts_ms")),
             times=before.times + _times(group, log),
         )
     placed = {
-        label: replace(part, below_mark=replace(part.below_mark, offsets=union(part.below_mark.offsets)))
+        label: replace(
+            part,
+            mark=replace(part.mark, consumed=union(*consumed[label])) if part.mark else None,
+            below_mark=replace(part.below_mark, offsets=union(*offsets_below[label])),
+        )
         for label, part in partitions.items()
         if label is not None or (part.mark and part.mark.is_of_events)
     }
@@ -190,17 +204,15 @@ def _least(*times: int | None) -> int | None:
     return min((ts for ts in times if ts is not None), default=None)
 
 
-def _mark(group: Mapping[str, Any], name: SinkFile | None, log: type[TuplePosition]) -> Mark:
-    consumed = _offsets_of_file(group, name) if name else _offsets(group, "offsets")
+def _mark(group: Mapping[str, Any], log: type[TuplePosition]) -> Mark:
     key_change, delete = group["highest_key_change"], group["highest_delete"]
     if key_change is None or key_change["position"] is None:
-        return Mark(position=log.before_all(), consumed=consumed)
+        return Mark(position=log.before_all())
     return Mark(
         position=_place(key_change, log),
         ts_ms=group["ts_ms"],
         moved=bool(key_change["flag"]),
         deleted=bool(delete["flag"]),
-        consumed=consumed,
         since_ms=_since(group),
     )
 
@@ -231,13 +243,9 @@ def _times(group: Mapping[str, Any], log: type[TuplePosition]) -> CommitTimes:
     )
 
 
-def _below_mark(group: Mapping[str, Any], name: SinkFile | None) -> EventsBelowMark:
+def _below_mark(group: Mapping[str, Any]) -> EventsBelowMark:
     count = group.get("below_mark", 0)
-    if not count:
-        return EventsBelowMark()
-    # A file name has the first offset only, so all lines of the file count.
-    offsets = _offsets_of_file(group, name) if name else _offsets(group, "below_mark_offsets")
-    return EventsBelowMark(count=count, ts_ms=group["below_mark_ts_ms"], offsets=offsets)
+    return EventsBelowMark(count=count, ts_ms=group["below_mark_ts_ms"]) if count else EventsBelowMark()
 
 
 def _offsets_of_file(group: Mapping[str, Any], name: SinkFile) -> Ranges:
