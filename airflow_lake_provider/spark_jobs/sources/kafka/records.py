@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, begins_with, fault_of_line
+from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import PREFIX_BYTES, prefix_of
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl, refuse_other_keys
@@ -32,11 +33,20 @@ _PLACE, _TEXT, _PARSED = "_lake_place", "_lake_text", "_lake_parsed"
 _TOMBSTONE = "a record without a value"
 _NO_OBJECT = "no JSON object in UTF-8"
 _NO_TEXT = "no text in UTF-8"
+_FRAMED_JSON = "JSON behind the id of a schema"
+_FRAMED = "a value behind the id of a schema"
 _NO_KEY = "a record without a key"
 _UNFIT = "a value that is no JSON, or has a field that its type does not hold"
 # Not a fault of the record: then all of them are looked at.
 UNSEEN = "a schema that a sample of the records did not have"
 _SHOWN = 3
+_REMEDIES = {
+    **FAULTS,
+    _FRAMED_JSON: "a serializer of a registry has written it, of JSON Schema, which is not read; write plain JSON, in "
+    "Connect by org.apache.kafka.connect.json.JsonConverter",
+    _FRAMED: "a serializer of a registry has written it; values of Avro are read by value_format='avro' with registry, "
+    "keys are text or JSON",
+}
 # Kafka's columns, and ours of them.
 _METADATA = {
     "key": f"CAST({KEY} AS STRING)",
@@ -70,7 +80,9 @@ class RecordBatch(RawBatch):
         if not faulty.filter(sf.col(UNPARSABLE).endswith(UNSEEN)).isEmpty():
             raise UndecidedTextError
         shown = [str(row[0]) for row in faulty.orderBy(UNPARSABLE).limit(_SHOWN).collect()]
-        remedies = "".join(f"; {fault}: {remedy}" for fault, remedy in FAULTS.items() if any(fault in s for s in shown))
+        remedies = "".join(
+            f"; {fault}: {remedy}" for fault, remedy in _REMEDIES.items() if any(fault in s for s in shown)
+        )
         more = f", and {count - len(shown)} others" if count > len(shown) else ""
         raise BadInputError(
             f"{count} records of topic {self.topic} cannot be read: {'; '.join(shown)}{more}. Give the schema that "
@@ -168,9 +180,13 @@ def _with_json(rows: DataFrame, column: str, fields: Sequence[StructField]) -> D
     texted = rows.selectExpr("*", f"CAST({column} AS STRING) AS {_TEXT}")
     parsed = texted.selectExpr("*", f"from_json({_TEXT}, {text_literal(flagged)}, {options}) AS {_PARSED}")
     what = "" if column == VALUE else f"{IN_COLUMN}key"
+    is_framed = f"{prefix_of(column)} IS NOT NULL"
     is_object = f"is_valid_utf8({_TEXT}) AND {begins_with(_TEXT, '{')}"
     fault = (
         f"CASE WHEN {_TEXT} IS NULL THEN NULL "
+        f"WHEN {is_framed} AND substring({column}, {PREFIX_BYTES + 1}, 1) = X'7B' "
+        f"THEN {text_literal(_FRAMED_JSON + what)} "
+        f"WHEN {is_framed} THEN {text_literal(_FRAMED + what)} "
         f"WHEN NOT ({is_object}) THEN {text_literal(_NO_OBJECT + what)} "
         f"WHEN {_PARSED}.{UNPARSABLE} IS NOT NULL THEN {text_literal(_UNFIT + what)} "
         f"ELSE {fault_of_line(_TEXT)} END"

@@ -52,6 +52,7 @@ FOREIGN: dict[str, tuple[Any, str]] = {
     "a number beyond all in a list": (TEXT.replace('"a"', "[1.5E+400]"), "the number 1.5E+400"),
     "a NaN": (TEXT.replace('"a"', "NaN"), "NaN without quotes, which is no JSON"),
     "many levels": (TEXT.replace('"a"', "[" * 1_100 + "]" * 1_100), "1 lines are no Debezium change events"),
+    "framed JSON": ('\0\0\0\0\7{"op": "c"}', "It begins as a value of JSON Schema behind the id of its schema"),
     "framed": ("\0\0\0\0\7Hitems", "give registry"),
 }
 

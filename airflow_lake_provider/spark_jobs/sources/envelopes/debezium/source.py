@@ -58,6 +58,8 @@ _ABOUT_DECIMALS = (
 )
 # Before the id of a schema, in values that a registry's converter writes.
 _FRAME = "\0"
+# The id has four bytes.
+_FRAMED_JSON = re.compile(r"\0.{4}\{", re.DOTALL)
 _READ = "postgresql"
 _SHOWN = 3
 
@@ -266,6 +268,11 @@ def _remedy(text: str) -> str:
 
     :param text: of the record, or of the line.
     """
+    if _FRAMED_JSON.match(text):
+        return (
+            "It begins as a value of JSON Schema behind the id of its schema, which is not read: set the connector's "
+            "value.converter to org.apache.kafka.connect.json.JsonConverter, or to one of Avro"
+        )
     if text.startswith(_FRAME):
         return (
             "It begins as a value of Avro behind the id of its schema: give registry, and read a topic, not files; or "

@@ -1,0 +1,37 @@
+"""Records of a topic that serializers of a registry have framed, without a broker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
+
+AT = datetime(2026, 11, 30, tzinfo=UTC)
+OF_READER = "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP"
+VALUE = {
+    "JSON Schema": (b'\0\0\0\0\x07{"id": 1}', "JSON behind the id of a schema.*kafka.connect.json.JsonConverter"),
+    "an id of many bits": (b'\0\0\0\xc8\xff{"id": 1}', "JSON behind the id of a schema"),
+    "Avro": (b"\0\0\0\0\x07\x02\x06abc", "a value behind the id of a schema.*value_format='avro' with registry"),
+    "of an id that is a brace": (b"\0\0\0\0{\x02", "a value behind the id of a schema"),
+    "a zero alone": (b"\0", "no JSON object in UTF-8"),
+}
+
+
+def refuse(spark: SparkSession, records: list[tuple[bytes | None, bytes | None]], **arguments: Any) -> None:
+    rows = [(key, value, 0, offset, AT) for offset, (key, value) in enumerate(records)]
+    source = KafkaTopic("kafka", "orders", **arguments)
+    batch = read_records(source, spark.createDataFrame(rows, OF_READER), None, deletes=False, has_order=True)
+    batch.refuse_unparsable(batch.rows.filter("_lake_unparsable IS NOT NULL").count())
+
+
+@pytest.mark.parametrize("name", VALUE)
+def test_a_value_that_is_framed_is_told_with_what_has_framed_it(spark: SparkSession, name: str) -> None:
+    value, says = VALUE[name]
+    with pytest.raises(BadInputError, match=rf"1 records .*offset 1: .*{says}"):
+        refuse(spark, [(None, b'{"id": 1}'), (None, value)], schema="id INT")
