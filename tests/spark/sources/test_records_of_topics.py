@@ -1,4 +1,4 @@
-"""Records of a topic that serializers of a registry have framed, without a broker."""
+"""Keys and values of a topic that serializers of a registry have framed, without a broker."""
 
 from __future__ import annotations
 
@@ -35,3 +35,16 @@ def test_a_value_that_is_framed_is_told_with_what_has_framed_it(spark: SparkSess
     value, says = VALUE[name]
     with pytest.raises(BadInputError, match=rf"1 records .*offset 1: .*{says}"):
         refuse(spark, [(None, b'{"id": 1}'), (None, value)], schema="id INT")
+
+
+@pytest.mark.parametrize("key", [b"\0\0\0\0\7orders", b"\0\0\0\0\0\0\0\x07", b"\x1f"])
+def test_a_key_of_text_that_begins_with_control_bytes_is_refused(spark: SparkSession, key: bytes) -> None:
+    says = "1 records .*offset 1: a key that begins with control bytes, as behind the id of a schema.*StringConverter"
+    with pytest.raises(BadInputError, match=says):
+        refuse(spark, [(b" 7", b'{"id": 1}'), (key, b'{"id": 1}')], schema="id INT", key_schema="k STRING")
+
+
+def test_a_key_of_json_behind_the_id_of_a_schema_is_refused(spark: SparkSession) -> None:
+    keyed = {"schema": "id INT", "key_schema": "k STRING", "key_format": "json"}
+    with pytest.raises(BadInputError, match="offset 0: JSON behind the id of a schema, in key"):
+        refuse(spark, [(b'\0\0\0\0\7{"k": "a"}', b'{"id": 1}')], **keyed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.kafka_topic import (
     METADATA_PREFIX,
@@ -35,6 +35,7 @@ _NO_OBJECT = "no JSON object in UTF-8"
 _NO_TEXT = "no text in UTF-8"
 _FRAMED_JSON = "JSON behind the id of a schema"
 _FRAMED = "a value behind the id of a schema"
+_FRAMED_KEY = "a key that begins with control bytes, as behind the id of a schema"
 _NO_KEY = "a record without a key"
 _UNFIT = "a value that is no JSON, or has a field that its type does not hold"
 # Not a fault of the record: then all of them are looked at.
@@ -46,6 +47,8 @@ _REMEDIES = {
     "Connect by org.apache.kafka.connect.json.JsonConverter",
     _FRAMED: "a serializer of a registry has written it; values of Avro are read by value_format='avro' with registry, "
     "keys are text or JSON",
+    _FRAMED_KEY: "write keys as text, by StringSerializer, or in Connect by org.apache.kafka.connect.storage."
+    "StringConverter",
 }
 # Kafka's columns, and ours of them.
 _METADATA = {
@@ -161,7 +164,14 @@ def _with_text_key(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
         raise BadInputError(f"a key that is text has one column; give key_format='json', or one of {names}")
     (field,) = fields
     had = StructType([StructField(field.name, StringType())])
-    fault = f"CASE WHEN NOT is_valid_utf8({quoted_name(field.name)}) THEN {text_literal(f'{_NO_TEXT}, in key')} END"
+    # Text of a framed key, or of the bytes of a number, would be another key than the text of it.
+    is_framed = (
+        "false" if isinstance(field.dataType, BinaryType) else f"substring({KEY}, 1, 1) < X'20' AND {KEY} != X''"
+    )
+    fault = (
+        f"CASE WHEN {is_framed} THEN {text_literal(_FRAMED_KEY)} "
+        f"WHEN NOT is_valid_utf8({quoted_name(field.name)}) THEN {text_literal(f'{_NO_TEXT}, in key')} END"
+    )
     texted = rows.selectExpr("*", f"CAST({KEY} AS STRING) AS {quoted_name(field.name)}")
     flagged = texted.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {fault})"))
     typed = typed_rows(flagged, had, StructType([field]), "csv")
