@@ -95,8 +95,11 @@ def topic_offsets(spark: SparkSession, access: KafkaAccess, topic: str, since: d
         return TopicOffsets(id=id_, earliest=earliest, beginning=beginning, end=end)
 
 
-def may_be_compacted(spark: SparkSession, access: KafkaAccess, topic: str) -> bool:
-    """Return True if the broker removes records of a topic behind which their key has another; or does not say."""
+def is_compacted(spark: SparkSession, access: KafkaAccess, topic: str) -> bool | None:
+    """Return whether the broker removes records of a topic behind which their key has another.
+
+    :return: None where the user may not see the configuration of the topic.
+    """
     resource = class_named(spark, "org.apache.kafka.common.config.ConfigResource")
     of_topic = class_named(spark, "org.apache.kafka.common.config.ConfigResource$Type").TOPIC
     asked = resource(of_topic, topic)
@@ -105,7 +108,7 @@ def may_be_compacted(spark: SparkSession, access: KafkaAccess, topic: str) -> bo
             config = admin.describeConfigs(list_of(spark, [asked])).all().get().get(asked)
             return "compact" in str(config.get("cleanup.policy").value())
     except AccessDeniedError:
-        return True
+        return None
 
 
 def last_values(

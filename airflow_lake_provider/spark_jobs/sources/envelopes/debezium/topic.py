@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.event_texts imp
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.source import DebeziumEnvelope
 from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import convert
 from airflow_lake_provider.spark_jobs.sources.files import digests
-from airflow_lake_provider.spark_jobs.sources.kafka.cluster import may_be_compacted
+from airflow_lake_provider.spark_jobs.sources.kafka.cluster import is_compacted
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
@@ -124,13 +124,17 @@ class DebeziumTopicSource(TopicSource, ChangeStreamSource):
             return
         listing: TopicListing = wanted.listing
         with self.refusing_unreadable(listing):
-            if not may_be_compacted(self.spark, self.access, self.source.topic):
+            compacted = is_compacted(self.spark, self.access, self.source.topic)
+            if compacted is False:
                 return
             ranges = self.ranges_of(listing)
             records = self.records(ranges, with_headers=True)
             engine = self.upsert.merge_engine
             live = rows.filter(~quoted(engine.deleted_column)) if engine.deletes is Deletes.SOFT else rows
-            CompactedRange(source=self.source, records=records, ranges=ranges, texts=self._texts).refuse(
+            compacted_range = CompactedRange(
+                source=self.source, records=records, ranges=ranges, texts=self._texts, is_told=compacted is True
+            )
+            compacted_range.refuse(
                 live,
                 self.upsert.keys,
                 self.upsert.schema_contract.exclude_columns,
@@ -155,12 +159,22 @@ class CompactedRange:
     :param records: of Spark's reader.
     :param ranges: first offset, and the one behind the last, by partition.
     :param texts: makes text of keys and values.
+    :param is_told: whether the broker says that it compacts the topic; else nothing says whether it does.
     """
 
     source: DebeziumTopic
     records: DataFrame
     ranges: Mapping[str, tuple[int, int]]
     texts: Callable[[DataFrame], DataFrame]
+    is_told: bool
+
+    @property
+    def what(self) -> str:
+        """The topic, for messages."""
+        what = f"topic {self.source.topic}"
+        if self.is_told:
+            return f"{what} is compacted"
+        return f"{what} may be compacted (this user may not see its configuration, without DESCRIBE_CONFIGS)"
 
     def refuse(self, rows: DataFrame, keys: Sequence[str], excluded: Sequence[str], *, takes_deletes: bool) -> None:
         """Refuse records from which events are gone that rows of the table need.
@@ -218,7 +232,7 @@ class CompactedRange:
             return
         shown = [dict(zip(keys, row, strict=True)) for row in missed.limit(_SHOWN).collect()]
         raise BadInputError(
-            f"topic {self.source.topic} is compacted, and the broker has removed the deletes of {count} rows of the "
+            f"{self.what}, and the broker has removed the deletes of {count} rows of the "
             f"table before a run came, such as {shown}: tombstones alone are left, which have no place in the "
             f"database's log. Delete these rows by LakeDeleteRowsOperator, and {_TO_GO_ON}. {_TO_BEGIN_ANEW}. With "
             "tombstones.on.delete=false in the connector, compaction keeps deletes"
@@ -230,7 +244,7 @@ class CompactedRange:
         count = events.filter((sf.size(sf.array_except("holes", left_out)) > 0) & sf.expr("NOT bad")).count()
         if count:
             raise BadInputError(
-                f"topic {self.source.topic} is compacted, and the broker has removed records before a run came. "
+                f"{self.what}, and the broker has removed records before a run came. "
                 f"{count} keys begin behind that with an event that leaves out values as unchanged, so the event that "
                 "had them may be gone, and the table would keep older ones. Take a new snapshot of the source table "
                 f"with the connector, and {_TO_GO_ON}. A min.compaction.lag.ms of the topic above the longest pause "
