@@ -194,7 +194,7 @@ class DebeziumEnvelope(Envelope):
         events="Debezium change events, which are JSON with op and source.table",
         operations="c, r, u, d, m and t",
         truncation="a truncation (op 't')",
-        no_truncations="Set skipped.operations=t in the connector, so that there are no more",
+        no_truncations="With skipped.operations=t the connector leaves the next one out, and all rows stay in the lake",
         place=(
             "source.sequence with two positions, which orders them; the PostgreSQL connector writes it, other "
             "connectors are not supported yet"
