@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.text_options import by_lower_name
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import decoded_line, text_lines
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -26,6 +27,8 @@ _SAMPLE = 100
 # In the driver's Python a value takes many times its text.
 _LONGEST_TEXT = 1024 * 1024
 _SHOWN = 5
+# Column of XML that takes the elements that no other one takes.
+_WILDCARD = "xs_any"
 # Members of what Kafka Connect's JsonConverter writes, by its default.
 _OF_CONNECT = {"schema", "payload"}
 
@@ -34,10 +37,15 @@ def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[st
     """Compare the names of some records of the first file with the source's schema.
 
     :param options: of Spark's reader.
-    :raises BadInputError: see :func:`refuse_other_names`; of XML, see :func:`refuse_other_case`.
+    :raises BadInputError: see :func:`refuse_other_names`.
     """
+    schema, what = parse_ddl(str(source.schema)), repr(source.path)
     if source.format == "xml":
-        refuse_other_case(_elements(spark, paths[0], options), parse_ddl(str(source.schema)), repr(source.path))
+        elements = _elements(spark, paths[0], options)
+        if _WILDCARD in schema.names:
+            refuse_other_case(elements, schema, what)
+        else:
+            refuse_other_names(elements, schema, what)
         return
     lower = by_lower_name(options)
     is_whole = lower.get("multiline", "false").lower() == "true"
@@ -45,7 +53,7 @@ def refuse_spelled_fields(spark: SparkSession, source: Files, paths: Sequence[st
     short = lines.filter(f"octet_length(value) <= {_LONGEST_TEXT}")
     sample = short.selectExpr(decoded_line(lower)).limit(1 if is_whole else _SAMPLE)
     values = json_values(row[0] for row in sample.collect())
-    refuse_other_names(values, parse_ddl(str(source.schema)), repr(source.path))
+    refuse_other_names(values, schema, what)
 
 
 def _elements(spark: SparkSession, path: str, options: Mapping[str, str]) -> list[Any]:
@@ -67,7 +75,7 @@ def json_values(texts: Iterable[str | bytes]) -> Iterator[Any]:
 
 
 def refuse_other_names(values: Iterable[Any], schema: StructType, what: str) -> None:
-    """Compare the names of some records of JSON with the declared ones.
+    """Compare the names of some records with the declared ones.
 
     :param values: some of the records, or arrays of them.
     :param what: the input, for messages.
@@ -86,7 +94,8 @@ def refuse_unlike_records(values: Iterable[Any], schema: StructType, what: str) 
     :raises BadInputError: with the names of both.
     """
     records = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
-    names = dict.fromkeys(name for record in records if isinstance(record, dict) for name in record)
+    # Spark's column for a record that it cannot read is no field of it.
+    names = dict.fromkeys(name for each in records if isinstance(each, dict) for name in each if name != UNPARSABLE)
     # A record without any field is one of NULL.
     if not names or not schema.names or not names.keys().isdisjoint(schema.names):
         return

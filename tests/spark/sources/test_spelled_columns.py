@@ -81,3 +81,10 @@ def test_an_element_that_is_declared_in_another_case_is_refused(
         apply(spark, tmp_path / "a.xml", format="xml", options={"rowTag": "row"}, schema=schema)
     given = {"format": "xml", "options": {"rowTag": "row"}, "schema": "id BIGINT, _no INT, line STRUCT<sku: STRING>"}
     assert apply(spark, tmp_path / "a.xml", f"elements_{len(schema)}", **given).batch_rows == 1
+
+
+def test_elements_without_any_declared_field_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<rows><row><order><id>1</id></order></row><row><total>2</total></row></rows>")
+    given: dict[str, Any] = {"format": "xml", "options": {"rowTag": "row"}}
+    with pytest.raises(BadInputError, match=r"declares \['id'\], and the records have \['order', 'total'\]"):
+        apply(spark, tmp_path / "a.xml", schema="id BIGINT", **given)

@@ -1,14 +1,18 @@
-"""Records of JSON that have no field of the declared schema: each would become a row of NULL."""
+"""Records of JSON and XML that have no field of the declared schema: each would become a row of NULL."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.sources import spelled_fields
 from airflow_lake_provider.spark_jobs.sources.spelled_fields import refuse_unlike_records
 
 DECLARED = StructType([StructField("id", IntegerType()), StructField("name", StringType())])
@@ -50,3 +54,18 @@ def test_a_declared_payload_and_a_schema_without_fields_are_taken() -> None:
     refuse_unlike_records([WRAPPED], payload, "topic orders")
     # All columns are of the key.
     refuse_unlike_records([WRAPPED], StructType(), "topic orders")
+
+
+def test_elements_may_be_taken_by_the_wildcard_column_or_be_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(column: str, element: dict[str, Any]) -> None:
+        monkeypatch.setattr(spelled_fields, "_elements", lambda *_: [element])
+        # Spark's parser of it takes a session.
+        monkeypatch.setattr(spelled_fields, "parse_ddl", lambda _: StructType([StructField(column, StringType())]))
+        source = Files("in", format="xml", schema=f"{column} STRING", options={"rowTag": "row"})
+        spelled_fields.refuse_spelled_fields(MagicMock(), source, ["a.xml"], {"columnNameOfCorruptRecord": UNPARSABLE})
+
+    with pytest.raises(BadInputError, match=r"the records have \['order'\]"):
+        refuse("id", {"order": 1})
+    refuse("xs_any", {"order": 1})
+    # What is no XML has its own error, with its place.
+    refuse("id", {UNPARSABLE: "<row>"})
