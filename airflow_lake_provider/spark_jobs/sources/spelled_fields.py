@@ -74,23 +74,27 @@ def json_values(texts: Iterable[str | bytes]) -> Iterator[Any]:
             yield json.loads(text)
 
 
-def refuse_other_names(values: Iterable[Any], schema: StructType, what: str) -> None:
+def refuse_other_names(values: Iterable[Any], schema: StructType, what: str, *, may_be_left_out: bool = False) -> None:
     """Compare the names of some records with the declared ones.
 
     :param values: some of the records, or arrays of them.
     :param what: the input, for messages.
+    :param may_be_left_out: a query may leave out records of other kinds, which the last ones may all be.
     :raises BadInputError: see :func:`refuse_other_case` and :func:`refuse_unlike_records`.
     """
     sample = list(values)
     refuse_other_case(sample, schema, what)
-    refuse_unlike_records(sample, schema, what)
+    refuse_unlike_records(sample, schema, what, may_be_left_out=may_be_left_out)
 
 
-def refuse_unlike_records(values: Iterable[Any], schema: StructType, what: str) -> None:
+def refuse_unlike_records(
+    values: Iterable[Any], schema: StructType, what: str, *, may_be_left_out: bool = False
+) -> None:
     """Refuse records of which none has any declared field, as all of their columns would be NULL.
 
     :param values: some of the records, or arrays of them.
     :param what: the input, for messages.
+    :param may_be_left_out: but not those of other kinds; what Connect wraps is refused in any case.
     :raises BadInputError: with the names of both.
     """
     records = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
@@ -98,6 +102,8 @@ def refuse_unlike_records(values: Iterable[Any], schema: StructType, what: str) 
     names = dict.fromkeys(name for each in records if isinstance(each, dict) for name in each if name != UNPARSABLE)
     # A record without any field is one of NULL.
     if not names or not schema.names or not names.keys().isdisjoint(schema.names):
+        return
+    if may_be_left_out and names.keys() != _OF_CONNECT:
         return
     remedy = "declare fields that they have, in a Query also one of those that it leaves out"
     if names.keys() == _OF_CONNECT:

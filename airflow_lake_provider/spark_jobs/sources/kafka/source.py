@@ -80,7 +80,8 @@ class KafkaSource(TopicSource, PlainSource):
         elif self.source.value_format == ValueFormat.JSON and not listing.is_empty:
             fields = [field for field in parse_ddl(str(self.source.schema)) if field.name.lower() not in of_key]
             read = last_values(self.spark, self.access, self.source.topic, ranges)
-            refuse_other_names(json_values(read or ()), StructType(fields), f"topic {self.source.topic}")
+            what, may_be_left_out = f"topic {self.source.topic}", bool(self.spec.source.is_made)
+            refuse_other_names(json_values(read or ()), StructType(fields), what, may_be_left_out=may_be_left_out)
         batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
         columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
         refuse_unfit_columns(columns, f"topic {self.source.topic}")

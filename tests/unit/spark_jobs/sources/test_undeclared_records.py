@@ -69,3 +69,9 @@ def test_elements_may_be_taken_by_the_wildcard_column_or_be_left_to_the_reader(m
     refuse("xs_any", {"order": 1})
     # What is no XML has its own error, with its place.
     refuse("id", {UNPARSABLE: "<row>"})
+
+
+def test_a_query_may_leave_out_records_of_other_kinds_but_not_what_wraps_all_of_them() -> None:
+    refuse_unlike_records([{"other": 1}], DECLARED, "topic orders", may_be_left_out=True)
+    with pytest.raises(BadInputError, match=r"value\.converter\.schemas\.enable=false"):
+        refuse_unlike_records([WRAPPED], DECLARED, "topic orders", may_be_left_out=True)
