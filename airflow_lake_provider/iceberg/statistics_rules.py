@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.table_facts import TableFacts, schema_colum
 _NO_PRIMITIVE = "variant"
 # Of the spec of Puffin: a sketch of the distinct values of one column.
 SKETCH = "apache-datasketches-theta-v1"
+HAS_ALL = "main's head has all that can be computed"
 
 
 @dataclass(frozen=True, kw_only=True)

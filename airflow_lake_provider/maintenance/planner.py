@@ -206,8 +206,7 @@ def _expiry(
     count = health.snapshots.expirable
     last = last_of(action, past)
     # It said in its report what storage did not delete, and would fare no better an hour later.
-    was_tried = last is not None and last.outcome == DONE and is_recent(last.at, BETWEEN_LOOKS, now)
-    tried = last.at if last is not None and was_tried else None
+    tried = last.at if last and last.outcome == DONE and is_recent(last.at, BETWEEN_LOOKS, now) else None
     reasons = tuple(_why_expiry(health.snapshots, health.metadata_bytes or 0, asked.min_snapshots, tried))
     if not reasons and health.snapshots.is_unfinished and tried is not None:
         return NotPlanned(

@@ -203,7 +203,7 @@ def refuse_row_change(
 
 
 def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
-    """Refuse a compaction in an order that nobody names, or by or of columns which the table lacks.
+    """Refuse a compaction in an order that nobody names, or whose order or predicate names columns that are not there.
 
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.

@@ -33,13 +33,12 @@ from airflow_lake_provider.iceberg.file_ownership import FileOwners, TableLocati
 from airflow_lake_provider.iceberg.manifest_rules import fewest_manifests, manifests_sentence, specs_due
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
-from airflow_lake_provider.iceberg.statistics_rules import columns_to_count
+from airflow_lake_provider.iceberg.statistics_rules import HAS_ALL, columns_to_count
 
 if TYPE_CHECKING:
     from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
     from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
 
-_HAS_ALL = "main's head has all that can be computed"
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
 
@@ -227,7 +226,7 @@ def plan_statistics(
     return StatisticsReport(
         table=spec.table,
         outcome=Outcome.PLANNED if lacking else Outcome.NOTHING_DUE,
-        reason=f"main's head lacks statistics of {' and '.join(lacking)}" if lacking else _HAS_ALL,
+        reason=f"main's head lacks statistics of {' and '.join(lacking)}" if lacking else HAS_ALL,
         before=before,
         of_snapshot=before.snapshot,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.reports.job import Outcome, StatisticsReport
 from airflow_lake_provider.contracts.specs.maintenance import StatisticsSpec
-from airflow_lake_provider.iceberg.statistics_rules import SKETCH, columns_to_count
+from airflow_lake_provider.iceberg.statistics_rules import HAS_ALL, SKETCH, columns_to_count
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import execute
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
@@ -40,7 +40,7 @@ def compute_statistics(table: IcebergTable, spec: StatisticsSpec, progress: Prog
                 done, refusals = done or refusal is None, [*refusals, *filter(None, (refusal,))]
     of_table = None if head is None else _table_file(table, head)
     of_partitions = None if head is None else _partition_file(table, head)
-    reason = f"statistics of snapshot {head} were computed" if done else "main's head has all that can be computed"
+    reason = f"statistics of snapshot {head} were computed" if done else HAS_ALL
     return StatisticsReport(
         table=spec.table,
         outcome=Outcome.CONFLICT if refusals else Outcome.DONE if done else Outcome.NOTHING_DUE,

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.specs.maintenance import FOREIGN_FILES_REMEDY, ForeignFiles
 from airflow_lake_provider.iceberg.file_ownership import OUTSIDE, FileOwners
-from airflow_lake_provider.iceberg.orphan_files import SLASHES, STORE, plain_path
+from airflow_lake_provider.iceberg.orphan_files import plain_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
@@ -40,6 +39,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_file
     reachable_files,
     static_table,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import path_of_location
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
@@ -276,14 +276,11 @@ def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple
 
 def _unnamed(files: DataFrame, named: DataFrame) -> Iterator[tuple[str, str]]:
     """Yield kind and location of the files that are not named."""
-    unnamed = files.withColumn("file", _file()).join(named.select(_file().alias("file")), "file", "left_anti")
+    # hdfs://nn/x and /x are one file, and a store has several names.
+    file = path_of_location()
+    unnamed = files.withColumn("file", file).join(named.select(file.alias("file")), "file", "left_anti")
     for row in unnamed.distinct().toLocalIterator():
         yield row["kind"], row["location"]
-
-
-def _file() -> Column:
-    """Return the same as ``plain_path``: ``hdfs://nn/x`` and ``/x`` are one file, and a store has several names."""
-    return sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:

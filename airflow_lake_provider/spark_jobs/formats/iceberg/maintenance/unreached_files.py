@@ -85,11 +85,11 @@ class ListedFiles:
         """
         oldest, current = (metadata_version(metadata_files[place]) or 0 for place in (0, -1))
         folder = plain_path(metadata_files[-1]).rpartition("/")[0]
-        name = sf.element_at(sf.split(_path(), "/"), -1)
-        is_metadata = name.rlike(METADATA_FILE) & (_path() == sf.concat(sf.lit(f"{folder}/"), name))
+        name = sf.element_at(sf.split(path_of_location(), "/"), -1)
+        is_metadata = name.rlike(METADATA_FILE) & (path_of_location() == sf.concat(sf.lit(f"{folder}/"), name))
         version = sf.when(is_metadata, sf.regexp_extract(name, METADATA_FILE, 1)).cast("bigint")
         own = [plain_path(each).rstrip("/") for each in metadata_folders]
-        place = _path().substr(sf.lit(1), sf.length(_path()) - sf.length(name) - 1)
+        place = path_of_location().substr(sf.lit(1), sf.length(path_of_location()) - sf.length(name) - 1)
         is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~place.isin(own)
         is_logged = _name().isin([name_key(each) for each in metadata_files])
         is_unlogged = (version > oldest) & (version <= current) & ~is_logged
@@ -141,7 +141,7 @@ class ListedFiles:
     @property
     def _below(self) -> DataFrame:
         """The files with their paths below the folder that each is in."""
-        path, below = _path(), sf.lit(None).cast("string")
+        path, below = path_of_location(), sf.lit(None).cast("string")
         for folder in self.folders:
             root = f"{plain_path(folder).rstrip('/')}/"
             inner = path.substr(sf.lit(len(root) + 1), sf.length(path))
@@ -189,12 +189,13 @@ def without_escapes(path: Column) -> Column:
     return sf.regexp_replace(sf.regexp_replace(path, ESCAPED, "?"), ESCAPES, "?")
 
 
-def _path() -> Column:
+def path_of_location() -> Column:
+    """Return the same as ``plain_path`` of a column ``location``."""
     return sf.regexp_replace(sf.regexp_replace("location", STORE, ""), SLASHES, "/")
 
 
 def _key() -> Column:
-    return without_escapes(_path())
+    return without_escapes(path_of_location())
 
 
 def _name() -> Column:
