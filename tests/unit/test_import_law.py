@@ -60,6 +60,7 @@ OF_AN_EXTRA = {
     "openlineage": "operators/openlineage.py",
     "botocore": "hooks/bounded_catalogs/glue_catalog.py",
     "thrift": "hooks/bounded_catalogs/hive_catalog.py",
+    "google": "spark_jobs/sources/kafka/protobuf_messages.py",
 }
 
 

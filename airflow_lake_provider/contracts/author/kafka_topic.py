@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.argument_validation import (
 )
 from airflow_lake_provider.contracts.as_of import as_of
 from airflow_lake_provider.contracts.author.merge_engines import Deletes
-from airflow_lake_provider.contracts.author.reader_options import column_list, column_names
+from airflow_lake_provider.contracts.author.reader_options import column_list, column_names, file_path
 from airflow_lake_provider.contracts.author.sources import DRIVERS_SIDE, OnSourceChange, Source
 from airflow_lake_provider.contracts.author_object import reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
@@ -126,6 +126,7 @@ class ValueFormat(str, Enum):
 
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
     BINARY = "binary"
 
 
@@ -144,11 +145,6 @@ class Tombstones(str, Enum):
 
 
 def _form_of_values(value: Any, name: str) -> ValueFormat:
-    if value == "protobuf":
-        raise UnsupportedError(
-            f"{name}='protobuf' is not supported yet; take 'binary', and decode it by a PySparkFunction over the "
-            "topic, see docs/how-to/protobuf-topics.md"
-        )
     if value == "debezium":
         raise InvalidSpecError(
             f"{name}='debezium' has changes of rows, and no rows; DebeziumTopic(...) applies them in an upsert"
@@ -177,11 +173,14 @@ class KafkaTopic(Topic):
     :param connection: id of an Airflow connection of type ``kafka``. Its secrets go to the driver in the file of
         settings, as those of the catalog do.
     :param topic: name.
-    :param value_format: ``"json"``, ``"avro"``, or ``"binary"`` for a column ``value`` with the bytes.
+    :param value_format: ``"json"``, ``"avro"``, ``"protobuf"``, or ``"binary"`` for a column ``value`` with the bytes.
     :param schema: of JSON the fields to read as DDL, ``"id BIGINT, total DECIMAL(12,2)"``; of Avro without a registry
         the writer's schema as JSON.
     :param registry: id of an Airflow connection of type ``http`` to a schema registry with Confluent's API. Each value
         begins with the id of its writer's schema, and is read as the latest version of ``<topic>-value``.
+    :param descriptors: of Protobuf, the path or address of a file that the driver reads, as ``protoc --include_imports
+        --descriptor_set_out`` writes it.
+    :param message: of Protobuf, the full name of the message, ``"shop.Order"``.
     :param key_schema: DDL of the columns that keys have. They stand in for columns of the value with these names.
     :param key_format: ``"text"`` for keys that are the text of one column, ``"json"`` for objects.
     :param metadata_columns: of ``key`` (as text), ``partition``, ``offset``, ``timestamp`` and ``headers``; each is a
@@ -201,6 +200,8 @@ class KafkaTopic(Topic):
     is_queryable: ClassVar[bool] = True
     value_format: ValueFormat | str = field(default=ValueFormat.JSON, kw_only=True, metadata=reads(_form_of_values))
     schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), "id BIGINT"))
+    descriptors: str | None = field(default=None, kw_only=True, metadata=reads(optional(file_path), is_later=True))
+    message: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
     key_schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(column_list)))
     key_format: KeyFormat | str = field(default=KeyFormat.TEXT, kw_only=True, metadata=reads(choice_of(KeyFormat)))
     metadata_columns: Sequence[str] = field(default=(), kw_only=True, metadata=reads(_metadata))
@@ -209,6 +210,7 @@ class KafkaTopic(Topic):
     def complete(self) -> None:
         """Refuse formats without what says their columns, or with what says nothing of them."""
         super().complete()
+        self._refuse_other_message()
         match self.value_format if self.is_final("value_format") else None:
             case ValueFormat.JSON:
                 if self.schema is None or self.registry is not None:
@@ -228,6 +230,23 @@ class KafkaTopic(Topic):
             case ValueFormat.BINARY if self.is_final("schema"):
                 if self.schema is not None or self.registry is not None:
                     raise InvalidSpecError("KafkaTopic of bytes has one column, value; it takes no schema and registry")
+
+    def _refuse_other_message(self) -> None:
+        if not self.is_final("value_format", "descriptors", "message", "schema", "registry"):
+            return
+        of_message = (self.descriptors, self.message)
+        if self.value_format != ValueFormat.PROTOBUF:
+            if any(of_message):
+                raise InvalidSpecError(
+                    f"KafkaTopic takes descriptors and message with value_format='protobuf' only, got {of_message}"
+                )
+        elif not all(of_message) or self.schema is not None or self.registry is not None:
+            raise InvalidSpecError(
+                "KafkaTopic of Protobuf takes descriptors, a file of protoc's, and message, a name such as "
+                "'shop.Order', and no schema and registry, got "
+                f"descriptors={self.descriptors!r}, message={self.message!r}, schema={self.schema!r}, "
+                f"registry={self.registry!r}"
+            )
 
     @property
     def columns_of_key(self) -> frozenset[str]:

@@ -41,6 +41,8 @@ _UNFIT = "a value that is no JSON, or has a field that its type does not hold"
 # Not a fault of the record: then all of them are looked at.
 UNSEEN = "a schema that a sample of the records did not have"
 _SHOWN = 3
+# Of Protobuf, before what Google's library says of it.
+UNFIT_MESSAGE = "a value that its message does not fit"
 _REMEDIES = {
     **FAULTS,
     _FRAMED_JSON: "a serializer of a registry has written it, of JSON Schema, which is not read; write plain JSON, in "
@@ -49,6 +51,7 @@ _REMEDIES = {
     "keys are text or JSON",
     _FRAMED_KEY: "write keys as text, by StringSerializer, or in Connect by org.apache.kafka.connect.storage."
     "StringConverter",
+    UNFIT_MESSAGE: "give descriptors of the newest version of the message, made by protoc --include_imports",
 }
 # Kafka's columns, and ours of them.
 _METADATA = {
@@ -100,7 +103,7 @@ def read_records(
     """Return the records of Kafka's reader as rows, lazily.
 
     :param records: of Spark's reader.
-    :param decode: makes columns of values of Avro; None for other formats.
+    :param decode: makes columns of values of Avro or Protobuf; None for other formats.
     :param deletes: whether a record without a value is a delete.
     :param has_order: whether offsets order the records of each key.
     """

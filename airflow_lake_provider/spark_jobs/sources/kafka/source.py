@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic, KeyFormat, ValueFormat
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
 from airflow_lake_provider.spark_jobs.sources.base import Listing, RowBatch, Wanted
@@ -17,12 +19,15 @@ from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import last_values
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing, refuse_unordered_share
-from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
+from airflow_lake_provider.spark_jobs.sources.kafka.records import Decode, read_records
 from airflow_lake_provider.spark_jobs.sources.kafka.topic_source import TopicSource
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.spelled_fields import json_values, refuse_other_names
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.spark_jobs.sources.kafka.protobuf_values import ProtobufValues
 
 
 class KafkaSource(TopicSource, PlainSource):
@@ -41,6 +46,7 @@ class KafkaSource(TopicSource, PlainSource):
             key_schema=parse_ddl(of.key_schema).json() if of.key_schema else None,
             key_format=KeyFormat(of.key_format).value if of.key_schema else None,
             metadata_columns=",".join(sorted(of.metadata_columns)),
+            message=of.message,
         )
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
@@ -73,10 +79,12 @@ class KafkaSource(TopicSource, PlainSource):
         # Records of one key are in one partition, as long as there are no more of them than before.
         is_by_key = bool(of_key) and of_key <= {name.lower() for name in keys} and not listing.new_partitions
         has_order = is_by_key or len(listing.upto) == 1
-        decode = None
+        decode: Decode | None = None
         if self.source.value_format == ValueFormat.AVRO:
             sample = last_values(self.spark, self.access, self.source.topic, ranges) if is_sampled else None
             decode = self._avro(sample).decode
+        elif self.source.value_format == ValueFormat.PROTOBUF:
+            decode = self._protobuf().decode
         elif self.source.value_format == ValueFormat.JSON and not listing.is_empty:
             fields = [field for field in parse_ddl(str(self.source.schema)) if field.name.lower() not in of_key]
             read = last_values(self.spark, self.access, self.source.topic, ranges)
@@ -100,3 +108,14 @@ class KafkaSource(TopicSource, PlainSource):
 
     def _avro(self, sample: Sequence[bytes] | None) -> AvroValues:
         return AvroValues(self.spark, self.source.topic, self.registry_access, self.source.schema, sample)
+
+    def _protobuf(self) -> ProtobufValues:
+        try:
+            # Google's library is an extra: topics of other values are read without it.
+            from airflow_lake_provider.spark_jobs.sources.kafka.protobuf_values import ProtobufValues
+        except ImportError as error:
+            raise UnsupportedError(
+                f"topic {self.source.topic}: the driver's Python does not load Google's protobuf ({error}); install "
+                "airflow-lake-provider[protobuf] in the Python of driver and executors"
+            ) from error
+        return ProtobufValues(self.spark, str(self.source.descriptors), str(self.source.message))

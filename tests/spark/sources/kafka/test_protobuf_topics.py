@@ -1,109 +1,137 @@
-"""The function of the guide that decodes Protobuf, over a topic that Google's library has written."""
+"""Topics of Protobuf of a real broker: each value as Google's library has written it, or refused with its place."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
-from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP
 
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
-from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
+from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from tests.protobuf_shop import SCALARS, kind_of, shop
 from tests.spark.append_flow import append
-from tests.spark.sources.kafka.protobuf_orders import row_at
 from tests.spark.sources.kafka.topic_writer import Cluster
 from tests.spark.upsert_flow import NewFlow
 
-CODE = Path(__file__).with_name("protobuf_orders.py").read_text()
-PLACE = ["partition", "offset"]
+FRAME = b"\0\0\0\1\2"
+ORDER = kind_of("shop.Order")
 
 
-def descriptors() -> FileDescriptorSet:
-    """Return what ``protoc --include_imports --descriptor_set_out`` writes of a file with one message."""
-    file = FileDescriptorProto(name="orders.proto", package="shop", syntax="proto3", dependency=[TIMESTAMP.name])
-    status = file.enum_type.add(name="Status")
-    for number, name in enumerate(["NEW", "PAID"]):
-        status.value.add(name=name, number=number)
-    order = file.message_type.add(name="Order")
-    entry = order.nested_type.add(name="PricesEntry")
-    entry.options.map_entry = True
-    of = FieldDescriptorProto
-    entry.field.add(name="key", number=1, type=of.TYPE_STRING, label=of.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=of.TYPE_UINT32, label=of.LABEL_OPTIONAL)
-    order.oneof_decl.add(name="more")
-    order.field.add(name="id", number=1, type=of.TYPE_UINT64, label=of.LABEL_OPTIONAL)
-    order.field.add(name="status", number=2, type=of.TYPE_ENUM, type_name=".shop.Status", label=of.LABEL_OPTIONAL)
-    time = ".google.protobuf.Timestamp"
-    order.field.add(name="at", number=3, type=of.TYPE_MESSAGE, type_name=time, label=of.LABEL_OPTIONAL)
-    order.field.add(name="tags", number=4, type=of.TYPE_STRING, label=of.LABEL_REPEATED)
-    entries = ".shop.Order.PricesEntry"
-    order.field.add(name="prices", number=5, type=of.TYPE_MESSAGE, type_name=entries, label=of.LABEL_REPEATED)
-    order.field.add(name="note", number=6, type=of.TYPE_STRING, label=of.LABEL_OPTIONAL, oneof_index=0)
-    made = FileDescriptorSet(file=[file])
-    TIMESTAMP.CopyToProto(made.file.add())
-    made.file.reverse()
-    return made
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return the file of descriptors."""
+    file = tmp_path / "shop.desc"
+    file.write_bytes(shop())
+    return file
 
 
-def order_kind() -> Any:
-    """Return the class of the message."""
-    pool = DescriptorPool()
-    for file in descriptors().file:
-        pool.Add(file)
-    return GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+def topic(name: str, place: Path, message: str = "shop.Order", **more: Any) -> KafkaTopic:
+    """Return a topic of messages."""
+    return KafkaTopic("kafka", name, value_format="protobuf", descriptors=str(place), message=message, **more)
 
 
-def test_protobuf_is_decoded_as_googles_library_wrote_it(cluster: Cluster, new_flow: NewFlow, tmp_path: Path) -> None:
-    flow, order = new_flow(), order_kind()
-    full = order(id=2**64 - 1, status=1, tags=["a", ""], prices={"eur": 2**32 - 1}, note="")
-    moment = datetime(2026, 11, 28, 5, 0, 0, 123_456, tzinfo=UTC)
+def test_each_type_of_a_message_is_a_column_of_the_table(cluster: Cluster, new_flow: NewFlow, place: Path) -> None:
+    flow, kind = new_flow(), kind_of("shop.Kinds")
+    greatest = kind(
+        a_int32=-(2**31), a_uint32=2**32 - 1, a_int64=-(2**63), a_uint64=2**64 - 1, a_double=0.1, a_float=0.5,
+        a_bytes=b"\0\xff", a_string="é", a_bool=True, many_uint64=[2**64 - 1], by_text_bytes={"a": b"\0"},
+        of_bool={True: "yes"},
+    )  # fmt: skip
+    cluster.make("kinds")
+    cluster.send("kinds", (0, None, greatest.SerializeToString()))
+    append(flow, "run 1", source=topic("kinds", place, "shop.Kinds"))
+    (row,) = flow.records()
+    assert set(row) >= {f"a_{name}" for name in SCALARS}
+    assert (row["a_int32"], row["a_uint32"], row["a_int64"]) == (-(2**31), 2**32 - 1, -(2**63))
+    assert (row["a_uint64"], row["many_uint64"]) == (Decimal(2**64 - 1), [Decimal(2**64 - 1)])
+    assert (row["a_double"], row["a_float"], row["a_bytes"], row["a_string"]) == (0.1, 0.5, b"\0\xff", "é")
+    assert (dict(row["by_text_bytes"]), dict(row["of_bool"]), row["a_status"]) == ({"a": b"\0"}, {True: "yes"}, "NEW")
+    kinds = dict(flow.spark.table(flow.table).dtypes)
+    assert (kinds["a_uint32"], kinds["a_uint64"], kinds["a_float"]) == ("bigint", "decimal(20,0)", "float")
+
+
+def test_messages_are_added_once_with_or_without_a_frame(cluster: Cluster, new_flow: NewFlow, place: Path) -> None:
+    flow = new_flow()
+    full = ORDER(id=1, status=1, tags=["a", ""], prices={"eur": 2**32 - 1}, note="", lines=[{"sku": "x"}, {}])
+    moment = datetime(2026, 11, 30, 5, 0, 0, 123_456, tzinfo=UTC)
     full.at.FromDatetime(moment)
-    place = tmp_path / "orders.desc"
-    place.write_bytes(descriptors().SerializeToString())
-    source = PySparkFunction(
-        "loads:orders",
-        over={"records": KafkaTopic("kafka", "protobuf", value_format="binary", metadata_columns=PLACE)},
-        params={"descriptors": str(place), "message": "shop.Order"},
-        function_code=CODE,
-        name="orders",
+    cluster.make("messages")
+    cluster.send(
+        "messages", (0, None, full.SerializeToString()), (0, None, FRAME + b"\0" + ORDER(id=2).SerializeToString())
     )
-    cluster.make("protobuf")
-    plain, framed = full.SerializeToString(), b"\0\0\0\1\2\0" + order(id=1).SerializeToString()
-    cluster.send("protobuf", (0, None, plain), (0, None, framed))
+    source = topic("messages", place)
     append(flow, "run 1", source=source)
-    rows = sorted(flow.records(), key=lambda row: row["id"])
-    assert [dict(row, prices=dict(row["prices"])) for row in rows] == [
-        {"id": 1, "status": "NEW", "at": None, "tags": [], "prices": {}, "note": None},
-        {
-            "id": Decimal(2**64 - 1),
-            "status": "PAID",
-            "at": moment,
-            "tags": ["a", ""],
-            "prices": {"eur": 2**32 - 1},
-            "note": "",
-        },
-    ]
+    first, second = sorted(flow.records(), key=lambda row: row["id"])
+    assert (first["at"], first["status"], first["tags"], first["note"]) == (moment, "PAID", ["a", ""], "")
+    assert (dict(first["prices"]), first["lines"]) == (
+        {"eur": 2**32 - 1},
+        [{"sku": "x", "raw": b""}, {"sku": "", "raw": b""}],
+    )
+    assert (second["at"], second["status"], second["note"], second["first"]) == (None, "NEW", None, None)
     assert append(flow, "run 2", source=source).outcome is Outcome.NOTHING_NEW
+    bad = [
+        ORDER(id=3).SerializeToString()[:-1],
+        FRAME + b"\2\2",
+        b'{"id": 1}',
+        ORDER(status=7).SerializeToString(),
+        None,
+    ]
+    cluster.send("messages", *((0, None, value) for value in bad))
+    with pytest.raises(
+        BadInputError, match="5 records of topic messages cannot be read: partition 0, offset 2: a va"
+    ) as e:
+        append(flow, "run 3", source=source)
+    for says in (
+        "offset 3: a value that its message does not fit: a frame of another message",
+        "give descriptors of the",
+    ):
+        assert says in str(e.value)
+    assert sorted(row["id"] for row in flow.records()) == [1, 2]
 
 
-def test_a_value_that_is_none_of_the_message_is_named_with_its_place() -> None:
-    order = order_kind()
-    plain = order(id=5, note="a").SerializeToString()
-    faults = {
-        None: "a record without a value",
-        plain[:-1]: "Error parsing message",
-        plain + b"\x7a\x01a": "fields that the descriptor lacks",
-        b"\0\0\0\1\2\2\2": "another message than the first",
-        order(status=7).SerializeToString(): "status has no name for 7",
-        order(at={"nanos": 1}).SerializeToString(): "a time with nanoseconds",
-    }
-    for value, fault in faults.items():
-        with pytest.raises(ValueError, match=f"partition 3, offset 17: .*{fault}"):
-            row_at(order, {"value": value, "kafka_partition": 3, "kafka_offset": 17})
+def test_the_last_message_of_a_key_wins_and_a_tombstone_deletes(
+    cluster: Cluster, new_flow: NewFlow, place: Path
+) -> None:
+    flow = new_flow(keys=("id",), delete_when=None, order_by=(), exclude_columns=())
+    cluster.make("keyed")
+
+    def send(*pairs: tuple[int, str | None]) -> None:
+        cluster.send(
+            "keyed",
+            *(
+                (0, str(key), None if note is None else ORDER(id=9, note=note).SerializeToString())
+                for key, note in pairs
+            ),
+        )
+
+    # Key and value have a column of one name: it is that of the key.
+    source = topic("keyed", place, key_schema="id BIGINT")
+    send((1, "a"), (2, "a"), (1, "b"))
+    flow.apply("run 1", source=source)
+    send((2, None), (3, "c"))
+    flow.apply("run 2", source=source)
+    assert sorted((row["id"], row["note"]) for row in flow.records()) == [(1, "b"), (3, "c")]
+    # A query reads what is inside of a message.
+    sql = "SELECT id, lines[0].sku AS sku FROM source"
+    cluster.make("asked")
+    cluster.send("asked", (0, None, ORDER(id=5, lines=[{"sku": "x"}]).SerializeToString()))
+    asked = replace(new_flow(), table=f"{flow.table}_asked")
+    append(asked, "run 1", source=Query(sql, over=topic("asked", place)))
+    assert [(int(row["id"]), row["sku"]) for row in asked.records()] == [(5, "x")]
+
+
+def test_descriptors_that_are_not_there_or_lack_the_message_are_refused(
+    cluster: Cluster, new_flow: NewFlow, place: Path
+) -> None:
+    cluster.make("lost")
+    cluster.send("lost", (0, None, ORDER(id=1).SerializeToString()))
+    with pytest.raises(BadInputError, match=r"descriptors='.*/none.desc' is no file that the driver finds"):
+        append(new_flow(), "run 1", source=topic("lost", place.with_name("none.desc")))
+    with pytest.raises(InvalidSpecError, match=r"did you mean 'shop\.Order'"):
+        append(new_flow(), "run 1", source=topic("lost", place, "shop.Oder"))

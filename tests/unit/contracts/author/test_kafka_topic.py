@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 ORDERS = KafkaTopic("kafka", "orders", schema="id BIGINT", name="s")
 AVRO = json.dumps({"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]})
+MESSAGE = {"value_format": "protobuf", "descriptors": "shop.desc", "message": "shop.Order"}
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LAKE: dict[str, Any] = {"catalog": "lake_default", "table": "shop.orders", "run": RUN}
 
@@ -31,6 +33,11 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
     assert ORDERS.connections == Query("SELECT 1", over={"a": KafkaTopic("kafka", "o", schema="id INT")}).connections
     avro = KafkaTopic("kafka", "orders", value_format="avro", registry="registry")
     assert avro.connections == {"kafka": "kafka", "registry": "registry"}
+    assert KafkaTopic("kafka", "orders", **{**MESSAGE, "descriptors": Path("a/b.desc")}).descriptors == "a/b.desc"
+    assert "descriptors" not in AppendSpec(**LAKE, source=ORDERS).digest_text()
+    open_values = KafkaTopic("kafka", "orders", **{**MESSAGE, "value_format": "{{ params.format }}"})
+    with pytest.raises(InvalidSpecError, match="with value_format='protobuf' only"):
+        replace(open_values, value_format="json", schema="id INT")
     rendered: Any = "5"
     later = KafkaTopic("kafka", "orders", schema="id BIGINT", starting="2026-11-27T07:00+01:00", max_records=rendered)
     assert (later.starting, later.max_records) == ("2026-11-27T06:00:00+00:00", 5)
@@ -47,9 +54,14 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
         ({"value_format": "avro", "schema": "id BIGINT"}, InvalidSpecError, "is no schema of Avro"),
         ({"value_format": "avro", "schema": '"long"'}, InvalidSpecError, "must be a record of Avro"),
         ({"value_format": "binary", "schema": "id INT"}, InvalidSpecError, "has one column, value"),
-        ({"value_format": "protobuf"}, UnsupportedError, "not supported yet; take 'binary'"),
+        ({"value_format": "protobuf"}, InvalidSpecError, "takes descriptors, a file of protoc's, and message"),
+        ({"value_format": "protobuf", "message": "shop.Order"}, InvalidSpecError, "got descriptors=None"),
+        ({**MESSAGE, "schema": "id INT"}, InvalidSpecError, "and no schema and registry"),
+        ({**MESSAGE, "registry": "r"}, InvalidSpecError, "and no schema and registry"),
+        ({**MESSAGE, "value_format": "avro", "registry": "r"}, InvalidSpecError, "with value_format='protobuf' only"),
+        ({"schema": "id INT", "message": "shop.Order"}, InvalidSpecError, "with value_format='protobuf' only"),
         ({"value_format": "debezium"}, InvalidSpecError, "DebeziumTopic.* applies them in an upsert"),
-        ({"value_format": "text"}, InvalidSpecError, "must be one of 'json', 'avro', 'binary'"),
+        ({"value_format": "text"}, InvalidSpecError, "must be one of 'json', 'avro', 'protobuf', 'binary'"),
         ({"schema": "id INT", "key_format": "avro"}, InvalidSpecError, "must be one of 'text', 'json'"),
         ({"schema": "id INT", "metadata_columns": ["ofset"]}, InvalidSpecError, "did you mean 'offset'"),
         ({"schema": "id INT", "metadata_columns": ["key", "key"]}, InvalidSpecError, "has a column twice"),
