@@ -79,6 +79,8 @@ def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:
     if is_sqlite(uri):
         waits = _parsed(uri).query.get("timeout", str(SQLITE_BUSY_SECONDS))
         return f"{uri.partition('?')[0]}?{urlencode({'timeout': waits})}"
+    # SQLAlchemy takes psycopg2 there up to 2.0, and psycopg from 2.1 on.
+    uri = uri.replace("postgresql://", "postgresql+psycopg2://", 1)
     if not login:
         return uri
     user = quote(login, safe="") + (f":{quote(password, safe='')}" if password else "")

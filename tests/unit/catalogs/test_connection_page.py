@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Case, ...]] = {
             kind="sql",
             login="lake",
             password="p@ss",
-            pyiceberg={"uri": "postgresql://lake:p%40ss@db/lake"},
+            pyiceberg={"uri": "postgresql+psycopg2://lake:p%40ss@db/lake"},
         ),
     ),
     "`token`, `credential`, `scope`, `audience`, `resource`, `oauth2-server-uri`, `prefix`, `header.*`": (

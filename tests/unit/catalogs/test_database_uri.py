@@ -40,6 +40,12 @@ def test_a_postgresql_database_is_one_on_both_sides(address: str) -> None:
     assert host == address.partition("/")[0].replace("a,b:5433", "a:5433,b:5433")
 
 
+@pytest.mark.parametrize("login", ["lake", None])
+def test_postgresql_without_a_driver_is_opened_by_the_one_that_the_extra_installs(login: str | None) -> None:
+    # SQLAlchemy 2.1 takes psycopg where nothing is said.
+    assert create_engine(sqlalchemy_uri("postgresql://h/lake", login, login)).driver == "psycopg2"
+
+
 def test_a_timeout_of_sqlite_is_kept() -> None:
     uri = "sqlite:////lake/a.db?timeout=1.5"
     assert sqlalchemy_uri(uri, None, None) == uri
