@@ -12,6 +12,7 @@ from airflow_lake_provider.catalogs import database_uri
 from airflow_lake_provider.catalogs.connection_errors import refuse_trimmed, refused
 from airflow_lake_provider.catalogs.property_translation import KINDS, SAME_PREFIXES, TRANSLATED
 from airflow_lake_provider.catalogs.secret_properties import is_secret
+from airflow_lake_provider.catalogs.warehouse import with_lower_scheme
 from airflow_lake_provider.contracts.argument_validation import nearest
 
 OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")
@@ -137,7 +138,7 @@ def _scheme(uri: str) -> str:
 
 
 def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> str | None:
-    given = [text.strip().rstrip("/") for text in (host, extra_uri) if text and text.strip()]
+    given = [with_lower_scheme(text.strip().rstrip("/")) for text in (host, extra_uri) if text and text.strip()]
     for text in given:
         _check_no_credentials_in(conn_id, text)
     if len(set(given)) > 1:

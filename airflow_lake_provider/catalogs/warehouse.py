@@ -27,6 +27,15 @@ _CUT = re.compile(r"[#?\t\r\n]")
 _NO_PORT = re.compile(r":(?!\d*$)(?!.*\])", re.ASCII)
 
 
+def with_lower_scheme(uri: str) -> str:
+    """Return a URI with its scheme in lower case, as RFC 3986 compares it; other texts as they are.
+
+    SQLAlchemy finds its dialects by the scheme as it stands, and Hadoop its file systems.
+    """
+    scheme, sign, rest = uri.partition("://")
+    return f"{scheme.lower()}{sign}{rest}" if sign else uri
+
+
 def scheme_of(warehouse: str | None) -> str | None:
     """Return the scheme in lower case, or None for a name that only a REST server understands.
 
@@ -96,7 +105,7 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
             "warehouse holds a token behind '?', which no file system reads there and events would show; write it as a "
             "property, for example adls.sas-token",
         )
-    return warehouse if kind == "rest" else _without_cut(conn_id, warehouse)
+    return warehouse if kind == "rest" else _without_cut(conn_id, with_lower_scheme(warehouse))
 
 
 def _without_cut(conn_id: str, warehouse: str) -> str:

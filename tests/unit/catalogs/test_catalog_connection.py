@@ -58,6 +58,25 @@ def test_sqlite_is_one_file_on_both_sides() -> None:
     assert expected.items() <= spark(found).items()
 
 
+@pytest.mark.parametrize(
+    ("fields", "uri", "warehouse"),
+    [
+        (SQLITE, "SQLITE:////lake/catalog.db", "FILE:///lake/wh"),
+        (POSTGRESQL, "PostgreSQL+psycopg2://db.example.com:5432/lake", "S3://bucket/wh"),
+        (HIVE, "THRIFT://hms-1:9083,thrift://hms-2:9083", "HDFS://nn:8020/wh"),
+        (REST, "HTTPS://catalog.example.com/api/", "prod"),
+    ],
+)
+def test_a_scheme_in_capitals_is_the_same_scheme(fields: dict[str, Any], uri: str, warehouse: str) -> None:
+    capitals, plain = connection(fields, {"warehouse": warehouse}, host=uri), connection(fields)
+    assert capitals.pyiceberg_properties() == plain.pyiceberg_properties()
+    assert capitals.spark_settings() == plain.spark_settings()
+
+
+def test_a_name_that_a_rest_server_gives_its_warehouse_is_left_as_it_is() -> None:
+    assert connection(REST, {"warehouse": "S3://bucket/wh"}).warehouse == "S3://bucket/wh"
+
+
 def test_a_postgresql_password_is_its_own_key_for_spark_and_escaped_in_memory_for_pyiceberg() -> None:
     found = connection(POSTGRESQL)
     assert spark(found)["uri"] == "jdbc:postgresql://db.example.com:5432/lake"
