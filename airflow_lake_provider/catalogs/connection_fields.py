@@ -63,6 +63,8 @@ def read_fields(
     properties = {name: _text(conn_id, name, value) for name, value in extra.items() if name not in OWN_EXTRAS}
     kind = _kind(conn_id, properties.pop("type", None), host or properties.get("uri"))
     uri = _uri(conn_id, kind, host, properties.pop("uri", None))
+    if kind == "rest":
+        _check_environment(conn_id, properties)
     warehouse = properties.pop("warehouse", None)
     for name in properties:
         _check_name(conn_id, kind, name)
@@ -101,6 +103,16 @@ def _check_lines(conn_id: str, name: str, value: str) -> None:
     if (name.startswith("header.") or name in _OF_HEADERS) and re.search(r"[\x00-\x1f\x7f]", value):
         raise refused(
             conn_id, f"property {name!r} holds a line break or another control character, which a header cannot have"
+        )
+
+
+def _check_environment(conn_id: str, properties: Mapping[str, str]) -> None:
+    # EnvironmentUtil of Iceberg-Java, which its REST catalog alone asks.
+    if named := next((name for name, value in properties.items() if value.startswith("env:")), None):
+        raise refused(
+            conn_id,
+            f"property {named!r} begins with 'env:', where Spark would read a variable of its environment, and "
+            'PyIceberg the text; write the value itself, or for Spark alone write it inside the extra "spark": {...}',
         )
 
 
@@ -232,6 +244,12 @@ def _check_rest_credentials(
 ) -> None:
     if login and not password:
         raise refused(conn_id, "login (the OAuth2 client id) is given without password (the client secret)")
+    if login and ":" in login:
+        raise refused(
+            conn_id,
+            "login (the OAuth2 client id) has a ':', and both sides would end the client id at its first ':'; use a "
+            "client whose id has none",
+        )
     given = [name for name in ("token", "credential") if name in properties] + (["login and password"] if login else [])
     if len(given) > 1:
         raise refused(conn_id, f"{' together with '.join(given)} is contradictory; give one of them")

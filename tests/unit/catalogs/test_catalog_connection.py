@@ -111,6 +111,15 @@ def test_login_and_password_of_a_rest_catalog_become_one_oauth2_credential() -> 
     assert (spark(found)["scope"], spark(found)["oauth2-server-uri"]) == ("all", "https://id/t")
 
 
+def test_a_client_secret_may_have_a_colon() -> None:
+    found = connection(REST, {"oauth2-server-uri": "https://id/t"}, login="id", password="env:a:b")
+    assert found.pyiceberg_properties()["credential"] == spark(found)["credential"] == "id:env:a:b"
+
+
+def test_what_only_spark_gets_may_come_from_its_environment() -> None:
+    assert spark(connection(REST, {"spark": {"header.X-Team": "env:TEAM"}}))["header.X-Team"] == "env:TEAM"
+
+
 def test_a_rest_catalog_signed_for_aws_uses_the_same_keys_and_region_on_both_sides() -> None:
     keys = {"client.access-key-id": "AKIA1", "client.secret-access-key": "very-secret", "client.region": "eu-west-1"}
     found = connection(REST, {"rest.sigv4-enabled": True, "rest.signing-name": "glue", **keys})
@@ -209,6 +218,15 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"login": "a", "password": "hunter2"},
         "login and password came without the extra 'oauth2-server-uri'",
     ),
+    "colon-in-client-id": (
+        REST,
+        {"oauth2-server-uri": "https://id/t"},
+        {"login": "urn:app", "password": "hunter2"},
+        "both sides would end the client id at its first ':'",
+    ),
+    "environment-of-java": (REST, {"token": "env:hunter2"}, {}, "'token' begins with 'env:'"),
+    "environment-of-java-for-a-store": (REST, {"s3.region": "env:REGION"}, {}, "'s3.region' begins with 'env:'"),
+    "environment-of-java-for-the-warehouse": (REST, {"warehouse": "env:WH"}, {}, "'warehouse' begins with 'env:'"),
     "login-alone": (REST, {}, {"login": "a"}, "without password"),
     "password-alone": (POSTGRESQL, {}, {"login": None}, "without login"),
     "blank-behind-password": (POSTGRESQL, {}, {"password": "hunter2 "}, "its password begins or ends with a blank"),
