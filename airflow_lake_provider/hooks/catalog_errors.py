@@ -12,7 +12,13 @@ from typing import Any
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError, UnsupportedError
-from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, CREDENTIALS, FailureKind, cause_in
+from airflow_lake_provider.contracts.reports.failure_causes import (
+    ACCESS_DENIED,
+    CREDENTIALS,
+    TLS,
+    FailureKind,
+    cause_in,
+)
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
 _STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, gzip.BadGzipFile)
@@ -139,6 +145,13 @@ def is_access_denied(error: Exception) -> bool:
         return False
     cause = cause_in([f"{type(error).__name__}: {error}"])
     return cause is not None and cause.kind is ACCESS_DENIED
+
+
+def is_untrusted(error: Exception) -> bool:
+    """Tell whether a server does not encrypt, or has a certificate that is not trusted: it will not have another."""
+    from requests.exceptions import SSLError
+
+    return _cause_in_database(error) is TLS or (isinstance(error, SSLError) and TLS.find(str(error)) is not None)
 
 
 def is_no_catalog(error: Exception) -> bool:

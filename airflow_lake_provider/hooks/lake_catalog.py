@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
+from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, TLS
 from airflow_lake_provider.contracts.table_name import TableName, TablePatterns
 from airflow_lake_provider.hooks.call_limits import answer_in_time, call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
@@ -37,6 +37,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     is_refused_by_aws,
     is_unanswered,
     is_unreadable,
+    is_untrusted,
     text_of,
     unreadable,
 )
@@ -357,11 +358,8 @@ class LakeCatalogHook(BaseHook):
             return InvalidConnectionError(f"{name} refused the credentials or the call: {why}")
         if is_denied or is_access_denied(error):
             return AccessDeniedError(f"{name}: access was denied: {why}. {ACCESS_DENIED.remedy}")
-        if is_no_catalog(error):
-            return InvalidConnectionError(
-                f"{name}: the database answered, and has no catalog of Iceberg, or one of another version; look at the "
-                f"address of the connection: {why}"
-            )
+        if (unfit := _unfit(error, why)) is not None:
+            return InvalidConnectionError(f"{name}: {unfit}")
         if is_unanswered(error):
             return CatalogUnavailableError(f"{name} did not answer: {why}")
         if isinstance(error, NotImplementedError):
@@ -384,3 +382,13 @@ class LakeCatalogHook(BaseHook):
         for secret in self.connection.secrets():
             text = text.replace(secret, "***")
         return text
+
+
+def _unfit(error: Exception, why: str) -> str | None:
+    """Return what of a connection does not fit what it leads to; None for other errors."""
+    if is_no_catalog(error):
+        return (
+            "the database answered, and has no catalog of Iceberg, or one of another version; look at the address of "
+            f"the connection: {why}"
+        )
+    return f"{TLS.name}: {why.strip()}. {TLS.remedy}" if is_untrusted(error) else None

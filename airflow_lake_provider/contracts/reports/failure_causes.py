@@ -250,6 +250,20 @@ CREDENTIALS = FailureKind(
     ),
     InvalidConnectionError,
 )
+TLS = FailureKind(
+    "there is no encrypted connection that both trust",
+    "Repair the connection, its sslmode or sslrootcert for example (ssl_mode of MySQL), the trust store of the client, "
+    "or the server's certificate",
+    (
+        r"(?i)server does not support SSL|ssl not enabled in the server",
+        r"(?i)root certificate file .{0,300}(?:does not exist|no certificate)",
+        r"Could not open SSL root certificate file|Loading the SSL root certificate",
+        r"server certificate for .{0,300} does not match host name|could not be verified by hostnameverifier",
+        r"doesn't match any of the subject alternative names|CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        r"PKIX path building failed",
+    ),
+    InvalidConnectionError,
+)
 # Conditions of Spark that are of the values alone: the same rows and the same SQL end in it each time.
 VALUE = FailureKind(
     "an expression failed on a value",
@@ -292,7 +306,7 @@ CATALOG = FailureKind(
 _KINDS = (
     *(NO_SPARK, JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
     *(DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER),
-    VALUE,
+    *(TLS, VALUE),
 )
 _OF_SPARKS_FILES = re.compile(
     r"org\.apache\.spark\.(?:storage|shuffle|util\.collection|io)\.|blockmgr-|/spark-[0-9a-f]{8}-"

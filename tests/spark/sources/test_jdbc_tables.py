@@ -352,6 +352,9 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(shop: Shop) -> None:
     with pytest.raises(InvalidConnectionError, match="reader") as caught:
         shop.listed("t", connection="pg_reader")
     assert "wrong-secret" not in str(caught.value)
+    shop.spark.conf.set("spark.lake.database.pg_reader.url", f"{shop.access.url}?sslmode=require")
+    with pytest.raises(InvalidConnectionError, match="does not support SSL"):
+        shop.listed("t", connection="pg_reader")
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux says which timers a connection has")

@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.reports.failure_causes import TLS
 from airflow_lake_provider.contracts.source_access import DatabaseAccess
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, jvm_of, load_class
 from airflow_lake_provider.spark_jobs.jvm.java_errors import (
@@ -210,7 +211,8 @@ def _translated(access: DatabaseAccess, snapshot: str | None, error: Exception) 
             "proxy spreads connections over servers, name one server, or give JdbcTable(consistent=False)"
         )
     state, code = _codes(dialect, error)
-    kind = dialect.error_class(state, code) or _CLASSES.get(state[:2], JobFailedError)
+    otherwise = JobFailedError if TLS.find(message) is None else TLS.error
+    kind = dialect.error_class(state, code) or _CLASSES.get(state[:2], otherwise)
     may_not = f"user {access.user!r} may not read it: " if kind is AccessDeniedError else ""
     return kind(f"{access.address}: {may_not}{message}")
 

@@ -189,6 +189,20 @@ SAID = {
         "TTransportException: GSS initiate failed",
         "UnrecognizedClientException: The security token included in the request is invalid",
     ],
+    "TLS": [
+        "PSQLException: The server does not support SSL.",
+        "SQLNonTransientConnectionException: Trying to connect with ssl, but ssl not enabled in the server",
+        'OperationalError: connection to server at "db" failed: server does not support SSL, but SSL was required',
+        'OperationalError: connection to server at "db" failed: root certificate file "/root.crt" does not exist',
+        'OperationalError: could not read root certificate file "/root.crt": no certificate or crl found',
+        "PSQLException: Could not open SSL root certificate file /root.crt.",
+        "PSQLException: Loading the SSL root certificate /root.crt into a TrustManager failed.",
+        'OperationalError: server certificate for "lake" does not match host name "db"',
+        "PSQLException: The hostname db could not be verified by hostnameverifier PgjdbcHostnameVerifier.",
+        "OperationalError: SSL error: certificate verify failed",
+        "SSLHandshakeException: PKIX path building failed: unable to find valid certification path to requested target",
+        "SSLPeerUnverifiedException: Certificate for <db> doesn't match any of the subject alternative names: [lake]",
+    ],
     "ACCESS_DENIED": [
         "FileNotFoundException: /lake/shop/a.parquet (Permission denied)",
         "PermissionError: [Errno 13] Permission denied: '/lake'",
@@ -263,7 +277,7 @@ OF_NONE = [
 NOT_RETRIED = {
     "VALUE": BadInputError,
     "ACCESS_DENIED": AccessDeniedError,
-    "CREDENTIALS": InvalidConnectionError,
+    **dict.fromkeys(("CREDENTIALS", "TLS"), InvalidConnectionError),
     **dict.fromkeys(("NO_SPARK", "JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
 }
 
