@@ -5,6 +5,7 @@ PyIceberg opens what SQLAlchemy reads in it, so SQLAlchemy's own parser says wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -26,6 +27,10 @@ POSTGRESQL_OPTIONS = {
     "connect_timeout": "connectTimeout",
     "application_name": "ApplicationName",
 }
+
+POSTGRESQL_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+# Of these pg8000 has one, and none for encryption.
+_OF_PG8000 = ("application_name",)
 
 
 def is_sqlite(uri: str) -> bool:
@@ -56,19 +61,35 @@ def check(conn_id: str, uri: str) -> None:
     else:
         if not url.host or not path.strip("/"):
             raise refused(conn_id, f"uri {uri!r} lacks host or database; write {_POSTGRESQL}")
-        options = set(POSTGRESQL_OPTIONS)
+        options = set(_OF_PG8000 if url.drivername.endswith("+pg8000") else POSTGRESQL_OPTIONS)
     for option in sorted(url.query.keys() - options):
         raise refused(
             conn_id,
-            f"option {option!r} in uri cannot be translated for the other side; known: {', '.join(sorted(options))}"
-            f"{nearest(option, options)}",
+            f"option {option!r} in uri is not one that both sides read; known with {url.drivername}: "
+            f"{', '.join(sorted(options))}{nearest(option, options)}",
         )
     if repeated := [option for option, value in url.query.items() if not isinstance(value, str)]:
         raise refused(conn_id, f"uri {uri!r} has {', '.join(repeated)} more than once; give one value")
+    _check_values(conn_id, {name: str(value) for name, value in url.query.items()})
     try:
         _busy_milliseconds(url)
     except ValueError as error:
         raise refused(conn_id, f"option 'timeout' in uri is not understood: {error}") from None
+
+
+def _check_values(conn_id: str, options: Mapping[str, str]) -> None:
+    """Refuse values of PostgreSQL's options that one of libpq and pgjdbc does not take."""
+    if (mode := options.get("sslmode", "require")) not in POSTGRESQL_SSL_MODES:
+        raise refused(conn_id, f"option 'sslmode' in uri is one of {', '.join(POSTGRESQL_SSL_MODES)}, got {mode!r}")
+    seconds = options.get("connect_timeout", "0")
+    if not (seconds.isascii() and seconds.isdecimal()):
+        raise refused(conn_id, f"option 'connect_timeout' in uri is a whole number of seconds, got {seconds!r}")
+    if not (certificate := options.get("sslrootcert", "/")).startswith("/"):
+        raise refused(
+            conn_id,
+            "option 'sslrootcert' in uri is an absolute path, of a file that is there for the worker and the driver, "
+            f"got {certificate!r}",
+        )
 
 
 def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:

@@ -11,7 +11,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import read_options
 from airflow_lake_provider.catalogs.connection_errors import refuse_trimmed, refused
-from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS
+from airflow_lake_provider.catalogs.database_uri import POSTGRESQL_OPTIONS, POSTGRESQL_SSL_MODES
 from airflow_lake_provider.catalogs.secret_properties import forms
 from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -56,7 +56,6 @@ _KINDS = {"postgres": _POSTGRESQL, "postgresql": _POSTGRESQL, "mysql": _MYSQL, "
 _SEPARATORS = frozenset("?&#")
 # A name, or an address of IP; one of version 6 may have a zone.
 _SERVER = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?\]?")
-_POSTGRESQL_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 # Modes of MySQL, as the driver of MariaDB names them.
 _SSL_MODES = {
     "DISABLED": "disable",
@@ -121,8 +120,8 @@ def _option(conn_id: str, kind: _Kind, name: str, value: str) -> str:
         seconds = number(value, f"connection {conn_id!r}: extra connect_timeout")
         # The driver of MariaDB counts milliseconds.
         return str(1000 * seconds if kind is _MYSQL else seconds)
-    if name == "sslmode" and value.lower() not in _POSTGRESQL_SSL_MODES:
-        raise refused(conn_id, f"sslmode is one of {', '.join(_POSTGRESQL_SSL_MODES)}, got {value!r}")
+    if name == "sslmode" and value.lower() not in POSTGRESQL_SSL_MODES:
+        raise refused(conn_id, f"sslmode is one of {', '.join(POSTGRESQL_SSL_MODES)}, got {value!r}")
     if name == "ssl_mode":
         if (mode := _SSL_MODES.get(value.upper())) is None:
             raise refused(conn_id, f"ssl_mode is one of {', '.join(_SSL_MODES)}, got {value!r}")

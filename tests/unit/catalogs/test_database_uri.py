@@ -61,6 +61,11 @@ def test_a_timeout_of_sqlite_is_kept() -> None:
         ("sqlite:////lake/a%3F.db", "names no file that Spark and Airflow both find"),
         ("postgresql://h/d?sslmode=a&sslmode=b", "has sslmode more than once"),
         ("postgresql://h/", "lacks host or database"),
+        ("postgresql://h/d?sslmode=REQUIRE", "option 'sslmode' in uri is one of disable, allow, prefer, require"),
+        ("postgresql://h/d?connect_timeout=1.5", "option 'connect_timeout' in uri is a whole number of seconds"),
+        ("postgresql://h/d?connect_timeout=-1", "option 'connect_timeout' in uri is a whole number of seconds"),
+        ("postgresql://h/d?sslrootcert=system", "option 'sslrootcert' in uri is an absolute path"),
+        ("postgresql+pg8000://h/d?sslmode=require", "known with postgresql+pg8000: application_name"),
     ],
 )
 def test_an_address_that_both_sides_would_read_in_their_own_way_is_refused(uri: str, said: str) -> None:
