@@ -15,6 +15,7 @@ from airflow.utils.providers_configuration_loader import providers_configuration
 from airflow_lake_provider.cli.command_process import as_command, printable, run_driver
 from airflow_lake_provider.cli.print_tables import show
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.batch_plan import PutAsideRecord, SchemaChange
 from airflow_lake_provider.contracts.reports.job import LoadReport
@@ -55,7 +56,7 @@ def batch_spec(args: Namespace) -> LoadSpec:
     if not (args.source or "").strip():
         raise InvalidSpecError(f"--source must be a path of files, or a source as JSON, got {args.source!r}")
     is_object = args.source.lstrip().startswith("{")
-    given |= {"table": args.table, "source": _mapping(args.source, "--source") if is_object else args.source}
+    given |= {"table": args.table, "source": _source(_mapping(args.source, "--source") if is_object else args.source)}
     if args.keys:
         given["keys"] = list(args.keys)
     # The last word: an action that has no dry run would be a write.
@@ -69,6 +70,14 @@ def batch_spec(args: Namespace) -> LoadSpec:
         return replace(spec, is_dry_run=True)
     repeat = OnRepeat.APPLY if spec.source.files else spec.on_repeat
     return replace(spec, source=replace(spec.source, name="lake-check"), on_repeat=repeat, is_dry_run=True)
+
+
+def _source(given: object) -> Source:
+    try:
+        return source(given, "--source")
+    except InvalidSpecError as error:
+        why = str(error)
+        raise InvalidSpecError(why if why.startswith("--source") else f"--source: {why}") from None
 
 
 def _mapping(text: str, name: str) -> dict[str, Any]:

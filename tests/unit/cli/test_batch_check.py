@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -131,6 +132,19 @@ def test_the_arguments_are_those_of_the_operator() -> None:
     for given, words in (("[1]", "JSON object"), ("{", "no JSON"), ('{"colour": 1}', "colour")):
         with pytest.raises(InvalidSpecError, match=words):
             batch_check.batch_spec(parsed("--source", "/in/*.json", "--arguments", given))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ('{"type": "filez"}', "--source needs a type, one of 'files'"),
+        ('{"type": "files", "path": "/in/*", "format": "jsn"}', "--source: Files.format must be one of"),
+        ("/in/orders", "--source: the path '/in/orders' does not tell a format"),
+    ],
+)
+def test_what_is_wrong_with_the_source_is_said_of_the_source(given: str, words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"^{re.escape(words)}"):
+        batch_check.batch_spec(parsed("--source", given))
 
 
 @pytest.mark.usefixtures("orders")
