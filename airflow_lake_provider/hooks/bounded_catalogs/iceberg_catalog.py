@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.untrusted_properties import untrusted_code
 from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 from airflow_lake_provider.tables.base import ListedTable
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 class IcebergCatalog:
     """Implements ``tables.base.WorkerCatalog``.
 
-    :raises NotInstalledError: a package of the catalog's kind is missing.
+    :raises UnsupportedError: a package of the catalog's kind is missing.
     """
 
     def __init__(self, connection: CatalogConnection) -> None:
         self._connection = connection
-        self._opener = catalog_opener(connection.kind)
+        self._opener = catalog_opener(connection.kind, connection.conn_id)
 
     @lock_free_cached_property
     def catalog(self) -> Catalog:
@@ -125,20 +126,19 @@ class IcebergCatalog:
             rest.refuse_for_spark(own, table.name())
 
 
-def catalog_opener(kind: str) -> Callable[[str, Mapping[str, Any]], Catalog]:
+def catalog_opener(kind: str, conn_id: str = "lake_default") -> Callable[[str, Mapping[str, Any]], Catalog]:
     """Return what opens a catalog, given its name and PyIceberg's properties of it.
 
     All that has to be imported for it is imported by now: that takes a second or two, which no limit counts.
 
     :param kind: ``rest``, ``sql``, ``hive`` or ``glue``.
-    :raises NotInstalledError: a package of that kind is missing.
+    :param conn_id: named in errors.
+    :raises UnsupportedError: a package of that kind is missing.
     """
-    from pyiceberg.exceptions import NotInstalledError
-
     try:
         open_one = _opener(kind)
     except ImportError as error:
-        raise NotInstalledError(f"a package of {kind} catalogs is not installed: {error}") from error
+        raise _not_installed(kind, conn_id, error) from error
 
     def opened(name: str, properties: Mapping[str, Any]) -> Catalog:
         # PyIceberg's own configuration of a catalog of that name counts beside the connection, as in load_catalog.
@@ -148,9 +148,20 @@ def catalog_opener(kind: str) -> Callable[[str, Mapping[str, Any]], Catalog]:
         try:
             return open_one(name, **given)
         except ImportError as error:
-            raise NotInstalledError(f"a package of {kind} catalogs is not installed: {error}") from error
+            raise _not_installed(kind, conn_id, error) from error
 
     return opened
+
+
+_EXTRAS = {"psycopg2": "postgres", "hive": "hive", "glue": "glue", "rest": "rest-sigv4"}
+
+
+def _not_installed(kind: str, conn_id: str, error: ImportError) -> UnsupportedError:
+    extra = _EXTRAS.get(error.name or "") or _EXTRAS.get(kind)
+    return UnsupportedError(
+        f"connection {conn_id!r}: a package of {kind} catalogs is not installed: {error}. Install "
+        f"{f'the extra {extra!r} of airflow-lake-provider' if extra else 'it'} where tasks and the triggerer run"
+    )
 
 
 def _opener(kind: str) -> Callable[..., Catalog]:

@@ -16,7 +16,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError, MissingTableError
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.table_name import TableName
 
 
@@ -145,6 +150,24 @@ def test_the_button_answers_false_in_a_sentence_whatever_goes_wrong(
         ok, sentence = hook_class().test_connection()
         assert (ok, said in sentence) == (False, True), sentence
         assert "hunter2" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "module", "extra"),
+    [
+        ({"host": "postgresql://h/lake", "extra": {"type": "sql", "warehouse": "/lake"}}, "psycopg2", "'postgres'"),
+        ({"host": "thrift://h:9083", "extra": {"type": "hive"}}, "pyiceberg.catalog.hive", "'hive'"),
+        ({"extra": {"type": "glue", "warehouse": "s3://b/lake"}}, "pyiceberg.catalog.glue", "'glue'"),
+        ({"host": "http://h", "extra": {"rest.sigv4-enabled": True}}, "boto3", "'rest-sigv4'"),
+    ],
+)
+def test_a_package_that_is_missing_is_refused_with_the_extra_that_brings_it(
+    fields: dict[str, Any], module: str, extra: str, hook_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    set_connection(monkeypatch, **fields)
+    with pytest.raises(UnsupportedError, match=rf"^connection 'lake_default': .*not installed.*extra {extra}"):
+        hook_class().load_table("shop.orders")
 
 
 def answer_of_the_form(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[bool, str]:
