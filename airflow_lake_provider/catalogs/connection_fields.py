@@ -25,6 +25,7 @@ _KEYS = ("key", "code", "auth", "sas")
 _NUMBERS = ("glue.max-retries",)
 # They become headers, or a part of one.
 _OF_HEADERS = ("token", "credential", "scope", "rest.auth.basic.username", "rest.auth.basic.password")
+_LAST_OF_LATIN_1 = 0xFF
 _SIGNING = ("rest.signing-region", "rest.signing-name", "rest.sigv4.max-retries")
 
 
@@ -104,6 +105,9 @@ def _check_lines(conn_id: str, name: str, value: str) -> None:
         raise refused(
             conn_id, f"property {name!r} holds a line break or another control character, which a header cannot have"
         )
+    # Java sends a question mark in place of another one, and Python fails.
+    if (name.startswith("header.") or name == "token") and any(ord(letter) > _LAST_OF_LATIN_1 for letter in value):
+        raise refused(conn_id, f"property {name!r} has a character that no header can have; write it in Latin-1")
 
 
 def _check_environment(conn_id: str, properties: Mapping[str, str]) -> None:

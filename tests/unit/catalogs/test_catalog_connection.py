@@ -111,6 +111,12 @@ def test_login_and_password_of_a_rest_catalog_become_one_oauth2_credential() -> 
     assert (spark(found)["scope"], spark(found)["oauth2-server-uri"]) == ("all", "https://id/t")
 
 
+def test_a_header_may_have_the_letters_of_latin_1_and_a_secret_any() -> None:
+    assert spark(connection(REST, {"header.X-Team": "Zürich"}))["header.X-Team"] == "Zürich"
+    found = connection(REST, {"oauth2-server-uri": "https://id/t"}, login="id", password="東京€")
+    assert found.pyiceberg_properties()["credential"] == spark(found)["credential"] == "id:東京€"
+
+
 def test_a_client_secret_may_have_a_colon() -> None:
     found = connection(REST, {"oauth2-server-uri": "https://id/t"}, login="id", password="env:a:b")
     assert found.pyiceberg_properties()["credential"] == spark(found)["credential"] == "id:env:a:b"
@@ -218,6 +224,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"login": "a", "password": "hunter2"},
         "login and password came without the extra 'oauth2-server-uri'",
     ),
+    "euro-in-token": (REST, {"token": "hunter2€"}, {}, "'token' has a character that no header can have"),
+    "kanji-in-header": (REST, {"header.X-Team": "東京"}, {}, "'header.X-Team' has a character that no header can have"),
     "colon-in-client-id": (
         REST,
         {"oauth2-server-uri": "https://id/t"},
