@@ -16,6 +16,10 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import check_query_start, shown
 
 _PART = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^"`.\s]+')
+# A comment, a text or a name in quotes, or one letter; each of them ends with the query at the latest.
+_PIECE = re.compile(
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\S""", re.DOTALL
+)
 _ROWS_A_FETCH = 10_000
 
 
@@ -33,7 +37,8 @@ def _relation(value: object, name: str) -> str:
 def _statement(value: object, name: str) -> str:
     query = text(value, name)
     check_query_start(query, name)
-    if query.rstrip().endswith(";"):
+    pieces = [piece for piece in _PIECE.findall(query) if not piece.startswith(("--", "/*"))]
+    if pieces[-1:] == [";"]:
         raise InvalidSpecError(f"{name} is read as a subquery, so it must not end with ';', got {shown(query)}")
     return query
 

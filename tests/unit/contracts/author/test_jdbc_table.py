@@ -82,6 +82,8 @@ def test_a_table_has_a_name_and_may_have_a_schema(table: str, parts: tuple[str, 
         ({"table": "orders; DROP TABLE x"}, "must be a table, or a schema and a table"),
         ({"sql": "DELETE FROM t"}, "must be one query"),
         ({"sql": "SELECT 1;"}, "must not end with ';'"),
+        ({"sql": "SELECT 1; -- of orders"}, "must not end with ';'"),
+        ({"sql": "SELECT 1\n;\n/* of\norders */ "}, "must not end with ';'"),
         ({"table": "t", "overlap": "PT1H"}, "give watermark, too"),
         ({"table": "t", "watermark": "w", "overlap": 0}, "must be at least 1"),
         ({"table": "t", "watermark": "w", "overlap": "-PT1H"}, "positive timedelta"),
@@ -93,6 +95,22 @@ def test_a_table_has_a_name_and_may_have_a_schema(table: str, parts: tuple[str, 
 def test_what_cannot_be_read_is_refused_while_a_dag_is_parsed(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidSpecError, match=says):
         JdbcTable("pg_shop", **arguments)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ';' -- of orders;",
+        "SELECT 'it''s; --'",
+        "SELECT 1 /* ; */",
+        'SELECT 1 AS ";"',
+        r"SELECT 'a\' || ';'",
+        "SELECT 1 --",
+        "-- of orders\nSELECT 1",
+    ],
+)
+def test_a_semicolon_in_a_comment_or_in_quotes_ends_no_query(sql: str) -> None:
+    assert JdbcTable("pg_shop", sql=sql).sql == sql
 
 
 def test_templates_are_left_open() -> None:
