@@ -241,7 +241,7 @@ def _configured_jars(configured: str) -> tuple[str, ...]:
             jars.append(name)
         elif of_folder := sorted(path.glob("*.jar")):
             jars += map(str, of_folder)
-        elif matched := _matched(name):
+        elif matched := matched_files(name):
             jars += matched
         else:
             is_glob = "a glob that matches no file" if has_magic(name) else "which is not there"
@@ -251,7 +251,7 @@ def _configured_jars(configured: str) -> tuple[str, ...]:
     return tuple(jars)
 
 
-def _matched(pattern: str) -> list[str]:
+def matched_files(pattern: str) -> list[str]:
     """Return the files that a glob of Spark matches, as a JVM takes none on its class path."""
     # Hadoop says by ^ what Python says by !.
     names = glob(pattern.replace("[^", "[!"))  # noqa: PTH207  # Path.glob takes no absolute one

@@ -247,7 +247,7 @@ class SparkApplicationOperator(
     def _run_in_spark(self, tasks: list[TableTask], context: Context) -> None:
         """Submit an application for the tasks that are open, and take its reports."""
         refuse_mixed_installation()
-        target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        target = self.target_of_submission()
         self.link_to(target, context)
         self.name_keys(context)
         may_defer = self.may_defer(target)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.argument_validation import optional, options, text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, options, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators.driver_start import matched_files
 
 if TYPE_CHECKING:
     Base = SparkSubmitOperator
@@ -23,7 +29,24 @@ _TEXTS = (
     *("proxy_user", "name", "yarn_queue", "deploy_mode", "spark_binary"),
 )
 _MAPPINGS = ("conf", "env_vars")
-_NUMBERS = ("num_executors", "executor_cores", "total_executor_cores")
+_COUNTS = ("num_executors", "executor_cores", "total_executor_cores")
+_INTERVAL = "status_poll_interval"
+# Any text would turn them on.
+_FLAGS = (
+    *("verbose", "use_krb5ccache", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "durable"),
+    *("openlineage_inject_parent_job_info", "openlineage_inject_transport_info"),
+)
+# What Spark reads before a driver could say what is wrong with it: by the names of the arguments and of the settings.
+_SIZES = ("executor_memory", "driver_memory", "spark.executor.memory", "spark.driver.memory")
+_WHOLE = (*_COUNTS, "spark.executor.instances", "spark.executor.cores", "spark.driver.cores", "spark.cores.max")
+_SIZE = re.compile(r"\s*0*[1-9][0-9]*(?:b|[kmgtp]b?)?\s*", re.ASCII | re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]+", re.ASCII)
+# As the launcher hands it to Java, which takes bytes, but none of so few.
+_HEAP = re.compile(r"[0-9]+[kmgt]|[0-9]{8,}", re.ASCII | re.IGNORECASE)
+# What the machine that submits reads; Spark goes on without a jar that is not there.
+_FILES = ("jars", "py_files", "files", "archives", "keytab")
+_OF_THIS_MACHINE = re.compile(r"file:(?://)?(?=/)")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # Spark takes them from its command line, which says what the connection says.
 _OF_CONNECTION = {
     "spark.master": "the host of the Spark connection",
@@ -41,12 +64,14 @@ class SparkArguments(Base):
 
     def __init__(self, **spark_arguments: Any) -> None:
         super().__init__(**spark_arguments)
-        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_NUMBERS):
+        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _INTERVAL, *_FLAGS):
             value = getattr(self, _attribute(name))
             if _attribute(name) not in (*SparkSubmitOperator.template_fields, *self.template_fields):
                 refuse_template(value, name)
-            if name not in _NUMBERS and not is_open(value):
-                _read(value, name)
+            if not is_open(value):
+                read = _read(value, name)
+                if name in _FLAGS:
+                    setattr(self, _attribute(name), read)
 
     def read_spark_arguments(self) -> None:
         """Read the arguments as they were rendered; an empty text is one that was left out.
@@ -54,14 +79,38 @@ class SparkArguments(Base):
         :raises InvalidSpecError: naming the one that cannot be.
         """
         self._conn_id = text(self.spark_conn_id, "spark_conn_id")
-        for name in (*_LISTS, *_TEXTS, *_MAPPINGS):
+        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, *_FLAGS):
             attribute = _attribute(name)
             setattr(self, attribute, _read(getattr(self, attribute), name))
+
+    def target_of_submission(self) -> SparkTarget:
+        """Read the Spark connection.
+
+        :raises InvalidConnectionError: as of :meth:`SparkTarget.read`; so UnsupportedError.
+        :raises InvalidSpecError: this worker cannot submit there: a file is not here, or its Java has no such heap.
+        """
+        target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        for name in _FILES:
+            for path in (getattr(self, _attribute(name)) or "").split(","):
+                if path.strip() and _is_missing(path.strip()):
+                    raise InvalidSpecError(
+                        f"{name} has {path.strip()!r}, which this worker cannot read in {str(Path.cwd())!r}; write the "
+                        "path of a file that is there, or an address such as 's3a://...'. Nothing was submitted"
+                    )
+        heap, name = getattr(self, _attribute("driver_memory")), "driver_memory"
+        if not heap:
+            heap, name = (self.conf or {}).get("spark.driver.memory"), "spark.driver.memory"
+        if not target.cluster_mode and heap is not None and not _HEAP.fullmatch(str(heap)):
+            raise InvalidSpecError(
+                f"{name} must be a size of Java such as '4g' or '512m' where the driver runs on the worker, got "
+                f"{heap!r}. Nothing was submitted"
+            )
+        return target
 
 
 def _attribute(name: str) -> str:
     """Return where the official operator keeps an argument: below its name if it is templated."""
-    return name if name in SparkSubmitOperator.template_fields else f"_{name}"
+    return name if name in (*SparkSubmitOperator.template_fields, "durable") else f"_{name}"
 
 
 def _read(value: Any, name: str) -> Any:
@@ -70,7 +119,41 @@ def _read(value: Any, name: str) -> Any:
     if name in _LISTS and isinstance(value, (list, tuple, set)):
         joined = ",".join(map(str, value))
         raise InvalidSpecError(f"{name} must be one text with commas, such as {joined!r}, got {value!r}")
-    return optional(text)(value, name)
+    if name in _FLAGS:
+        return flag(value, name)
+    if name == _INTERVAL:
+        return _read_seconds(value, name)
+    if name in _COUNTS:
+        return value if value is None or value == "" else _fitting(value, name, name)
+    given = optional(text)(value, name)
+    return given if given is None else _fitting(given, name, name)
+
+
+def _is_missing(name: str) -> bool:
+    """Tell whether a file of this machine cannot be read; an address is Spark's to look for."""
+    path = unquote(_OF_THIS_MACHINE.sub("", name)) if _OF_THIS_MACHINE.match(name) else name
+    # Spark unpacks what is before the sign under the name behind it.
+    path = path.partition("#")[0]
+    return not _ADDRESS.match(path) and not os.access(path, os.R_OK) and not matched_files(path)
+
+
+def _read_seconds(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise InvalidSpecError(f"{name} must be a number of seconds such as 30, got {value!r}")
+    return value
+
+
+def _fitting(value: Any, what: str, name: str) -> Any:
+    """Return a value that Spark can read.
+
+    :param what: name of the argument, or of the setting of Spark.
+    :param name: for the message.
+    """
+    if what in _SIZES and not _SIZE.fullmatch(str(value)):
+        raise InvalidSpecError(f"{name} must be a size of Spark such as '4g' or '512m', got {value!r}")
+    if what in _WHOLE and not _COUNT.fullmatch(str(value)):
+        raise InvalidSpecError(f"{name} must be a whole number such as 2, got {value!r}")
+    return value
 
 
 def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
@@ -87,5 +170,8 @@ def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
             f"conf[{unset[0]!r}] must not be 'None', which a template makes of a param without a value; write "
             "{{ params.x or '1g' }}, with a value that holds then"
         )
+    if name == "conf":
+        for setting, given in texts.items():
+            _fitting(given, setting, f"conf[{setting!r}]")
     # The environment of a process has texts alone.
     return texts if name == "env_vars" else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,69 @@ def test_a_template_that_the_official_operator_would_hand_to_spark_as_it_is_is_r
 
     of_template: dict[str, Any] = {name: TEMPLATE}
     Sized(task_id="s", table="shop.orders", **of_template)
+
+
+@pytest.mark.parametrize("name", ["driver_memory", "executor_memory"])
+@pytest.mark.parametrize("size", ["lots", "1.5g", "2 g", "-2g", "0g", "4gib", "g"])
+def test_a_memory_that_is_no_size_of_spark_is_refused_before_it_starts(name: str, size: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"{name} must be a size of Spark such as '4g' or '512m', got '{size}'"):
+        compaction(**{name: size})
+    with pytest.raises(InvalidSpecError, match=r"conf\['spark\.\w+\.memory'\] must be a size of Spark such as '4g'"):
+        compaction(conf={f"spark.{name.replace('_', '.')}": size})
+
+
+@pytest.mark.parametrize("size", ["4g", "4G", "512m", "4096k", "2t", "4gb", "1024"])
+def test_a_memory_as_spark_takes_it_is_none_to_refuse(size: str) -> None:
+    compaction(executor_memory=size, driver_memory=size, conf={"spark.executor.memory": size})
+
+
+COUNTS = {
+    "num_executors": "spark.executor.instances",
+    "executor_cores": "spark.executor.cores",
+    "total_executor_cores": "spark.cores.max",
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("count", ["two", -1, "-1", 1.5, True, "2.0", [2]])
+def test_a_count_that_is_none_is_refused_before_spark_starts(name: str, count: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{name} must be a whole number such as 2, got "):
+        compaction(**{name: count})
+
+
+@pytest.mark.parametrize(("name", "setting"), COUNTS.items())
+def test_a_count_as_spark_takes_it_is_none_to_refuse(name: str, setting: str) -> None:
+    for count in (None, 0, 2, "2"):
+        compaction(**{name: count})
+    compaction(conf={setting: 2})
+    with pytest.raises(InvalidSpecError, match=r"conf\['spark\..*'\] must be a whole number such as 2, got 'two'"):
+        compaction(conf={setting: "two"})
+
+
+@pytest.mark.parametrize("seconds", ["30", timedelta(seconds=30), -1, True, None, float("nan")])
+def test_an_interval_of_polls_that_is_no_number_is_refused_before_anything_is_submitted(seconds: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="status_poll_interval must be a number of seconds such as 30, got "):
+        compaction(status_poll_interval=seconds)
+    compaction(status_poll_interval=0.5)
+
+
+FLAGS = [
+    *("verbose", "use_krb5ccache", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "durable"),
+    *("openlineage_inject_parent_job_info", "openlineage_inject_transport_info"),
+]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("value", ["{{ params.x }}", "no", 1])
+def test_a_switch_that_any_text_would_turn_on_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=f"{name} (must be true or false, got|is not templated)"):
+        compaction(**{name: value})
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_switch_of_a_text_is_what_it_says(name: str) -> None:
+    job = compaction(**{name: "False"})
+    assert getattr(job, name if name == "durable" else f"_{name}") is False
 
 
 @pytest.mark.parametrize("name", ["conf", "env_vars"])
@@ -127,6 +191,49 @@ def test_an_operator_of_an_author_may_have_fewer_templates() -> None:
 def test_default_args_are_looked_at_too() -> None:
     with pytest.raises(InvalidSpecError, match="jars must be one text with commas"):
         compaction(default_args={"jars": ["a.jar"]})
+
+
+DELETION: dict[str, Any] = {"table": "shop.orders", "keys_from": "k.csv", "keys": ["id"]}
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("name", ["jars", "py_files", "files", "archives", "keytab"])
+@pytest.mark.parametrize("path", ["gone.bin", "/gone/x.bin", "file:///gone/x.bin", "/gone/*.bin"])
+def test_a_file_that_the_worker_has_not_is_refused_before_anything_is_submitted(
+    context: Context, words: Path, tmp_path: Path, name: str, path: str
+) -> None:
+    (tmp_path / "there.bin").touch()
+    given = {name: path if name == "keytab" else f"{tmp_path}/there.bin,{path}"}
+    refused = refusal(LakeDeleteRowsOperator(task_id="d", **{**DELETION, **given}), context)
+    assert isinstance(refused, InvalidSpecError)
+    assert str(refused).startswith(f"{name} has {path!r}, which this worker cannot read in '{Path.cwd()}'")
+    assert not words.exists()
+
+
+@pytest.mark.usefixtures("orders")
+def test_files_that_the_worker_has_and_addresses_go_to_spark(context: Context, words: Path, tmp_path: Path) -> None:
+    (tmp_path / "a b.bin").touch()
+    for path in (
+        *(f"{tmp_path}/a b.bin", f"{tmp_path}/*.bin", f"file:{tmp_path}/a%20b.bin", f"{tmp_path}/a b.bin#alias"),
+        *("s3a://bucket/gone.bin", "local:///opt/gone.bin", "hdfs:/gone.bin"),
+    ):
+        assert path in values_of("--archives", words_given(words, context, archives=path))
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("size", ["4gb", "4096", " 4g"])
+def test_a_heap_that_java_cannot_have_is_refused_where_the_driver_is_on_the_worker(
+    context: Context, words: Path, size: str
+) -> None:
+    for given, name in (
+        ({"driver_memory": size}, "driver_memory"),
+        ({"conf": {"spark.driver.memory": size}}, "spark.driver.memory"),
+    ):
+        refused = refusal(LakeDeleteRowsOperator(task_id="d", **DELETION, **given), context)
+        assert isinstance(refused, InvalidSpecError)
+        assert str(refused).startswith(f"{name} must be a size of Java such as '4g'")
+    assert not words.exists()
+    assert values_of("--driver-memory", words_given(words, context, driver_memory="2g")) == ["2g"]
 
 
 @pytest.fixture
