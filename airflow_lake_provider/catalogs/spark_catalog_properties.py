@@ -229,6 +229,8 @@ RUNTIMES = {
     release: f"org.apache.iceberg:iceberg-spark-runtime-{'_'.join(release)}:{ICEBERG_VERSION}"
     for release in (("4.1", "2.13"), ("3.5", "2.12"))
 }
+# In the name of each of its packages and jars.
+RUNTIME_NAME = "iceberg-spark-runtime"
 SPARK_RUNTIME = RUNTIMES["4.1", "2.13"]
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"

@@ -46,6 +46,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JARS = ("spark.jars", "spark.jars.packages")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+# The end of a line that goes on in the next one, in a properties file of Java.
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:\r\n|\r|\n)[ \t\f]*")
 # Where a driver, its blocks and its pages listen. Only the variable moves the pages, too.
 _LOCAL_IP = "SPARK_LOCAL_IP"
 _ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
@@ -182,10 +184,10 @@ class _DriverJava:
 
     @classmethod
     def of(cls, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> _DriverJava:
-        environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
+        environment = _launched_with(operator, target)
         home = environment.get("SPARK_HOME")
         spark_folder = Path(home) if home and not _names_a_binary(operator) else None
-        return cls(_given_settings(operator, settings, environment), environment, spark_folder)
+        return cls(given_settings(operator, target, settings), environment, spark_folder)
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
@@ -278,15 +280,24 @@ def binary_of_connection(spark_conn_id: str) -> str | None:
     return chosen_binary(BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary"))
 
 
-def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the author and the site say of the driver's class path, jars and options."""
+def given_settings(operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> dict[str, str]:
+    """Return the settings of the author, of this package and of the site, as Spark has them.
+
+    :param settings: text of the attempt's properties file, with the author's.
+    """
+    environment = _launched_with(operator, target)
     defaults = settings_folder(Path(environment.get("SPARK_HOME", "")), environment) / "spark-defaults.conf"
-    texts = [defaults.read_text(encoding="utf-8") if defaults.is_file() else "", settings]
+    is_there = defaults.is_file() and os.access(defaults, os.R_OK)
+    texts = [defaults.read_text(encoding="utf-8", errors="replace") if is_there else "", settings]
     # Java ends a line at these two signs alone: to it a value may have the others.
-    lines = [line.strip() for text in texts for line in re.split(r"[\r\n]", text)]
+    lines = [line.strip() for text in texts for line in re.split(r"[\r\n]", _CONTINUED.sub(r"\1", text))]
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     options = {pair[0]: pair[-1] for pair in pairs}
     return {**options, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+
+
+def _launched_with(operator: SparkSubmitOperator, target: SparkTarget) -> dict[str, str]:
+    return {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
 
 
 def _names_a_binary(operator: SparkSubmitOperator) -> bool:

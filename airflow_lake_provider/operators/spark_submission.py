@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 
+from airflow_lake_provider.catalogs.spark_catalog_properties import RUNTIME_NAME
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.hooks.source_access import packages_of, source_access
-from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
+from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection, given_settings
 from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
 from airflow_lake_provider.submission.job_files import APPLICATION, JobFiles, job_archive
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
 _LOG_LEVEL = {"spark.log.level": "WARN"}
+
+# Lists that an argument of the command line replaces, wherever Spark has them from.
+_SETTING_OF = {
+    "files": "spark.files",
+    "py_files": "spark.submit.pyFiles",
+    "jars": "spark.jars",
+    "packages": "spark.jars.packages",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +141,12 @@ def spark_submit_arguments(
 
     :param start: of :meth:`SparkSubmission.driver_start`.
     """
+    given = given_settings(operator, submission.target, submission.files.settings.read_text(encoding="utf-8"))
+
+    def joined(ours: list[str], name: str) -> str | None:
+        theirs = getattr(operator, name) or (_without_runtime(given.get(_SETTING_OF[name], "")) if ours else None)
+        return ",".join([*ours, *([theirs] if theirs else [])]) or None
+
     spec = str(submission.files.spec)
     shipped = [spec] if submission.target.cluster_mode else []
     read_from = submission.files.spec.name if shipped else spec
@@ -139,10 +154,10 @@ def spark_submit_arguments(
         "application": str(APPLICATION),
         "application_args": ["--spec", read_from, "--report", submission.report_path],
         "conf": operator.conf or {},
-        "files": _joined(shipped, operator.files),
-        "py_files": _joined([str(submission.archive)], operator.py_files),
-        "jars": _joined(list(start.jars), operator.jars),
-        "packages": _joined(list(start.packages), operator.packages),
+        "files": joined(shipped, "files"),
+        "py_files": joined([str(submission.archive)], "py_files"),
+        "jars": joined(list(start.jars), "jars"),
+        "packages": joined(list(start.packages), "packages"),
         "driver_class_path": operator.driver_class_path or start.class_path,
         "properties_file": str(submission.files.settings),
         "_spark_binary": operator._spark_binary or _bundled_binary(str(operator._conn_id)),
@@ -173,5 +188,6 @@ def _bundled_binary(spark_conn_id: str) -> str | None:
     return None if binary_of_connection(spark_conn_id) else spark_submit_binary()
 
 
-def _joined(ours: list[str], theirs: str | None) -> str | None:
-    return ",".join([*ours, *([theirs] if theirs else [])]) or None
+def _without_runtime(theirs: str) -> str:
+    """Leave out the runtimes of the format: of two, a driver might take classes of both."""
+    return ",".join(each for each in map(str.strip, theirs.split(",")) if each and RUNTIME_NAME not in each)

@@ -282,3 +282,49 @@ def test_a_connection_without_a_deploy_mode_means_client_whatever_sparks_default
 ) -> None:
     assert values_of("--deploy-mode", words_given(words, context)) == ["client"]
     assert values_of("--deploy-mode", words_given(words, context, deploy_mode="client")) == ["client"]
+
+
+LISTS_OF_SETTINGS = {
+    "spark.jars": ("--jars", "/ours.jar"),
+    "spark.submit.pyFiles": ("--py-files", "airflow_lake_provider-"),
+}
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("setting", LISTS_OF_SETTINGS)
+@pytest.mark.parametrize("place", ["conf", "properties_file", "spark-defaults.conf"])
+def test_a_list_of_a_setting_is_added_to_ours_which_would_replace_it(
+    context: Context, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, place: str
+) -> None:
+    (tmp_path / "ours.jar").touch()
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"{tmp_path}/ours.jar")
+    (tmp_path / "conf").mkdir()
+    arguments: dict[str, Any] = {}
+    if place == "conf":
+        arguments = {"conf": {setting: "/theirs/a,/theirs/b"}}
+    else:
+        file = tmp_path / ("conf/spark-defaults.conf" if place == "spark-defaults.conf" else "author.properties")
+        file.write_text(f"{setting} /theirs/a,\\\n   /theirs/b\n")
+        arguments = {} if place == "spark-defaults.conf" else {"properties_file": str(file)}
+    option, ours = LISTS_OF_SETTINGS[setting]
+    (given,) = values_of(option, words_given(words, context, **arguments))
+    assert ours in given
+    assert given.endswith(",/theirs/a,/theirs/b")
+    own = {"--jars": "jars", "--py-files": "py_files"}[option]
+    (given,) = values_of(option, words_given(words, context, **arguments, **{own: "s3a://own/c"}))
+    assert given.endswith(",s3a://own/c")
+    assert "theirs" not in given
+
+
+@pytest.mark.usefixtures("orders")
+def test_packages_of_a_site_are_added_to_ours_but_for_another_runtime_of_the_format(
+    context: Context, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "")
+    site = ["org.apache.hadoop:hadoop-aws:3.4.1", "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.4.0"]
+    (given,) = values_of("--packages", words_given(words, context, conf={"spark.jars.packages": ",".join(site)}))
+    assert given.endswith(f",{site[0]}")
+    assert site[1] not in given
+    # Where nothing of ours would replace it, it is Spark's own affair.
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
+    assert "--packages" not in words_given(words, context, conf={"spark.jars.packages": site[0]})
