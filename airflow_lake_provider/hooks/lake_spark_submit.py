@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.sdk import BaseHook
 
 from airflow_lake_provider.catalogs.catalog_connection import read_extra
@@ -201,6 +201,8 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
+        # A form, and other tools, store null for what was left out.
+        lake_hook._connection["spark_binary"] = lake_hook._connection["spark_binary"] or DEFAULT_SPARK_BINARY
         lake_hook.before_submit = before_submit
         lake_hook.on_application = on_application
         lake_hook.before_kill = before_kill

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from tests.unit.operators.submitted import refusal
@@ -328,3 +329,15 @@ def test_packages_of_a_site_are_added_to_ours_but_for_another_runtime_of_the_for
     # Where nothing of ours would replace it, it is Spark's own affair.
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
     assert "--packages" not in words_given(words, context, conf={"spark.jars.packages": site[0]})
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_connection_whose_form_stored_null_for_the_binary_has_the_one_of_the_path(
+    context: Context, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = dict.fromkeys(["spark-binary", "queue", "deploy-mode", "namespace", "principal", "keytab"])
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    assert values_of("--master", words_given(words, context)) == ["local[2]"]
+    following = LakeSparkSubmitHook.of_application("application_1_1", "spark_default", {})
+    assert following._connection["spark_binary"] == "spark-submit"
