@@ -37,6 +37,8 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
     :raises BadInputError: a repaired record still does not fit; none was applied.
     """
 
+    _name_of_task = "the replay"
+
     def __init__(
         self,
         *,

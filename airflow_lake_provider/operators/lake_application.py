@@ -91,6 +91,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
     """
 
     template_fields: Sequence[str] = ("tasks", *SparkApplicationOperator.template_fields)
+    # For messages, with a place for its number.
+    _name_of_task = "tasks[{}]"
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
             self.parallelism = positive(parallelism, "parallelism")
             self._given = tasks
             # While a DAG is parsed its author can mend a task. An instance of a mapped one has other tasks beside it.
-            self.tasks = _written(tasks, keeps_refused=self.mapped_task is not None)
+            self.tasks = _written(tasks, self._name_of_task, keeps_refused=self.mapped_task is not None)
 
     @property
     def has_own_tables(self) -> bool:
@@ -127,7 +129,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         # What comes from XCom, too, is shown as a task shows itself: not with what may name whom to forget.
         if parent is self and isinstance(self.tasks, Sequence) and not isinstance(self.tasks, str):
-            self.tasks = [_shown(task, number) for number, task in enumerate(self.tasks)]
+            self.tasks = [_shown(task, self._name_of_task.format(number)) for number, task in enumerate(self.tasks)]
 
     def place(self) -> str:
         """Return the tables, as far as they are known."""
@@ -144,7 +146,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
         if not isinstance(self.tasks, Sequence) or isinstance(self.tasks, str):
             raise _no_list(self.tasks)
         given = list(self.tasks)
-        written = _without_clashes([_written_or_refused(task, number) for number, task in enumerate(given)])
+        named = [(task, self._name_of_task.format(number)) for number, task in enumerate(given)]
+        written = _without_clashes([_written_or_refused(task, name) for task, name in named])
         names = Counter[str]()
         return [self._task(task, spec, names, context) for task, spec in zip(given, written, strict=True)]
 
@@ -261,8 +264,14 @@ def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any)
     :param arguments: of :class:`LakeApplicationOperator`.
     :raises InvalidSpecError: an argument cannot be.
     """
+    if "task_id" in arguments:
+        raise InvalidSpecError(
+            f"lake_application names its tasks itself, '{group_id}.run' and '{group_id}.verdict'; leave out task_id"
+        )
     with TaskGroup(group_id) as group:
         run = LakeApplicationOperator(task_id="run", **arguments)
+        if not run.do_xcom_push:
+            raise InvalidSpecError(f"do_xcom_push must be true: {group_id}.verdict judges the XCom of {group_id}.run")
         LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when)
     return group
 
@@ -271,20 +280,22 @@ def _no_list(tasks: object) -> InvalidSpecError:
     return InvalidSpecError(f"tasks must be a list of tasks, got a {type(tasks).__name__}")
 
 
-def _written(tasks: Any, *, keeps_refused: bool) -> Any:
+def _written(tasks: Any, name: str, *, keeps_refused: bool) -> Any:
     """Return tasks as specs, as far as they are known while a DAG is parsed.
 
+    :param name: of a task, for messages, with a place for its number.
     :param keeps_refused: leave a task that cannot be as it is, for its report.
     """
     if isinstance(tasks, str) or not isinstance(tasks, Sequence):
         if not is_open(tasks):
             raise _no_list(tasks)
         return tasks
-    return [_written_or_given(task, number, keeps_refused=keeps_refused) for number, task in enumerate(tasks)]
+    named = [(task, name.format(number)) for number, task in enumerate(tasks)]
+    return [_written_or_given(task, name, keeps_refused=keeps_refused) for task, name in named]
 
 
-def _written_or_given(task: object, number: int, *, keeps_refused: bool) -> object:
-    written = task if _is_open(task) else _written_or_refused(task, number)
+def _written_or_given(task: object, name: str, *, keeps_refused: bool) -> object:
+    written = task if _is_open(task) else _written_or_refused(task, name)
     if isinstance(written, InvalidSpecError):
         if not keeps_refused:
             raise written
@@ -292,9 +303,9 @@ def _written_or_given(task: object, number: int, *, keeps_refused: bool) -> obje
     return written
 
 
-def _shown(task: object, number: int) -> object:
+def _shown(task: object, name: str) -> object:
     """Return a task that shows itself, or one that is refused for what it lacks, without a predicate in clear."""
-    spec = _written_or_refused(task, number)
+    spec = _written_or_refused(task, name)
     if isinstance(spec, JobSpec):
         return spec
     if not isinstance(task, Mapping):
@@ -302,9 +313,9 @@ def _shown(task: object, number: int) -> object:
     return {key: "***" if key == "where" else value for key, value in task.items()}
 
 
-def _written_or_refused(given: object, number: int) -> JobSpec | InvalidSpecError:
+def _written_or_refused(given: object, name: str) -> JobSpec | InvalidSpecError:
     try:
-        return written_task(given, f"tasks[{number}]")
+        return written_task(given, name)
     except InvalidSpecError as error:
         return error
 

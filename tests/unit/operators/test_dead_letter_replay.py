@@ -39,7 +39,8 @@ def test_letters_are_appended_or_upserted_by_keys_under_the_name_of_their_table(
     ("given", "words"),
     [
         ({"load": {"source": "in/*.json"}}, "load has .'source'.; give target"),
-        ({"load": {"colour": 1}}, "colour"),
+        ({"load": {"colour": 1}}, r"^the replay has no \['colour'\]; it takes"),
+        ({"keys": "id"}, "^the replay: keys must be a list of column names"),
         ({"load": "keys"}, "load must map the name of an argument to its value, got 'keys'"),
         ({"load": [["complete", True]]}, "load must map the name of an argument"),
         ({"letters": "letters"}, "'letters'"),

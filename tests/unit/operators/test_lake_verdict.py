@@ -120,3 +120,17 @@ def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
     assert (dag.get_task("nightly.run").retries, verdict.fail_when) == (2, "all")
     with pytest.raises(InvalidSpecError, match="fail_when must be one of"), DAG("e", schedule=None):
         lake_application("nightly", tasks=[COMPACT], fail_when="some")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"task_id": "mine"}, "lake_application names its tasks itself, 'nightly.run' and 'nightly.verdict'"),
+        ({"do_xcom_push": False}, "do_xcom_push must be true: nightly.verdict judges the XCom of nightly.run"),
+    ],
+)
+def test_an_argument_by_which_the_verdict_finds_no_task_is_refused_by_its_name(
+    arguments: dict[str, Any], words: str
+) -> None:
+    with DAG("d", schedule=None), pytest.raises(InvalidSpecError, match=words):
+        lake_application("nightly", tasks=[COMPACT], **arguments)
