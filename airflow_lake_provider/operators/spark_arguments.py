@@ -173,5 +173,5 @@ def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
     if name == "conf":
         for setting, given in texts.items():
             _fitting(given, setting, f"conf[{setting!r}]")
-    # The environment of a process has texts alone.
-    return texts if name == "env_vars" else value
+    # A command line, and the environment of a process, have texts alone.
+    return texts if name == "env_vars" else {setting: str(given) for setting, given in value.items()}

@@ -341,3 +341,19 @@ def test_a_connection_whose_form_stored_null_for_the_binary_has_the_one_of_the_p
     assert values_of("--master", words_given(words, context)) == ["local[2]"]
     following = LakeSparkSubmitHook.of_application("application_1_1", "spark_default", {})
     assert following._connection["spark_binary"] == "spark-submit"
+
+
+@pytest.mark.usefixtures("orders", "words")
+@pytest.mark.parametrize("given", [True, "true"])
+def test_a_setting_that_tracking_on_yarn_forbids_is_refused_of_each_type(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any
+) -> None:
+    extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": "http://127.0.0.1:1"}
+    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    arguments: dict[str, Any] = {"yarn_track_via_rm_api": True, "report_location": str(tmp_path / "reports")}
+    conf = {"spark.yarn.submit.waitAppCompletion": given}
+    context["ti"].stats_tags = {}  # type: ignore[misc]  # of a stand-in
+    refused = refusal(LakeDeleteRowsOperator(task_id="d", **DELETION, conf=conf, **arguments), context)
+    assert isinstance(refused, InvalidSpecError)
+    assert "spark.yarn.submit.waitAppCompletion=true cannot be set for cluster mode" in str(refused)
