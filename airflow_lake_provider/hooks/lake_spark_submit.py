@@ -76,7 +76,8 @@ class SparkTarget:
         :raises InvalidConnectionError: it does not exist, its host is no master, or its extra is no JSON object of
             texts. The official hook would silently submit to YARN, and Airflow take the extra for empty.
         :raises UnsupportedError: a master of Kubernetes without the provider for it.
-        :raises InvalidSpecError: cluster mode on a standalone master, which Spark refuses for Python; another mode.
+        :raises InvalidSpecError: cluster mode on one machine, or on a standalone master, where Spark has none for
+            Python; another mode.
         """
         connection = stored_connection(spark_conn_id, EXAMPLE, kind="Spark connection")
         host = connection.host or ""
@@ -92,6 +93,11 @@ class SparkTarget:
                 f"Spark connection {spark_conn_id!r}: the deploy mode must be 'client' or 'cluster', got {mode!r}"
             )
         cluster = mode == "cluster"
+        if cluster and master.startswith("local"):
+            raise InvalidSpecError(
+                f"Spark connection {spark_conn_id!r}: {master!r} has no cluster; remove the deploy mode 'cluster', or "
+                "name a master such as 'yarn' or 'k8s://https://host:443'"
+            )
         if cluster and master.startswith("spark://"):
             raise InvalidSpecError(
                 f"Spark connection {spark_conn_id!r}: a standalone master runs Python in client mode only; "

@@ -65,6 +65,13 @@ def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
         SparkTarget.read("spark_default", None)
 
 
+@pytest.mark.parametrize("host", ["local", "local[2]", "local-cluster[2,1,1024]"])
+def test_cluster_mode_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    set_spark(monkeypatch, host=host)
+    with pytest.raises(InvalidSpecError, match=r"'spark_default': 'local.*' has no cluster; remove the deploy mode"):
+        SparkTarget.read("spark_default", "cluster")
+
+
 @pytest.mark.parametrize(("extra", "given"), [("Cluster", None), ("client", "yarn-cluster")])
 def test_a_deploy_mode_that_spark_does_not_have_is_refused(
     monkeypatch: pytest.MonkeyPatch, extra: str, given: str | None
