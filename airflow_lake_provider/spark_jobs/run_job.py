@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.reports.report_codec import (
     reports_to_json,
 )
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of, submitted_hadoop
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
@@ -51,9 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
         with progress.phase("session"):
             spark, overruled = open_session()
     except Exception as error:
-        if options.report and "://" not in options.report:
+        if options.report:
             failed = {EVERY_TASK: failure("the Spark session", error)}
-            write_report(None, options.report, reports_to_json(failed))
+            # Where that fails, too, the log has the error.
+            with suppress(Exception):
+                write_report(None, options.report, reports_to_json(failed))
         raise
     # The worker makes links of it.
     ui = spark.sparkContext.uiWebUrl
@@ -113,17 +115,17 @@ def read_job(path: str) -> Job:
 def write_report(spark: SparkSession | None, path: str, text: str) -> None:
     """Write ``text`` to ``path``.
 
-    :param spark: None where no session could be started; then only a path of this machine can be written.
+    :param spark: None where no session could be started; a URL is then written by what ``spark-submit`` was given.
     :param path: a path of this machine, or a URL of a file system that Hadoop knows (``s3a://``, ``hdfs://``).
     """
     if "://" not in path:
         _write_local(path, text)
         return
-    jvm = None if spark is None else jvm_of(spark)
-    if spark is None or jvm is None:
+    jvm, settings = submitted_hadoop() if spark is None else (jvm_of(spark), hadoop_settings(spark))
+    if jvm is None:
         raise RuntimeError("the session has no JVM; it was stopped")
     target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
-    with closing(target.getFileSystem(hadoop_settings(spark)).create(target, True)) as stream:
+    with closing(target.getFileSystem(settings).create(target, True)) as stream:
         stream.write(bytearray(text.encode()))
 
 

@@ -81,6 +81,13 @@ def submitted_settings() -> SparkConf:
     return SparkConf()
 
 
+def submitted_hadoop() -> tuple[Any, Any]:
+    """Return the JVM, and Hadoop's configuration by the settings that ``spark-submit`` was given; without a session."""
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    return jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+
+
 def unreadable_settings(context: SparkContext, settings: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the name of each setting of Spark SQL whose value Spark cannot read, and what it says of it.
 
