@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.argument_validation import flag, optional, options, text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, options, path_text, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
@@ -125,7 +125,7 @@ def _read(value: Any, name: str) -> Any:
         return _read_seconds(value, name)
     if name in _COUNTS:
         return value if value is None or value == "" else _fitting(value, name, name)
-    given = optional(text)(value, name)
+    given = optional(text)(path_text(value, name), name)
     return given if given is None else _fitting(given, name, name)
 
 

@@ -357,3 +357,17 @@ def test_a_setting_that_tracking_on_yarn_forbids_is_refused_of_each_type(
     refused = refusal(LakeDeleteRowsOperator(task_id="d", **DELETION, conf=conf, **arguments), context)
     assert isinstance(refused, InvalidSpecError)
     assert "spark.yarn.submit.waitAppCompletion=true cannot be set for cluster mode" in str(refused)
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("name", ["jars", "py_files", "archives", "keytab", "spark_binary", "properties_file"])
+def test_a_path_object_stands_for_its_text(context: Context, words: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / ("bin/spark-submit" if name == "spark_binary" else "there.bin")
+    file.touch()
+    given = words_given(words, context, **{name: file})
+    option = f"--{name.replace('_', '-')}"
+    if name not in ("spark_binary", "properties_file"):
+        assert values_of(option, given)[0].endswith(str(file))
+    lost = {name: Path("s3a://bucket/x.bin")}
+    with pytest.raises(InvalidSpecError, match=f"{name} is 's3a:/bucket/x.bin', which pathlib made of two slashes"):
+        compaction(**lost)
