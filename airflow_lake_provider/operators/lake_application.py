@@ -69,6 +69,7 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
     )
 }
 _RULES = ("any", "all", "never")
+_OF_VERDICT = ("default_args", "email", "email_on_failure", "executor", "on_failure_callback", "owner", "queue")
 _MOST_NAMED = 10
 
 
@@ -261,18 +262,17 @@ def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any)
 
     :param group_id: of the group; its tasks are ``<group_id>.run`` and ``<group_id>.verdict``.
     :param fail_when: of :class:`LakeVerdictOperator`.
-    :param arguments: of :class:`LakeApplicationOperator`.
+    :param arguments: of :class:`LakeApplicationOperator`; who owns it, is told of failures and runs it, of both.
     :raises InvalidSpecError: an argument cannot be.
     """
     if "task_id" in arguments:
-        raise InvalidSpecError(
-            f"lake_application names its tasks itself, '{group_id}.run' and '{group_id}.verdict'; leave out task_id"
-        )
+        raise InvalidSpecError(f"leave out task_id: the tasks are '{group_id}.run' and '{group_id}.verdict'")
+    shared = {name: arguments[name] for name in _OF_VERDICT if name in arguments}
     with TaskGroup(group_id) as group:
         run = LakeApplicationOperator(task_id="run", **arguments)
         if not run.do_xcom_push:
             raise InvalidSpecError(f"do_xcom_push must be true: {group_id}.verdict judges the XCom of {group_id}.run")
-        LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when)
+        LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when, **shared)
     return group
 
 

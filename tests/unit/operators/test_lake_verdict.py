@@ -125,7 +125,7 @@ def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"task_id": "mine"}, "lake_application names its tasks itself, 'nightly.run' and 'nightly.verdict'"),
+        ({"task_id": "mine"}, "leave out task_id: the tasks are 'nightly.run' and 'nightly.verdict'"),
         ({"do_xcom_push": False}, "do_xcom_push must be true: nightly.verdict judges the XCom of nightly.run"),
     ],
 )
@@ -134,3 +134,20 @@ def test_an_argument_by_which_the_verdict_finds_no_task_is_refused_by_its_name(
 ) -> None:
     with DAG("d", schedule=None), pytest.raises(InvalidSpecError, match=words):
         lake_application("nightly", tasks=[COMPACT], **arguments)
+
+
+def test_who_is_told_of_failures_is_told_by_the_verdict_which_is_the_task_that_fails() -> None:
+    def tell(context: Any) -> None:
+        """Stand in for a notifier."""
+
+    given: dict[str, Any] = {"on_failure_callback": tell, "owner": "shop", "queue": "spark"}
+    with DAG("d", schedule=None) as dag:
+        lake_application("nightly", tasks=[COMPACT], pool="spark", retries=2, **given)
+        lake_application("weekly", tasks=[COMPACT], default_args=given)
+    for group in ("nightly", "weekly"):
+        for name in ("run", "verdict"):
+            task: Any = dag.get_task(f"{group}.{name}")
+            assert list(task.on_failure_callback) == [tell], (group, name)
+            assert (task.owner, task.queue) == ("shop", "spark")
+    # A place for Spark is not for a task without it.
+    assert dag.get_task("nightly.verdict").pool != "spark"
