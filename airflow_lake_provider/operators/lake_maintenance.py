@@ -58,6 +58,8 @@ _OF_PLAN = (
     *("job_core_seconds", "job_tables", "history"),
 )
 _OF_BOTH = ("lake_conn_id", "allowed_tables")
+# Who is told: any task of the group may be the one that fails.
+_OF_ALL = ("default_args", "email", "email_on_failure", "on_failure_callback", "owner")
 
 
 class LakeMaintenanceOperator(LakeApplicationOperator):
@@ -281,11 +283,13 @@ def lake_maintenance(
     :param notifier: likewise.
     :param arguments: of :class:`.LakeMaintenancePlanOperator` and of :class:`LakeMaintenanceOperator`, by their names.
         ``pool``, ``retries`` and what else both have are those of the Spark applications; ``default_args`` of the DAG
-        are those of all three.
+        are those of all three, as are who owns it and who is told of failures.
     :raises InvalidSpecError: an argument cannot be.
     """
-    of_records = {name: arguments[name] for name in ("lake_conn_id", "history") if name in arguments}
-    shared = {name: arguments.pop(name) for name in _OF_BOTH if name in arguments}
+    if "task_id" in arguments:
+        raise InvalidSpecError(f"leave out task_id: the tasks are '{group_id}.plan', '.run' and '.verdict'")
+    of_verdict = {name: arguments[name] for name in ("lake_conn_id", "history", *_OF_ALL) if name in arguments}
+    shared = {name: arguments.pop(name) for name in (*_OF_BOTH, *_OF_ALL) if name in arguments}
     of_plan = {name: arguments.pop(name) for name in _OF_PLAN if name in arguments}
     with TaskGroup(group_id) as group:
         plan = LakeMaintenancePlanOperator(task_id="plan", **shared, **of_plan)
@@ -295,6 +299,6 @@ def lake_maintenance(
         # That of ``default_args``, too.
         plan.run_pool = run.pool
         LakeMaintenanceVerdictOperator(
-            task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on, notifier=notifier, **of_records
+            task_id="verdict", jobs=plan.output, reports=run.output, fail_on=fail_on, notifier=notifier, **of_verdict
         )
     return group

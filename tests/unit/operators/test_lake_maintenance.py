@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import Job
@@ -111,3 +111,24 @@ def test_a_group_has_plan_jobs_and_verdict_and_gives_each_its_arguments() -> Non
 def test_the_group_takes_no_argument_that_no_operator_has() -> None:
     with pytest.raises(TypeError, match="tabels"):
         group(tabels=["shop.*"])
+
+
+def test_who_is_told_of_failures_is_told_by_each_task_of_the_group() -> None:
+    def tell(context: Any) -> None:
+        """Stand in for a notifier."""
+
+    given: dict[str, Any] = {"on_failure_callback": tell, "owner": "shop"}
+    with DAG("d", schedule=None) as dag:
+        lake_maintenance("lake", pool="spark", **given)
+        lake_maintenance("other", default_args=given)
+    for group in ("lake", "other"):
+        for name in ("plan", "run", "verdict"):
+            task: Any = dag.get_task(f"{group}.{name}")
+            assert list(task.on_failure_callback) == [tell], (group, name)
+            assert task.owner == "shop", (group, name)
+    assert dag.get_task("lake.verdict").pool != "spark"
+
+
+def test_a_task_id_is_refused_by_its_name() -> None:
+    with DAG("d", schedule=None), pytest.raises(InvalidSpecError, match="leave out task_id: the tasks are 'lake"):
+        lake_maintenance("lake", task_id="mine")
