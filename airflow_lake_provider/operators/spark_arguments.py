@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.argument_validation import flag, optional, options, path_text, text
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options, path_text, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
@@ -31,6 +31,7 @@ _TEXTS = (
 _MAPPINGS = ("conf", "env_vars")
 _COUNTS = ("num_executors", "executor_cores", "total_executor_cores")
 _INTERVAL = "status_poll_interval"
+_COMMANDS = "post_submit_commands"
 # Any text would turn them on.
 _FLAGS = (
     *("verbose", "use_krb5ccache", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "durable"),
@@ -64,7 +65,7 @@ class SparkArguments(Base):
 
     def __init__(self, **spark_arguments: Any) -> None:
         super().__init__(**spark_arguments)
-        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _INTERVAL, *_FLAGS):
+        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _INTERVAL, _COMMANDS, *_FLAGS):
             value = getattr(self, _attribute(name))
             if _attribute(name) not in (*SparkSubmitOperator.template_fields, *self.template_fields):
                 refuse_template(value, name)
@@ -79,7 +80,7 @@ class SparkArguments(Base):
         :raises InvalidSpecError: naming the one that cannot be.
         """
         self._conn_id = text(self.spark_conn_id, "spark_conn_id")
-        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, *_FLAGS):
+        for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _COMMANDS, *_FLAGS):
             attribute = _attribute(name)
             setattr(self, attribute, _read(getattr(self, attribute), name))
 
@@ -121,6 +122,9 @@ def _read(value: Any, name: str) -> Any:
         raise InvalidSpecError(f"{name} must be one text with commas, such as {joined!r}, got {value!r}")
     if name in _FLAGS:
         return flag(value, name)
+    if name == _COMMANDS:
+        # Of a text, each letter would be a command.
+        return list(names(value, name, "commands")) if value else None
     if name == _INTERVAL:
         return _read_seconds(value, name)
     if name in _COUNTS:

@@ -371,3 +371,14 @@ def test_a_path_object_stands_for_its_text(context: Context, words: Path, tmp_pa
     lost = {name: Path("s3a://bucket/x.bin")}
     with pytest.raises(InvalidSpecError, match=f"{name} is 's3a:/bucket/x.bin', which pathlib made of two slashes"):
         compaction(**lost)
+
+
+@pytest.mark.parametrize("commands", ["curl -X POST localhost:15020/quit", ["echo", 5], [""]])
+def test_commands_after_the_job_that_are_no_list_of_texts_are_refused(context: Context, commands: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="post_submit_commands must be a list of commands, got "):
+        compaction(post_submit_commands=commands)
+    job: Any = compaction(post_submit_commands=["echo {{ params.x }}"])
+    job.post_submit_commands = "echo 1"
+    refused = refusal(job, context)
+    assert isinstance(refused, InvalidSpecError)
+    assert str(refused).startswith("post_submit_commands must be a list of commands")
