@@ -8,14 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import Fault
+from airflow_lake_provider.spark_jobs.sources.batch_columns import widens
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted_name, text_literal, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import field_of, quoted, quoted_name, text_literal, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import is_nested, is_number_as_time
 
 _CHANGING = (Evolution.QUARANTINE, Evolution.DISCARD_VALUE)
@@ -80,6 +82,30 @@ def contracted_columns(
         elif judged.stored != value:
             contracted.stored[each.name] = judged.stored
     return contracted
+
+
+def in_types_of_table(
+    spec: UpsertSpec, aggregated: DataFrame, values: StructType, table_schema: StructType | None
+) -> DataFrame:
+    """Return aggregated rows with sums and counts in the types of the table, where the contract widens none.
+
+    Spark's sum of INT is a BIGINT, that of FLOAT a DOUBLE. A sum that the column does not hold ends the job.
+
+    :param values: columns that were aggregated: a sum of wider ones is as wide as they are.
+    :param table_schema: of the target; None when it does not exist yet.
+    """
+    present = {each.name.lower(): each.dataType for each in table_schema or ()}
+    given = {each.name: each.dataType for each in values}
+    functions = {each.name: spec.merge_engine.function_of(each.name) for each in aggregated.schema}
+    kept = {
+        each.name: quoted(each.name).cast(kind)
+        for each in aggregated.schema
+        if (kind := present.get(each.name.lower())) not in (None, each.dataType)
+        and spec.schema_contract.of_type(each.name) is not Evolution.EVOLVE
+        and widens(kind, each.dataType)
+        and (functions[each.name] == "count" or (functions[each.name] == "sum" and widens(given[each.name], kind)))
+    }
+    return aggregated.withColumns(kept) if kept else aggregated
 
 
 @dataclass(frozen=True, kw_only=True)

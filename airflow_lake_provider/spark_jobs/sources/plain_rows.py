@@ -57,7 +57,7 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import (
     refuse_unmergeable_columns,
     refuse_unordered_columns,
 )
-from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns
+from airflow_lake_provider.spark_jobs.sources.contracted_columns import contracted_columns, in_types_of_table
 from airflow_lake_provider.spark_jobs.sources.dead_letters import without_dead_letters
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
@@ -184,6 +184,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         # A struct is dear to cache, and has decided by then.
         reduced = _reduced(source, rows, keys, order_by, batch.has_arrival, kept, delete_when)
         reduced = reduced.drop(ARRIVAL, UNPARSABLE, NUMBER, *((CHANGE_TYPE,) if batch.has_change_type else ()))
+        reduced = in_types_of_table(spec, reduced, rows.schema, table_schema)
         # One task shuffles nothing. A query may, and so may one in delete_when.
         with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,13 +12,14 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, Deletes, PartialUpdate
 from airflow_lake_provider.contracts.author.query import Query
-from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch, held, new_flow
 from tests.spark.upsert_flow import InterruptedProgress
 
@@ -233,6 +235,35 @@ def test_decimals_are_summed_in_the_type_of_the_table(
         flow.apply(f"run {run}", source=source, order_by=(), delete_when=None, strategy=strategy)
     assert held(flow) == {1: {"n": Decimal("3999.96")}}
     assert str(flow.loaded().schema().find_type("n")) == "decimal(8, 2)"
+
+
+def test_sums_and_counts_keep_the_types_of_a_table_whose_contract_widens_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = new_flow(spark, tmp_path, Aggregation({"n": "sum", "f": "sum", "c": "count"}), layout("3"))
+    columns = "id BIGINT, n INT, f FLOAT, c INT"
+    spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg")
+    frozen = {"schema_contract": SchemaContract(wider_types="freeze", by_column={"c": "freeze"})}
+    plain = {"order_by": (), "delete_when": None}
+
+    def add(run: str, numbers: tuple[int, ...], kind: str = "INT", **arguments: Any) -> None:
+        folder = tmp_path / run
+        values = ", ".join(f"({number})" for number in numbers)
+        made = f"1L AS id, CAST(n AS {kind}) AS n, CAST(0.5 AS FLOAT) AS f, 'x' AS c"
+        spark.sql(f"SELECT {made} FROM VALUES {values} AS t(n)").write.parquet(str(folder))
+        flow.apply(run, source=Files(f"{folder}/*.parquet", name=run), **{**plain, **frozen, **arguments})
+
+    add("1", (1, 2))
+    add("2", (3,), "SMALLINT")
+    assert held(flow) == {1: {"n": 6, "f": 1.5, "c": 3}}
+    with pytest.raises(SPARK_ERRORS, match=r"CAST_OVERFLOW"):
+        add("3", (2_000_000_000, 2_000_000_000))
+    with pytest.raises(BadInputError, match=r"wider columns \['n'\].*freezes them"):
+        add("4", (1,), "BIGINT")
+    assert held(flow) == {1: {"n": 6, "f": 1.5, "c": 3}}
+    assert spark.table(flow.table).dtypes == [("id", "bigint"), ("n", "int"), ("f", "float"), ("c", "int")]
+    add("5", (1,), "BIGINT", schema_contract=SchemaContract())
+    assert spark.table(flow.table).dtypes == [("id", "bigint"), ("n", "bigint"), ("f", "double"), ("c", "bigint")]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
