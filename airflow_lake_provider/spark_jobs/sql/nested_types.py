@@ -12,6 +12,9 @@ from pyspark.sql.types import (
     ArrayType,
     DataType,
     DateType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
     MapType,
     NumericType,
     StructField,
@@ -57,6 +60,12 @@ def is_number_as_time(one: DataType, other: DataType) -> bool:
     return any(
         isinstance(number, NumericType) and isinstance(time, _TIMES) for number, time in ((one, other), (other, one))
     )
+
+
+def cuts_fractions(given: DataType, wanted: DataType) -> bool:
+    """Return whether a cast cuts the fractions of numbers off: of 1.7 Spark makes the whole number 1."""
+    may_have_some = isinstance(given, FractionalType) and not (isinstance(given, DecimalType) and given.scale == 0)
+    return may_have_some and isinstance(wanted, IntegralType)
 
 
 def types_inside(data_type: DataType) -> Iterator[DataType]:

@@ -107,6 +107,9 @@ def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(
         ("amount", "struct(id)", "do not fit the columns"),
         ("amount", "day", "amount is date, and the column is bigint: nothing tells what the number counts"),
         ("day", "amount", "day is bigint, and the column is date: nothing tells what the number counts"),
+        ("amount", "amount * 1.7", r"amount is decimal\(.*bigint: its fraction would be cut off"),
+        ("amount", "amount / 4", "amount is double, and the column is bigint: its fraction would be cut off"),
+        ("counts", "map('n', 0.5)", r"counts.value is decimal\(1,1\), and the column is int: its fraction"),
         ("info", "array(named_struct('at', amount))", "info.element.at is bigint, and the column is timestamp"),
     ],
 )
@@ -114,11 +117,22 @@ def test_an_expression_that_does_not_fit_its_column_is_refused(
     spark: SparkSession, column: str, expression: str, message: str
 ) -> None:
     table = MaintainedTable(spark)
-    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (day DATE, info ARRAY<STRUCT<at: TIMESTAMP>>)")
-    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01', NULL)")
+    spark.sql(
+        f"ALTER TABLE {table.name} ADD COLUMNS (day DATE, info ARRAY<STRUCT<at: TIMESTAMP>>, counts MAP<STRING, INT>)"
+    )
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01', NULL, NULL)")
     before = table.head()
     with pytest.raises(InvalidSpecError, match=message):
         update(table, assignments={"region": "'south'", column: expression}, where="id = 1")
     assert table.head() == before
     assert update(table, assignments={"day": "date_from_unix_date(CAST(amount AS INT))"}, where="id = 1").rows_updated
     assert table.records()[0]["day"] == date(1970, 1, 11)
+
+
+def test_an_expression_without_a_fraction_is_a_whole_number(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    update(
+        table, assignments={"amount": "CAST(round(amount * 1.7) AS BIGINT) + CAST(5 AS DECIMAL(9, 0))"}, where="id = 1"
+    )
+    assert rows_outside(table) == {**table.rows, 1: ("north", 22)}

@@ -76,7 +76,13 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
-from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_number_as_time, nullable
+from airflow_lake_provider.spark_jobs.sql.nested_types import (
+    cuts_fractions,
+    fitted_value,
+    is_nested,
+    is_number_as_time,
+    nullable,
+)
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
 
@@ -291,6 +297,12 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
                 f"{table.name}: the value assigned to {each.name} is {kinds[0].simpleString()}, and the column is "
                 f"{kinds[1].simpleString()}: nothing tells what the number counts. Say it by timestamp_seconds, "
                 "timestamp_millis, date_from_unix_date, or by unix_seconds, unix_millis, unix_date the other way round"
+            )
+        if len(kinds) == 2 and cuts_fractions(*kinds):
+            raise InvalidSpecError(
+                f"{table.name}: the value assigned to {each.name} is {kinds[0].simpleString()}, and the column is "
+                f"{kinds[1].simpleString()}: its fraction would be cut off. Say what is meant by "
+                "round, floor or ceil, and CAST the result to the type of the column"
             )
     if is_nested(field.dataType):
         unlike = [each.name for each in differences if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
