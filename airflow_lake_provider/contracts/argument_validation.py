@@ -153,6 +153,14 @@ def mapping(value: object, name: str, what: str) -> dict[str, object]:
     return dict(value)
 
 
+def different_columns(given: Iterable[str], name: str) -> None:
+    """Refuse names that are one column, as these are compared without case: one of their entries would be lost."""
+    spelled = sorted(given)
+    lower = [each.lower() for each in spelled]
+    if twice := [each for each in spelled if lower.count(each.lower()) > 1]:
+        raise InvalidSpecError(f"{name} names columns twice, as they are compared without case: {twice}")
+
+
 def flag(value: object, name: str) -> bool:
     """Return a switch; templates render it to text."""
     by_text = {"true": True, "false": False}

@@ -8,7 +8,16 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, names, optional, text, texts
+from airflow_lake_provider.contracts.argument_validation import (
+    choice_of,
+    different_columns,
+    flag,
+    groups,
+    names,
+    optional,
+    text,
+    texts,
+)
 from airflow_lake_provider.contracts.as_of import time_in_utc
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
@@ -44,6 +53,7 @@ def _aggregates(value: object, name: str) -> dict[str, str]:
         raise InvalidSpecError(f"{name} has no {unknown}; it takes {', '.join(AGGREGATES)}")
     if not functions:
         raise InvalidSpecError(f"{name} must name one or more columns, got none")
+    different_columns(functions, name)
     return functions
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import choice, choice_of, mapping, names, optional
+from airflow_lake_provider.contracts.argument_validation import (
+    choice,
+    choice_of,
+    different_columns,
+    mapping,
+    names,
+    optional,
+)
 from airflow_lake_provider.contracts.author_object import ArgumentObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -38,6 +45,7 @@ class MissingColumns(str, Enum):
 
 def _by_column(value: object, name: str) -> dict[str, Evolution]:
     given = mapping(value, name, "a column to 'evolve', 'freeze', 'quarantine' or 'discard_value'")
+    different_columns(given, name)
     return {column: choice(Evolution, action, f"{name}[{column!r}]") for column, action in given.items()}  # type: ignore[arg-type]  # the choice is checked
 
 
@@ -91,9 +99,11 @@ class SchemaContract(ArgumentObject):
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse rows that are changed where all of them have to be there, and a quarantine without a place."""
         if Evolution.QUARANTINE in self._actions and spec.dead_letter is None and spec.is_final("dead_letter"):
+            may_have_one = any(each.name == "dead_letter" for each in fields(spec))
             raise InvalidSpecError(
-                f"{spec.table}: 'quarantine' of schema_contract puts records aside, so it needs a place for them; give "
-                "dead_letter, or say 'freeze' or 'discard_value'"
+                f"{spec.table}: 'quarantine' of schema_contract puts records aside, so it needs a place for them"
+                f"{'; give dead_letter, or' if may_have_one else ', and this load takes no dead_letter;'} say 'freeze' "
+                "or 'discard_value'"
             )
         if self.changes_rows and (spec.source.is_change_stream or spec.is_complete):
             raise InvalidSpecError(

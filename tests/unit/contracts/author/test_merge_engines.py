@@ -37,6 +37,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
         ({"type": "first-row", "aggregates": {"a": "sum"}}, r"no \['aggregates'\]"),
         ({"type": "aggregation", "aggregates": {}}, "one or more columns"),
         ({"type": "aggregation", "aggregates": {"a": "median"}}, r"no \['median'\]; it takes sum, max"),
+        ({"type": "aggregation", "aggregates": {"v": "max", "V": "sum"}}, r"compared without case: \['V', 'v'\]"),
         ({"type": "partial-update", "ignore_stale": True}, r"no \['ignore_stale'\]; it takes .*sequence_groups"),
         ({"type": "partial-update", "sequence_groups": {"g": ["a"], "h": ["A"]}}, "more than one place"),
         ({"type": "first-row", "deletes": "never"}, "FirstRow.deletes must be one of 'hard', 'soft', 'ignore'"),

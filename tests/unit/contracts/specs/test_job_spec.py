@@ -248,6 +248,8 @@ def expiry(**changed: Any) -> SnapshotExpirySpec:
         (lambda: upsert(keys=()), ["shop.orders", "[]"]),
         (lambda: upsert(keys=("id", "id")), ["['id', 'id']"]),
         (lambda: upsert(schema_contract=SchemaContract(exclude_columns=("id", "op"))), ["['id']"]),
+        (lambda: upsert(schema_contract={"by_column": {"a.B": "freeze", "A.b": "evolve"}}), ["['A.b', 'a.B']"]),
+        (lambda: overwrite(schema_contract="quarantine"), ["takes no dead_letter; say 'freeze'"]),
         (lambda: upsert(source=EVENTS, order_by=("at",)), ["order_by"]),
         (lambda: upsert(source=EVENTS, delete_when="true"), ["delete_when"]),
         (lambda: append(source=EVENTS), ["Debezium has change events", "LakeUpsertOperator", "raw events"]),
