@@ -24,10 +24,12 @@ def observed_count(rows: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
     @cache
     def count() -> int:
         until = time.monotonic() + _LONGEST_WAIT
-        while (metrics := observation._jo.getRowOrEmpty()).isEmpty():  # type: ignore[union-attr]  # it is observed
+        # Spark 3.5 has none of the newer ways to ask without waiting.
+        future = observation._jo.future()  # type: ignore[union-attr]  # it is observed
+        while not future.isCompleted():
             if time.monotonic() > until:
                 return rows.count()
             time.sleep(0.05)
-        return int(metrics.get().getLong(0))
+        return int(future.value().get().get().getLong(0))
 
     return rows.observe(observation, sf.count(sf.lit(1)).alias("rows")), count
