@@ -45,7 +45,8 @@ def write_staged(table: IcebergTable, rows: DataFrame, options: Mapping[str, str
         cache.remove(name)
 
 
-_CONDITION = "NOT_NULL_ASSERT_VIOLATION"
+# The second is that of Spark 3.5.
+_ABOUT_NULL = ("NOT_NULL_ASSERT_VIOLATION", "Null value appeared in non-nullable field")
 
 
 @contextmanager
@@ -72,7 +73,8 @@ def refusing_nulls(table: IcebergTable, written: Callable[[], DataFrame]) -> Ite
 
 
 def _is_about_null(error: Exception) -> bool:
-    return _CONDITION in str(error) or any(_CONDITION in message for _, message in java_causes(error))
+    messages = [str(error), *(message for _, message in java_causes(error))]
+    return any(sign in message for message in messages for sign in _ABOUT_NULL)
 
 
 def _null_conditions(columns: StructType) -> Iterator[tuple[str, str]]:
