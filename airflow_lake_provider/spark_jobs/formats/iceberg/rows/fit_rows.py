@@ -46,7 +46,7 @@ _REMEDIES = {
     "uuid": "; write UUIDs with hyphens, and in lower case where rows are compared by them, as in "
     "123e4567-e89b-12d3-a456-426614174000",
     _NO_UTF8: ": bytes that are no UTF-8, which other readers of the table refuse. Look for rows with NOT "
-    "is_valid_utf8({0}), and say what they are in a Query, such as decode(CAST({0} AS BINARY), 'iso-8859-1')",
+    "{1}, and say what they are in a Query, such as decode(CAST({0} AS BINARY), 'iso-8859-1')",
     _KEY_TWICE: ": a map that has a key twice, of which readers take one or the other. Make one of both in a Query, "
     "such as map_from_entries of an array without the first",
     _INSIDE: "; inside of it write UUIDs with hyphens, and as many bytes as its type says",
@@ -204,7 +204,7 @@ def refusing_misfits(table: IcebergTable) -> Iterator[None]:
         remedy = _REMEDIES.get(place[2] or str(column.type()), _OTHERWISE)
         raise BadInputError(
             f"{table.name}: got a value that {column.type()} column {column.name()} does not hold"
-            f"{remedy.format(column.name())}"
+            f"{remedy.format(column.name(), valid_utf8(column.name()))}"
         ) from error
 
 

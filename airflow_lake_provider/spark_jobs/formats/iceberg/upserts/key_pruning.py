@@ -33,6 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
     wrapped_columns,
 )
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import valid_utf8
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
 _MAX_IN = 200
@@ -203,7 +204,7 @@ def _bucket_pruning(table: IcebergTable, keys: BatchKeys, column: str, alias: st
     function = f"{quoted_name(table.catalog)}.system.bucket({buckets}, {{}})"
     key = quoted_name(column)
     # Of a text that is no UTF-8 Iceberg's writer hashes another one than Spark.
-    sure = f"is_valid_utf8({key})" if isinstance(keys.rows.select(key).schema[0].dataType, StringType) else "true"
+    sure = valid_utf8(key) if isinstance(keys.rows.select(key).schema[0].dataType, StringType) else "true"
     hit = keys.rows.select(sf.expr(f"CASE WHEN {sure} THEN {function.format(key)} END")).distinct().collect()
     if not hit or (None,) in hit or len(hit) > _MOST_HIT * buckets:
         return None
