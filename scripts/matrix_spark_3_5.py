@@ -32,6 +32,7 @@ LIBRARIES = ("numpy", "pyarrow", "pyiceberg", "sqlalchemy")
 TEST_TOOLS = (
     "duckdb",
     "hypothesis",
+    "pandas",
     "psutil",
     "psycopg2-binary",
     "pyroaring",

@@ -68,6 +68,8 @@ def start_session(home: Path) -> SparkSession:
         "spark.local.dir": str(home / "scratch"),
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.sql.session.timeZone": "UTC",
+        # As in jobs; Spark 3.5 begins without it.
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": "lake_default",

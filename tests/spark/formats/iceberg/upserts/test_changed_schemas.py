@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,7 @@ from tests.spark.formats.iceberg.upserts.test_nested_schemas import (
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 AUTO = UpsertStrategy.AUTO
+NEEDS_VARIANT = pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no VARIANT")
 # What is done to a table of ``id, a, n`` with row 1, the record of the batch, and what row 1 is then.
 CHANGES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "column added": (["ADD COLUMN b STRING"], {"a": "A", "n": 2, "b": "B"}, {"a": "A", "n": 2, "b": "B"}),
@@ -161,6 +163,7 @@ def test_orc_files_are_read_by_the_names_of_now(spark: SparkSession, flow: Flow,
     assert rows_of(flow) == {"a": {"a": 5}, "b": {"a": 2}}
 
 
+@NEEDS_VARIANT
 @pytest.mark.parametrize(
     ("strategy", "missing"), [(AUTO, "keep"), (POSITIONS, "null"), (COPY, "keep"), (MERGE, "keep")]
 )
@@ -180,6 +183,7 @@ def test_a_variant_that_was_just_added_is_no_obstacle_but_to_merge(
     assert rows_of(flow) == {1: {"a": "A", "x": None}, 2: {"a": "b", "x": None}, 3: {"a": "C", "x": None}}
 
 
+@NEEDS_VARIANT
 def test_an_update_of_rows_tells_that_a_variant_was_just_added(spark: SparkSession, flow: Flow) -> None:
     made(flow, "a STRING", 3)
     spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a')")
