@@ -51,7 +51,7 @@ class FileRecord:
 
     path: str
     spec_id: int
-    partition: Hashable
+    partition: tuple[Hashable, ...]
     bytes: int
     records: int
     delete_files: Collection[str] = ()
@@ -80,15 +80,20 @@ def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) 
 
     :param spec_id: the table's partition spec.
     """
-    partitions: dict[Hashable, list[FileRecord]] = {}
+    partitions: dict[tuple[Hashable, ...] | None, list[FileRecord]] = {}
     for file in files:
-        key = (file.partition,) if file.spec_id == spec_id else None
-        partitions.setdefault(key, []).append(file)
+        partitions.setdefault(_partition_of(file, spec_id), []).append(file)
     due = (
         [group for group in _packed(_candidates(members, rules), rules) if _group_is_due(group, rules)]
         for members in partitions.values()
     )
     return [group for groups in due for group in groups]
+
+
+def _partition_of(file: FileRecord, spec_id: int) -> tuple[Hashable, ...] | None:
+    """Return what a file is grouped by; None of an older spec, which Iceberg takes for a partition without values."""
+    values = file.partition if file.spec_id == spec_id else ()
+    return values if any(value is not None for value in values) else None
 
 
 def has_many_deletes(file: FileRecord, rules: RewriteRules) -> bool:

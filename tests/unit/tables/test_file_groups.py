@@ -10,12 +10,12 @@ RULES = RewriteRules(target_bytes=100, min_input_files=3, delete_file_threshold=
 
 
 def file(
-    name: str, size: int, *, partition: str = "a", deletes: int = 0, deleted: int = 0, spec: int = 0
+    name: str, size: int, *, partition: str | None = "a", deletes: int = 0, deleted: int = 0, spec: int = 0
 ) -> FileRecord:
     return FileRecord(
         path=name,
         spec_id=spec,
-        partition=partition,
+        partition=(partition,),
         bytes=size,
         records=10,
         delete_files=frozenset(f"{name}-d{i}" for i in range(deletes)),
@@ -48,6 +48,13 @@ def test_files_of_an_older_partition_spec_are_planned_together() -> None:
     files = [file(f"f{i}", 10, partition=str(i), spec=1) for i in range(5)]
 
     assert names(plan_groups(files, RULES, 2)) == [["f0", "f1", "f2", "f3", "f4"]]
+
+
+def test_files_of_an_older_partition_spec_are_planned_with_those_of_the_partition_without_values() -> None:
+    without_value = [file(f"f{i}", 10, partition=None, spec=2) for i in range(2)]
+    older = file("older", 10, partition="a", spec=1)
+
+    assert names(plan_groups([*without_value, older], RULES, 2)) == [["f0", "f1", "older"]]
 
 
 def test_a_file_past_one_hundred_and_eighty_percent_is_split() -> None:
