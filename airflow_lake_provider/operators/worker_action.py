@@ -67,9 +67,14 @@ class PlannedAction(WorkerAction[PlannedT]):
     ends_here: ClassVar[tuple[Outcome, ...]] = (Outcome.NOTHING_DUE,)
 
     def report_without_spark(self, spec: PlannedT) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        """Plan from metadata: enough for a dry run, and where nothing is due.
+
+        What a run would be refused for, before it starts Spark, its dry run is, too.
+        """
         planned = self.tables.plan(spec)
         is_enough = planned is None or spec.dry_run or planned.outcome in self.ends_here
+        if planned is not None and is_enough and planned.outcome is Outcome.PLANNED:
+            self.refuse_from_metadata(spec)
         return planned if is_enough else None
 
 

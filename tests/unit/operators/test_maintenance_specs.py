@@ -72,6 +72,22 @@ def test_a_dry_run_of_a_compaction_counts_the_files(fragmented: Table, context: 
     assert plain["before"]["snapshot"] == str(fragmented.metadata.current_snapshot_id)
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"strategy": "sort"}, "strategy 'sort' needs an order, and the table has none"),
+        ({"strategy": "zorder", "sort_by": ["idd"]}, "sort_by names columns that the table lacks"),
+    ],
+)
+def test_a_dry_run_is_refused_what_its_run_is(
+    fragmented: Table, context: Context, arguments: dict[str, Any], words: str, dry_run: bool
+) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **arguments, **NO_SPARK)
+    with pytest.raises(AirflowFailException, match=words):
+        job.execute(context)
+
+
 def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
     job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run="False", **NO_SPARK)
     assert report_without_spark(job, job.build_spec(context)) is None
