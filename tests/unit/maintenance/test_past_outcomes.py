@@ -46,8 +46,11 @@ def test_what_keeps_failing_rests_longer_each_time(outcomes: list[str], hours: i
     assert until == (None if hours is None else NOW + timedelta(hours=hours))
 
 
-@pytest.mark.parametrize(("words", "rests"), [(["failed"] * 3, True), (["failed", "done"], True), (["done"], False)])
-def test_tasks_of_one_run_are_one_failure_however_many_there_are(words: list[str], rests: bool) -> None:
+@pytest.mark.parametrize(
+    ("words", "rests"),
+    [(["failed"] * 3, True), (["failed", "conflict"], True), (["failed", "done"], False), (["done"], False)],
+)
+def test_tasks_of_one_run_are_one_failure_unless_one_of_them_was_done(words: list[str], rests: bool) -> None:
     runs = [
         PastOutcome(action="create-tag", run=f"r{number}", at=NOW - timedelta(hours=number), outcome=word)
         for number in range(3)
@@ -55,6 +58,16 @@ def test_tasks_of_one_run_are_one_failure_however_many_there_are(words: list[str
     ]
     assert waits_until(each for each in runs if each.run == "r0") is None
     assert (waits_until(runs) is not None) == rests
+
+
+def test_a_tag_that_cannot_be_made_keeps_no_other_tag_from_being_made() -> None:
+    runs = [
+        PastOutcome(action="create-tag", run=f"r{days}", at=NOW - timedelta(days=days), outcome=word)
+        for days in range(1, 9)
+        for word in ("done", "failed")
+    ]
+    made = plan(DUE, runs, tags={"daily": 7, "weekly": 4})
+    assert [each.task["tag"][:5] for each in made.actions if each.action == "create-tag"] == ["daily", "weekl"]
 
 
 def plan(health: TableHealth, outcomes: list[PastOutcome] | None, **given: Any) -> TablePlan:
