@@ -341,6 +341,7 @@ def size_text(count: float) -> str:
 
 
 def age_text(span: timedelta) -> str:
-    """Return a span in hours, or in days from two of them on."""
+    """Return a span in hours, or in days from two of them on: ``1 hour``, ``1.5 hours``, ``7 days``."""
     hours = span / timedelta(hours=1)
-    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"
+    number = f"{hours / 24 if hours >= 48 else hours:,.1f}".removesuffix(".0")
+    return f"{number} days" if hours >= 48 else f"{number} hour{'' if number == '1' else 's'}"

@@ -113,7 +113,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         EVERYTHING,
         {"expiry": {"older_than": "PT6H"}},
         "snapshot-expiry",
-        "expiry.older_than is 6.0 hours; an expiry refuses less than a day. Set it to P1D",
+        "expiry.older_than is 6 hours; an expiry refuses less than a day. Set it to P1D",
     ),
     (
         "out of hours",
@@ -183,7 +183,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"orphans": OrphanCount(files=1, bytes=1, counted_at=NOW - timedelta(hours=30))},
         COUNTS,
         "remove-orphans",
-        "counted 30.0 hours ago; the policy asks every 7.0 days. The next look is due in 5.5 days.",
+        "counted 30 hours ago; the policy asks every 7 days. The next look is due in 5.5 days.",
     ),
     (
         "orphans are nobody's wish",
@@ -202,14 +202,14 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         },
         AGED,
         "expire-rows",
-        "Old rows were looked for 2.0 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes",
+        "Old rows were looked for 2 days ago; the last commit that brought rows was at 2026-11-23 12:00. It comes",
     ),
     (
         "rows were expired this morning",
         {"last_arrival": NOW, "rows_expired_at": NOW - timedelta(hours=3)},
         AGED,
         "expire-rows",
-        "Old rows were looked for 3.0 hours ago",
+        "Old rows were looked for 3 hours ago",
     ),
     ("nobody knows when rows arrived", {}, AGED, "expire-rows", "No commit that brought rows is in the history"),
     (
@@ -225,7 +225,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"statistics_at": NOW - timedelta(days=1), "last_data_commit": NOW},
         {"statistics": {"every": "P7D"}},
         "compute-statistics",
-        "They are of 24.0 hours ago; the policy asks every 7.0 days. The next are due in 5.8 days.",
+        "They are of 24 hours ago; the policy asks every 7 days. The next are due in 5.8 days.",
     ),
     (
         "statistics of the newest rows",
@@ -259,8 +259,8 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "compaction",
         (
             "5 of 100 data files would be gone by a merge; the threshold is 20%, and at least 5. Deletes "
-            "are below theirs. 25 more are in hot partitions: day=1. They are merged 1.0 hours after their "
-            "last change, or when their oldest is 18.0 hours old."
+            "are below theirs. 25 more are in hot partitions: day=1. They are merged 1 hour after their "
+            "last change, or when their oldest is 18 hours old."
         ),
     ),
     (
@@ -273,8 +273,8 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         "compaction",
         (
-            "Partitions are hot and nothing leaves them out: . The last compaction was 2.0 "
-            "hours ago. It comes 1.0 hours after their last change, or a day after the last compaction."
+            "Partitions are hot and nothing leaves them out: . The last compaction was 2 "
+            "hours ago. It comes 1 hour after their last change, or a day after the last compaction."
         ),
     ),
 ]

@@ -84,7 +84,7 @@ def test_an_action_that_rests_says_until_when_and_leaves_the_others_of_its_table
     assert [each.action for each in made.actions] == ["snapshot-expiry", "rewrite-manifests"]
     (rests,) = [each for each in made.not_planned if each.is_waiting]
     assert rests.action == "compaction"
-    assert rests.why == "Its last runs failed, the newest 1.0 hours ago: no space."
+    assert rests.why == "Its last runs failed, the newest 1 hour ago: no space."
     assert "2026-11-26 17:00" in rests.instead
     later = [replace(each, at=each.at - timedelta(hours=6)) for each in past("failed", "failed", "failed")]
     assert plan(DUE, later).actions == plan(DUE, []).actions
@@ -211,9 +211,7 @@ def test_what_was_not_due_after_all_is_not_looked_for_again_until_a_commit_or_th
     made = plan(replace(WELL, files=SMALL, snapshot_at=at), past(outcome, hours=hours))
     assert bool(made.actions) == is_due
     if not is_due:
-        assert left_out(made, "compaction").startswith(
-            "It looked 2.0 hours ago, nothing was due, and the table has not"
-        )
+        assert left_out(made, "compaction").startswith("It looked 2 hours ago, nothing was due, and the table has not")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +226,7 @@ def test_an_expiry_whose_files_storage_did_not_delete_is_tried_again_once_a_day(
     assert in_short(made) == ["snapshot-expiry unfinished-expiry"] * is_due
     if not is_due:
         assert left_out(made, "snapshot-expiry").startswith(
-            f"The expiry {hours}.0 hours ago could not delete all of its files; its report says why."
+            f"The expiry {hours} hours ago could not delete all of its files; its report says why."
         )
 
 

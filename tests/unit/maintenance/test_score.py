@@ -12,7 +12,7 @@ import pytest
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.maintenance import score
 from airflow_lake_provider.maintenance.history import ConsumerLag
-from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, score_of, score_parts
+from airflow_lake_provider.maintenance.score import HealthLimits, Measures, ScorePart, age_text, score_of, score_parts
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "health.md"
 FILES: dict[str, Any] = {"data_files": 1000, "records": 1_000_000, "data_bytes": 10**12}
@@ -176,3 +176,11 @@ def test_a_consumer_whose_snapshot_main_does_not_have_takes_all_points_and_is_na
         "consumer report has read up to snapshot 7, which main no longer has; let its DAG run, which takes "
         "back what main lost, or remove its tag where nobody reads any more."
     )
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [(0, "0 hours"), (1, "1 hour"), (1.5, "1.5 hours"), (24, "24 hours"), (47.99, "48 hours"), (168, "7 days")],
+)
+def test_an_age_is_in_hours_or_days_as_they_are_written(hours: float, text: str) -> None:
+    assert age_text(timedelta(hours=hours)) == text
