@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
+from airflow_lake_provider.contracts.commit_retries import LONGEST, LONGEST_WAIT, RETRIES, SHORTEST_WAIT
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.policy_settings import NamedValue
 from airflow_lake_provider.contracts.property_values import number_property, shown, whole_number
 from airflow_lake_provider.contracts.setting_kinds import LONGEST_SPAN
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
@@ -19,7 +21,8 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     followed_size,
     table_size,
 )
-from airflow_lake_provider.iceberg.snapshot_retention import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target
+from airflow_lake_provider.iceberg.snapshot_retention import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, check_settings
 from airflow_lake_provider.iceberg.table_obstacles import GC_ENABLED, without_expiry
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
@@ -188,16 +191,17 @@ _OF_A_FORMAT = {
     ),
     **dict.fromkeys(("orc.stripe-size-bytes", "orc.block-size-bytes", "target-file-size-bytes"), _LONG),
 }
+_COMMIT_RETRIES = (RETRIES, SHORTEST_WAIT, LONGEST_WAIT, LONGEST)
 _MOST = {
     **{f"write.{name}": most for name, most in _OF_A_FORMAT.items()},
     **{f"write.delete.{name}": most for name, most in _OF_A_FORMAT.items()},
     **dict.fromkeys(
         (
-            *("commit.retry.num-retries", "commit.retry.min-wait-ms", "commit.retry.max-wait-ms"),
-            *("commit.retry.total-timeout-ms", "commit.status-check.num-retries"),
-            *("commit.manifest.min-count-to-merge", "history.expire.min-snapshots-to-keep"),
-            *("read.split.planning-lookback", "read.parquet.vectorization.batch-size"),
-            *("read.orc.vectorization.batch-size", "write.metadata.previous-versions-max"),
+            *_COMMIT_RETRIES,
+            *("commit.status-check.num-retries", "commit.manifest.min-count-to-merge"),
+            *("history.expire.min-snapshots-to-keep", "read.split.planning-lookback"),
+            *("read.parquet.vectorization.batch-size", "read.orc.vectorization.batch-size"),
+            "write.metadata.previous-versions-max",
             *("write.metadata.metrics.max-inferred-column-defaults", "write.summary.partition-limit"),
             "write.parquet.bloom-filter-max-bytes",
         ),
@@ -247,6 +251,36 @@ def _expected(name: str, value: str) -> str | None:
         return None if is_number else f"a whole number up to {most}"
     names = _NAMED.get(name, (value.lower(),))
     return None if value.lower() in names else f"one of {', '.join(names)}"
+
+
+# Read at each commit, and at those that add files.
+_AT_COMMITS = {*_COMMIT_RETRIES, "write.metadata.previous-versions-max"}
+_OF_MANIFESTS = {"commit.manifest.min-count-to-merge", "commit.manifest.target-size-bytes"}
+_AT_COMMITS_OF_FILES = {*_OF_MANIFESTS, "write.summary.partition-limit"}
+
+
+def broken_setting(facts: TableFacts, action: str) -> str | None:
+    """Return which setting of its owner an action of maintenance cannot read, and why; None where it reads all.
+
+    Iceberg reads those of its commits once all files are written, which was in vain then.
+
+    :param facts: of the table.
+    """
+    asked = _AT_COMMITS | (_AT_COMMITS_OF_FILES if action in ("compaction", "expire-rows") else set())
+    read = {name: value for name, value in facts.properties.items() if name in asked}
+    if unusable := unusable_settings(read):
+        return f"{facts.name}: {next(iter(unusable.values()))}"
+    try:
+        if action in ("compaction", "rewrite-manifests"):
+            manifest_target(facts)
+        if action == "compaction":
+            for name in (TARGET_SIZE, DELETE_TARGET_SIZE):
+                table_size(facts.name, facts.properties, name)
+        elif action == "snapshot-expiry":
+            check_settings(facts.name, facts.properties)
+    except BrokenMetadataError as error:
+        return str(error)
+    return None
 
 
 def owner_policy(properties: Mapping[str, str]) -> Iterator[NamedValue]:

@@ -303,7 +303,9 @@ def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
     asked = {"snapshot-expiry": "snapshot-expiry", **(_SUSPECTED if suspected else {})}
     reasons = {action: table.unfit_for(name) or table.broken_setting(action) for action, name in asked.items()}
     # By the version alone: of a thousand tables, nobody works out the columns.
-    reasons["expire-rows"] = table.capabilities.lacks("row-expiry", table.facts.format_version)
+    without_rows = table.capabilities.lacks("row-expiry", table.facts.format_version)
+    reasons["expire-rows"] = without_rows or table.broken_setting("expire-rows")
+    reasons["compute-statistics"] = table.broken_setting("compute-statistics")
     return {action: why for action, why in reasons.items() if why is not None}
 
 

@@ -317,6 +317,8 @@ def _statistics(health: TableHealth, policy: MaintenancePolicy, now: datetime) -
         return NotPlanned(
             action=action, why="The policy asks for no statistics.", instead="Set statistics.every to compute some."
         )
+    if (obstacle := health.obstacles.get(action)) is not None:
+        return ruled_out(action, obstacle)
     if last is not None and (health.last_data_commit is None or health.last_data_commit <= last):
         return NotPlanned(
             action=action, why="No rows have changed since those that there are.", instead="Nothing is due."

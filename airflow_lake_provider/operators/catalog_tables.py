@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
     RewriteManifestsSpec,
@@ -17,7 +18,6 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_locations import table_locations
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.reports.job import JobReport
     from airflow_lake_provider.maintenance.locations import TableLocations
     from airflow_lake_provider.tables.base import LoadedTable
 
@@ -79,6 +79,7 @@ class CatalogTables:
 
         :raises MissingTableError: as :meth:`load_existing`.
         :raises UnsupportedError: for a dry run, where only Spark plans it.
+        :raises BrokenMetadataError: it cannot read a setting of the table's owner.
         """
         table = self.load_existing(spec.table)
         match spec:
@@ -94,6 +95,9 @@ class CatalogTables:
                 planned = table.plan_expiry(spec)
             case _:
                 assert_never(spec)
+        is_due = planned is None or planned.outcome is Outcome.PLANNED
+        if is_due and (why := table.broken_setting(spec.action)) is not None:
+            raise BrokenMetadataError(why)
         if planned is None and spec.dry_run:
             raise UnsupportedError(
                 f"{spec.table}: tables of format {spec.table_format!r} are planned for in Spark alone; run "

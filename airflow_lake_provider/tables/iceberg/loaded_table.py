@@ -37,12 +37,11 @@ from airflow_lake_provider.contracts.specs.maintenance import (
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableFacts, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.compaction_rules import DELETE_TARGET_SIZE, TARGET_SIZE, table_size
 from airflow_lake_provider.iceberg.file_ownership import declared_paths
-from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifest_target_bytes
+from airflow_lake_provider.iceberg.manifest_rules import manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
-from airflow_lake_provider.iceberg.owner_settings import owner_policy
-from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, check_settings, expirable_snapshots
+from airflow_lake_provider.iceberg.owner_settings import broken_setting, owner_policy
+from airflow_lake_provider.iceberg.snapshot_retention import MAX_REF_AGE, expirable_snapshots
 from airflow_lake_provider.iceberg.statistics_rules import SKETCH
 from airflow_lake_provider.iceberg.streaming_writers import (
     jobs_of_dropped_branch,
@@ -227,18 +226,8 @@ class LoadedIcebergTable(LoadedTable):
         return sizes
 
     def broken_setting(self, action: str) -> str | None:
-        """Return which number of the owner an action of maintenance cannot read."""
-        try:
-            if action in ("compaction", "rewrite-manifests"):
-                manifest_target(self.facts)
-            if action == "compaction":
-                for name in (TARGET_SIZE, DELETE_TARGET_SIZE):
-                    table_size(self._name, self.facts.properties, name)
-            elif action == "snapshot-expiry":
-                check_settings(self._name, self.facts.properties)
-        except BrokenMetadataError as error:
-            return str(error)
-        return None
+        """Return which setting of the owner an action of maintenance cannot read."""
+        return broken_setting(self.facts, action)
 
     def owner_policy(self) -> Iterator[NamedValue]:
         """Yield what the owner has set by Iceberg's own properties."""

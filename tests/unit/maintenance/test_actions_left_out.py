@@ -77,6 +77,13 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "rules it out: gc.enabled is false",
     ),
     (
+        "statistics that cannot be committed",
+        {"obstacles": {"compute-statistics": "property 'commit.retry.num-retries' is 'soon'"}},
+        {"statistics": {"every": "P1D"}},
+        "compute-statistics",
+        "rules it out: property 'commit.retry.num-retries' is 'soon'",
+    ),
+    (
         "gc.enabled, orphans",
         {"obstacles": {"snapshot-expiry": "gc.enabled is false"}},
         COUNTS,

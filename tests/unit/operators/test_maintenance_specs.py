@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.specs.maintenance import SnapshotExpirySpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.orphan_files import LakeRemoveOrphanFilesOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.operators.submitted import report_without_spark
 
@@ -86,6 +87,52 @@ def test_a_dry_run_is_refused_what_its_run_is(
     job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **arguments, **NO_SPARK)
     with pytest.raises(AirflowFailException, match=words):
         job.execute(context)
+
+
+COMMITS = ("compaction", "rewrite-manifests", "snapshot-expiry", "expire-rows", "compute-statistics")
+OF_FILES = ("compaction", "expire-rows")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "actions"),
+    [
+        ("commit.retry.num-retries", "3000000000", COMMITS),
+        ("commit.retry.num-retries", " 4 ", COMMITS),
+        ("commit.retry.total-timeout-ms", "3000000000", COMMITS),
+        ("write.metadata.previous-versions-max", "3000000000", COMMITS),
+        ("commit.manifest.min-count-to-merge", "9999999999", OF_FILES),
+        ("write.summary.partition-limit", "few", OF_FILES),
+        ("commit.retry.num-retries", "-1", ()),
+        ("commit.status-check.num-retries", "many", ()),
+        ("write.distribution-mode", "any", ()),
+    ],
+)
+def test_a_setting_that_iceberg_cannot_read_is_refused_before_files_are_written_in_vain(
+    fragmented: Table, context: Context, name: str, value: str, actions: tuple[str, ...]
+) -> None:
+    with fragmented.transaction() as change:
+        change.set_properties({name: value})
+    broken = {action: LoadedIcebergTable(fragmented).broken_setting(action) for action in COMMITS}
+    assert {action for action, why in broken.items() if why} == set(actions)
+    for dry_run in (True, False):
+        job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **NO_SPARK)
+        if "compaction" in actions:
+            with pytest.raises(AirflowFailException, match=f"shop.orders: property '{name}' is "):
+                job.execute(context)
+        else:
+            report = report_without_spark(job, job.build_spec(context))
+            assert (report is not None) == dry_run
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_setting_that_iceberg_cannot_read_is_in_no_way_where_nothing_is_due(
+    orders: Table, append: Callable[..., int], context: Context, dry_run: bool
+) -> None:
+    append(orders, 1)
+    with orders.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "3000000000"})
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **NO_SPARK)
+    assert job.execute(context)["outcome"] == "nothing-due"
 
 
 def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
