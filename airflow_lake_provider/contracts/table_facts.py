@@ -273,8 +273,8 @@ class TableShape:
 
     @property
     def was_partitioned(self) -> bool:
-        """True where the files of some spec are in partitions."""
-        return any(field.transform != "void" for field in self.partition_fields(of_all_specs=True))
+        """True where the files of some spec are in partitions by a column that is still there."""
+        return any(field.source and field.transform != "void" for field in self.partition_fields(of_all_specs=True))
 
     def partition_fields(self, *, of_all_specs: bool = False) -> list[PartitionField]:
         """Return the fields that rows are partitioned by now, or those of all specs: files keep theirs."""

@@ -92,3 +92,30 @@ def test_all_columns_are_those_that_can_be_counted(spark: SparkSession) -> None:
     assert report.outcome is Outcome.DONE
     assert report.distinct_counts == {"id": 2, "region": 1, "amount": 1}
     assert "['a.b']" in report.warnings[0]
+
+
+@pytest.mark.parametrize("field", ["region", "bucket(3, region)"])
+@pytest.mark.parametrize("has_other", [False, True])
+def test_partitions_by_a_column_that_was_dropped_are_not_counted(
+    spark: SparkSession, field: str, has_other: bool
+) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD {field} AS former")
+    table.append(0, 3)
+    spark.sql(f"ALTER TABLE {table.name} DROP PARTITION FIELD former")
+    if has_other:
+        spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD truncate(10, id) AS tens")
+    spark.sql(f"ALTER TABLE {table.name} DROP COLUMN region")
+    spark.sql(f"INSERT INTO {table.name} VALUES (10, 5), (11, 5)")
+    asked = statistics(table)
+    lacking = "the table and its partitions" if has_other else "the table"
+    assert table.on_worker().plan_statistics(asked).reason == f"main's head lacks statistics of {lacking}"
+
+    report = compute_statistics(spark, asked, Progress())
+
+    assert (report.outcome, report.distinct_counts) == (Outcome.DONE, {"id": 5, "amount": 4})
+    assert (report.partition_file is not None) is has_other
+    if report.partition_file is not None:
+        rows = pq.read_table(Path(report.partition_file.removeprefix("file:"))).to_pylist()
+        assert {row["partition"]["tens"]: row["data_record_count"] for row in rows} == {None: 3, 10: 2}
+    assert table.on_worker().plan_statistics(asked).outcome is Outcome.NOTHING_DUE
