@@ -74,7 +74,7 @@ def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
         return None
     files = table.iceberg.util.DataFileSet.create()
     for snapshot_id in ours:
-        added = table.java.snapshot(snapshot_id).addedDataFiles(table.java.io())
+        added = table.changes_of(table.java.snapshot(snapshot_id)).addedDataFiles()
         guava(table.spark).collect.Iterables.addAll(files, added)
     return files
 

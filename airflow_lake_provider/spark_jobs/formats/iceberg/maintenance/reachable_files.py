@@ -106,7 +106,8 @@ def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
     named: set[str] = set()
     for snapshot in snapshots:
         named |= set(texts_of(spark, snapshot.allManifests(io), functions.path_of_manifest))
-        for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
+        changes = table.changes_of(snapshot)
+        for added in (changes.addedDataFiles(), changes.addedDeleteFiles()):
             named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(functions.location))
     return named
 

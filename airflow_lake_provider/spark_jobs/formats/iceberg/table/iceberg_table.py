@@ -317,6 +317,13 @@ class IcebergTable:
         names = [ref.name for ref in references if ref.is_branch and ref.snapshot == str(snapshot_id)]
         return sorted((name for name in names if not name.startswith(STAGE_BRANCH_PREFIX)), key=MAIN.__ne__)
 
+    def changes_of(self, snapshot: Any) -> Any:
+        """Return the files that a snapshot added and removed, an ``org.apache.iceberg.SnapshotChanges``.
+
+        Those of the snapshot itself cannot be read where they are in partitions by a column that was dropped.
+        """
+        return self.iceberg.SnapshotChanges.builderFor(self.java).snapshot(snapshot).build()
+
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots.
 

@@ -110,14 +110,14 @@ def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
     :return: None where deletes do not name the one data file that they are on. Such are equality deletes and position
         deletes of many files, and those that other engines wrote to format version 2 and a later commit removed.
     """
-    io = table.java.io()
     java = java_functions(table.spark)
     paths: set[str] = set()
     snapshot = table.java.snapshot(int(head))
     while str(snapshot.snapshotId()) != base:
-        for files in (snapshot.addedDataFiles(io), snapshot.removedDataFiles(io)):
+        changes = table.changes_of(snapshot)
+        for files in (changes.addedDataFiles(), changes.removedDataFiles()):
             paths |= _texts(table, files, java.location)
-        for deletes in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io)):
+        for deletes in (changes.addedDeleteFiles(), changes.removedDeleteFiles()):
             paths |= _texts(table, deletes, java.referenced_data_file)
         snapshot = table.java.snapshot(snapshot.parentId())
     return None if "" in paths else paths

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import convert_equality_deletes as conversion
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import changed_files
 from tests.spark.append_flow import append
 from tests.spark.formats.iceberg.maintenance.keyed_deletes import KeyedDeleteTable, Written
 from tests.spark.maintained_table import MaintainedTable
@@ -71,6 +72,25 @@ def test_a_compaction_of_a_part_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UnsupportedError, match=r"partitions by 'region', whose column was dropped.* without where"):
         compact(table, where="id < 100")
     assert ids(spark, table.name) == table.rows.keys()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_retry_goes_on_where_a_rewrite_of_such_partitions_was_cut_off(spark: SparkSession, version: int) -> None:
+    table = MaintainedTable(spark, version=version, partitioned=True)
+    for place in range(3):
+        table.append(10 * place, 2, "north")
+    without_region(table)
+    compact(table, level=CompactionLevel.FULL)
+    spark.sql(f"INSERT INTO {table.name} VALUES (50, 500)")
+    before, head = table.handle, table.head()
+
+    retried = compact(table, level=CompactionLevel.FULL)
+
+    assert (retried.outcome, retried.files_rewritten) == (Outcome.DONE, 1)
+    changed = changed_files(before, head=table.head(), base=head)
+    assert changed is not None
+    assert len(changed) == 2
+    assert ids(spark, table.name) == table.rows.keys() | {50}
 
 
 @pytest.mark.parametrize("version", [2, 3])
