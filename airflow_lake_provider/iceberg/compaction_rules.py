@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionStrategy, Verification
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of, number_property, whole_number
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
@@ -82,6 +82,32 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
 def is_of_part(spec: CompactionSpec) -> bool:
     """Tell whether a compaction leaves a part of the table alone, whose deletes stay as well."""
     return spec.where is not None or bool(spec.skip_partitions)
+
+
+def endangered_part(name: str) -> str:
+    """Return why no part of a table is rewritten whose deletes lie in partitions by a column that was dropped.
+
+    :param name: of the partition field.
+    """
+    return (
+        f"deletes lie in partitions by {name!r}, whose column was dropped. Iceberg would lose the value of the "
+        "partition, and deleted rows would come back. Rewrite the table by LakeCompactionOperator without where, which "
+        "does it in one commit"
+    )
+
+
+def in_one_commit(spec: CompactionSpec, name: str) -> tuple[CompactionSpec, CompactionLevel, str]:
+    """Return a compaction as it has to be where a manifest with some files left in it would lose their deletes.
+
+    :param name: of the partition field.
+    :return: with the level, and why, as :func:`choose_level`.
+    :raises UnsupportedError: it is of a part of the table.
+    """
+    if is_of_part(spec):
+        raise UnsupportedError(f"{spec.table}: {endangered_part(name)}")
+    level = CompactionLevel.FULL
+    why = f"all files in one commit, as deletes lie in partitions by the dropped column of {name!r}"
+    return replace(spec, level=level, partial_progress=False), level, why
 
 
 def resolves_equality_deletes(spec: CompactionSpec, level: CompactionLevel) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
-from airflow_lake_provider.contracts.table_facts import TableShape
+from airflow_lake_provider.contracts.table_facts import TableShape, schema_columns
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
@@ -132,6 +132,20 @@ def _without_partitions(shape: TableShape) -> str | None:
     fields = shape.partition_fields(of_all_specs=True)
     unknown = [f"{each.name} ({each.transform})" for each in fields if _TRANSFORM.fullmatch(each.transform) is None]
     return f"it is, or was, partitioned by {', '.join(unknown)}, which Iceberg does not know here" if unknown else None
+
+
+def specs_without_source(shape: TableShape) -> dict[int, str]:
+    """Return specs by id of which a field has lost its type with its source column, and the name of the field.
+
+    A bucket and a time have a type of their own, and void has no value.
+    """
+    columns = {id_ for id_, _, _ in schema_columns(shape.schema())}
+    return {
+        id_: each["name"]
+        for id_, fields in shape.partition_specs.items()
+        for each in fields
+        if each["source-id"] not in columns and each["transform"].startswith(("identity", "truncate"))
+    }
 
 
 def without_data_files(shape: TableShape) -> str | None:

@@ -21,6 +21,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     choose_level,
     counted_deletes,
     followed_size,
+    in_one_commit,
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
@@ -31,6 +32,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     target_size_owner,
 )
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target
+from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
 
 # By which a summary proves that nothing is due.
@@ -63,6 +65,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     :raises UnreadPredicateError: ``where`` is not read here, or does not fit the table.
     :raises InvalidSpecError: keys are to be compared, and the table has none.
     :raises BrokenMetadataError: a target size of the table is no number.
+    :raises UnsupportedError: a part was asked for, and only the whole table can be rewritten without a loss.
     """
     refuse_verification_without_keys(spec, table.facts)
     if spec.where is not None:
@@ -71,6 +74,8 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     before = table.state()
     listed = table.listed_files(before.snapshot) if before.snapshot is not None else None
     level, why = choose_level(spec, before, _equality_deletes_of_head(table.facts, listed))
+    if (endangered := _endangered_deletes(table)) is not None:
+        spec, level, why = in_one_commit(spec, endangered)
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.
@@ -103,6 +108,13 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
+
+
+def _endangered_deletes(table: _Table) -> str | None:
+    """Return the partition field whose loss would part deletes from their data files, as the driver does."""
+    lost = specs_without_source(table.facts.shape)
+    deletes = table.live_files(None).deletes if lost else ()
+    return next((lost[each.spec_id] for each in deletes if each.spec_id in lost), None)
 
 
 def _equality_deletes_of_head(facts: TableFacts, listed: tuple[int, int] | None) -> int | None:

@@ -10,29 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.table_facts import schema_columns
+from airflow_lake_provider.iceberg.compaction_rules import endangered_part
+from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 
 
-def specs_without_source(table: IcebergTable) -> dict[int, str]:
-    """Return specs by id of which a field has lost its type with its source column, and the name of the field.
-
-    A bucket and a time have a type of their own, and void has no value.
-    """
-    shape = table.facts.shape
-    columns = {id_ for id_, _, _ in schema_columns(shape.schema())}
-    return {
-        id_: each["name"]
-        for id_, fields in shape.partition_specs.items()
-        for each in fields
-        if each["source-id"] not in columns and each["transform"].startswith(("identity", "truncate"))
-    }
-
-
 def endangered_deletes(table: IcebergTable) -> str | None:
     """Return the name of a field whose loss would part deletes of the head from their data files; None without any."""
-    lost = specs_without_source(table)
+    lost = specs_without_source(table.facts.shape)
     snapshot = table.java.currentSnapshot() if lost else None
     if snapshot is None:
         return None
@@ -48,11 +34,7 @@ def refuse_endangered_deletes(table: IcebergTable) -> None:
     :raises UnsupportedError: naming the field, and what to do.
     """
     if (name := endangered_deletes(table)) is not None:
-        raise UnsupportedError(
-            f"{table.name}: deletes lie in partitions by {name!r}, whose column was dropped. Iceberg would lose the "
-            "value of the partition, and deleted rows would come back. Rewrite the table by LakeCompactionOperator "
-            "without where, which does it in one commit"
-        )
+        raise UnsupportedError(f"{table.name}: {endangered_part(name)}")
 
 
 def refuse_deletes_without_source(table: IcebergTable, spec_ids: Callable[[], Iterable[int]]) -> None:
@@ -61,7 +43,7 @@ def refuse_deletes_without_source(table: IcebergTable, spec_ids: Callable[[], It
     :param spec_ids: returns those of the data files; asked for only where the table has such a spec.
     :raises UnsupportedError: naming the field, and what to do.
     """
-    lost = specs_without_source(table)
+    lost = specs_without_source(table.facts.shape)
     if lost and (name := next((lost[id_] for id_ in spec_ids() if id_ in lost), None)) is not None:
         raise UnsupportedError(
             f"{table.name}: rows of data files in partitions by {name!r}, whose column was dropped, cannot be deleted "

@@ -24,6 +24,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     RewriteRules,
     choose_level,
+    in_one_commit,
     is_of_part,
     is_untidied,
     refuse_verification_without_keys,
@@ -42,7 +43,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants 
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import (
     endangered_deletes,
-    refuse_endangered_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
@@ -78,7 +78,6 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
-_LOST_VALUE = "all files in one commit, as deletes lie in partitions by the dropped column of"
 
 
 @dataclass
@@ -114,7 +113,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         level, why = choose_level(spec, before, equality_deletes)
         run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
         if endangered is not None:
-            spec, level, why = _in_one_commit(table, spec), CompactionLevel.FULL, f"{_LOST_VALUE} {endangered!r}"
+            spec, level, why = in_one_commit(spec, endangered)
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
         rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, equality_deletes)
         converted = _converted(rewrite, level, progress)
@@ -143,13 +142,6 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     done = _reported(rewrite, report, planned, tally, progress)
     warnings = (*done.warnings, *_note_curve(rewrite, tally))
     return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}", warnings=warnings)
-
-
-def _in_one_commit(table: IcebergTable, spec: CompactionSpec) -> CompactionSpec:
-    """Return the compaction as it has to be where a manifest with some files left in it would lose their deletes."""
-    if is_of_part(spec):
-        refuse_endangered_deletes(table)
-    return replace(spec, level=CompactionLevel.FULL, partial_progress=False)
 
 
 def _data_file_rewrite(

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome, RewriteManifest
 from airflow_lake_provider.contracts.specs.maintenance import RewriteManifestsSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target, manifests_sentence, specs_due
+from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
     commits_since,
     refuse_broken_invariants,
@@ -20,7 +21,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_chec
     run_action,
     with_commit_status_check,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import specs_without_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import MOST_BYTES, MOST_FILES
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -73,7 +73,7 @@ def manifest_specs_due(table: IcebergTable) -> list[int]:
 
 def _specs_due(table: IcebergTable, sizes: dict[int, list[list[int]]], *, sort: bool = False) -> list[int]:
     """Return the specs that are due, without those whose partitions a new manifest would not keep."""
-    lost = specs_without_source(table)
+    lost = specs_without_source(table.facts.shape)
     return [id_ for id_ in specs_due(table.facts, sizes, sort=sort) if id_ not in lost]
 
 

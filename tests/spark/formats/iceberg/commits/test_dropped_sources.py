@@ -54,8 +54,18 @@ def test_a_compaction_rewrites_all_files_in_one_commit(spark: SparkSession, vers
     assert merged.outcome is Outcome.NOTHING_DUE
     assert ids(spark, table.name) == table.rows.keys()
 
-    report = compact(table, level=CompactionLevel.MINOR, min_input_files=2, target_file_size=8_192, max_commits=4)
+    asked: dict[str, Any] = {
+        "level": CompactionLevel.MINOR,
+        "min_input_files": 2,
+        "target_file_size": 8_192,
+        "max_commits": 4,
+    }
+    planned = table.on_worker().plan_compaction(table.compaction(**asked))
 
+    report = compact(table, **asked)
+
+    assert (planned.files_rewritten, planned.delete_files_removed) == (7, 1)
+    assert planned.reason.partition(":")[0] == report.reason.partition(":")[0]
     assert ids(spark, table.name) == table.rows.keys()
     summaries = spark.sql(f"SELECT summary FROM {table.name}.snapshots").collect()
     removed = [row["summary"]["deleted-data-files"] for row in summaries if "deleted-data-files" in row["summary"]]
@@ -71,6 +81,8 @@ def test_a_compaction_of_a_part_is_refused(spark: SparkSession) -> None:
     table = with_deletes(spark, 2)
     with pytest.raises(UnsupportedError, match=r"partitions by 'region', whose column was dropped.* without where"):
         compact(table, where="id < 100")
+    with pytest.raises(UnsupportedError, match="deleted rows would come back"):
+        table.on_worker().plan_compaction(table.compaction(where="id < 100"))
     assert ids(spark, table.name) == table.rows.keys()
 
 
