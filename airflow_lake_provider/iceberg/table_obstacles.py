@@ -134,6 +134,22 @@ def _without_partitions(shape: TableShape) -> str | None:
     return f"it is, or was, partitioned by {', '.join(unknown)}, which Iceberg does not know here" if unknown else None
 
 
+def _without_void_column(shape: TableShape) -> str | None:
+    """Return why rows find no partition: Iceberg looks up the columns of all fields, also of those without values.
+
+    A table of version 1 keeps a field that was dropped, and a spec of nothing else is none.
+    """
+    fields = shape.partition_fields()
+    lost = [each.name for each in fields if each.transform == "void" and not each.source]
+    if not lost or all(each.transform == "void" for each in fields):
+        return None
+    return (
+        f"its partition field {lost[0]}, which was dropped, is of a column that was dropped, too, so that Iceberg's "
+        "writers fail; upgrade it to version 2 with LakeTableUpgradeOperator, and repeat ALTER TABLE ... DROP "
+        f"PARTITION FIELD {lost[0]}"
+    )
+
+
 def specs_without_source(shape: TableShape) -> dict[int, str]:
     """Return specs by id of which a field has lost its type with its source column, and the name of the field.
 
@@ -150,7 +166,7 @@ def specs_without_source(shape: TableShape) -> dict[int, str]:
 
 def without_data_files(shape: TableShape) -> str | None:
     """Return why Spark writes no data files of a table; None where it does."""
-    if (why := without_rows(shape)) is not None:
+    if (why := without_rows(shape) or _without_void_column(shape)) is not None:
         return why
     transforms = [str(each.get("transform", "identity")) for each in shape.sort_order]
     unknown = [each for each in transforms if _TRANSFORM.fullmatch(each) is None]

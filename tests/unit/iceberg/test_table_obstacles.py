@@ -84,3 +84,17 @@ def test_a_merge_by_merge_on_read_needs_the_columns_of_all_partition_specs(trans
         assert ("was dropped (place)" in (unfit_for(shape, "strategy-merge") or "")) is refused
         assert unfit_for(shape, "strategy-copy-on-write") is None
         assert unfit_for(replace(shape, properties={}), "strategy-merge") is None
+
+
+def test_a_void_field_of_a_dropped_column_beside_another_one_is_in_the_way_of_all_that_writes_data_files() -> None:
+    column = {"id": 1, "name": "id", "required": False, "type": "date"}
+    plain = replace(table_of().shape, schemas={0: {"fields": [column]}})
+    lost = {**_term("void"), "source-id": 2, "name": "region"}
+    by_day = replace(plain, partition_specs={0: [lost, _term("day")]})
+    for capability in _WRITING:
+        assert "its partition field region" in (unfit_for(by_day, capability) or ""), capability
+    assert [unfit_for(by_day, each) for each in (*_READING, *_OTHERS)] == [None] * len((*_READING, *_OTHERS))
+    others = ([lost], [_term("day")], [_term("void"), {**_term("day"), "name": "day"}])
+    for fields in others:
+        shape = replace(plain, partition_specs={0: fields, 1: [lost, _term("day")]})
+        assert [unfit_for(shape, each) for each in _WRITING] == [None] * len(_WRITING)

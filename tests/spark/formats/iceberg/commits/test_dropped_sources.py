@@ -181,3 +181,23 @@ def test_a_merge_by_merge_on_read_is_refused_as_iceberg_fails_on_the_lost_partit
     flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('write.merge.mode' = 'copy-on-write')")
     assert flow.apply(**merge).outcome is Outcome.APPLIED
     assert flow.rows() == {1: (9,), 2: (2,), 3: (3,)}
+
+
+def test_a_void_field_of_a_dropped_column_goes_as_the_refusal_says(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=1, partitioned=True)
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD bucket(1, id)")
+    for place in range(2):
+        table.append(10 * place, 2, "north")
+    without_region(table)
+    obstacle = table.on_worker().unfit_for("compaction")
+    assert obstacle is not None
+    assert "its partition field region" in obstacle
+    assert obstacle.endswith("ALTER TABLE ... DROP PARTITION FIELD region")
+
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version' = '2')")
+    spark.sql(f"ALTER TABLE {table.name} DROP PARTITION FIELD region")
+
+    assert table.on_worker().unfit_for("compaction") is None
+    report = compact(table, level=CompactionLevel.FULL)
+    assert (report.outcome, report.files_rewritten, report.failed_groups) == (Outcome.DONE, 2, 0)
+    assert ids(spark, table.name) == table.rows.keys()
