@@ -218,6 +218,7 @@ _MOST = {
         _LONG,
     ),
 }
+_ABOVE_ZERO = {"read.split.target-size", "read.split.planning-lookback", "write.parquet.page-row-limit"}
 _FORMATS, _MODES = ("avro", "orc", "parquet"), ("copy-on-write", "merge-on-read")
 _DISTRIBUTIONS, _CODEC_LEVELS = ("none", "hash", "range"), ("serializable", "snapshot")
 _NAMED = {
@@ -247,8 +248,9 @@ def unusable_settings(properties: Mapping[str, str]) -> dict[str, str]:
 def _expected(name: str, value: str) -> str | None:
     """Return what a property has to be; None where it is that, or where Iceberg has no such property."""
     if (most := _MOST.get(name)) is not None:
-        is_number = _INTEGER.fullmatch(value) is not None and -most - 1 <= int(value) <= most
-        return None if is_number else f"a whole number up to {most}"
+        least, words = (1, "from 1 to") if name in _ABOVE_ZERO else (-most - 1, "up to")
+        is_number = _INTEGER.fullmatch(value) is not None and least <= int(value) <= most
+        return None if is_number else f"a whole number {words} {most}"
     names = _NAMED.get(name, (value.lower(),))
     return None if value.lower() in names else f"one of {', '.join(names)}"
 

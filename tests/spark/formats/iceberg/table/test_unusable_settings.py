@@ -9,8 +9,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.iceberg.owner_settings import _MOST, _NAMED, unusable_settings
+from airflow_lake_provider.iceberg.owner_settings import _ABOVE_ZERO, _MOST, _NAMED, unusable_settings
 from airflow_lake_provider.spark_jobs.failures import settings_at_fault
+from tests.spark.maintained_table import MaintainedTable
 
 VALUES = [
     *("", " ", "x", "1e3", "0x10", "1.0", "NaN", "-1", "+7", "0", "07", "٣", "²", "1_0", " 5"),
@@ -32,6 +33,18 @@ def test_a_number_is_one_where_it_is_one_to_iceberg(spark: SparkSession, value: 
         else:
             refused = False
         assert bool(unusable_settings({name: value})) is refused, name
+
+
+@pytest.mark.parametrize("name", sorted(_ABOVE_ZERO))
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_number_above_0_is_one_where_nothing_else_works(spark: SparkSession, name: str, value: str) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 2)
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}' = '{value}')")
+    with pytest.raises((Py4JJavaError, PySparkException)):
+        table.append(2, 2) if name.startswith("write.") else spark.table(table.name).collect()
+    assert "expected a whole number from 1 to" in unusable_settings({name: value})[name]
+    assert unusable_settings({name: "1"}) == {}
 
 
 def test_each_name_is_one_of_icebergs(spark: SparkSession) -> None:
