@@ -21,6 +21,8 @@ from airflow_lake_provider.contracts.errors import (
 )
 
 _LONGEST = 300
+# How a message begins by which SQL of this package ends a job, where the next try may see something else.
+CHANGED_MEANWHILE = "changed meanwhile: "
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,12 @@ VALUE = FailureKind(
         r"\[INVALID_(?:ARRAY_INDEX\w{0,20}|INDEX_OF_ZERO|VARIANT_CAST|URL)\b|\[(?:NULL|DUPLICATED)_MAP_KEY\b",
         r"\[(?:SCALAR|ROW)_SUBQUERY_TOO_MANY_ROWS\b|\[INVALID_(?:TIMEZONE|DATETIME_PATTERN)\b",
         r"\[INCONSISTENT_BEHAVIOR_CROSS_VERSION\b|\[INVALID_FORMAT\b",
+        rf"\[USER_RAISED_EXCEPTION\] (?!{CHANGED_MEANWHILE})",
+        r"\[(?:INVALID_PARAMETER_VALUE|MALFORMED_RECORD_IN_PARSING|COLLECTION_SIZE_LIMIT_EXCEEDED)\b",
+        # All others of the class "data exception" of the SQL standard.
+        r"\bSQLSTATE: 22[0-9A-Z]{3}\b",
+        r"Illegal sequence boundaries",
+        r"\b(?:IllegalFormat\w{0,30}|UnknownFormatConversion|MissingFormatArgument)Exception\b",
     ),
     BadInputError,
 )

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.reports.failure_causes import CHANGED_MEANWHILE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.jvm.gateway import once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_texts, texts_of
@@ -105,7 +106,8 @@ def _text_of_file(name: str, values: Sequence[str | None]) -> str:
 
 def _arrival(number: str, listing: str) -> Column:
     # Never NULL, which would order as the oldest file.
-    unknown = f"raise_error(concat('Spark read a file that is not in listing {listing}: ', {_FILE}))"
+    unlisted = f"{CHANGED_MEANWHILE}Spark read a file that is not in listing {listing}: "
+    unknown = f"raise_error(concat('{unlisted}', {_FILE}))"
     file = f"coalesce({number}, CAST({unknown} AS INT))"
     return sf.expr(f"struct({file} AS file, {_BLOCK} AS block, {_ROW} AS row)")
 

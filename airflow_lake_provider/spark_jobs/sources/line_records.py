@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.reports.failure_causes import CHANGED_MEANWHILE
 from airflow_lake_provider.contracts.text_options import by_lower_name
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, RECORD, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
@@ -41,7 +42,7 @@ NO_OBJECT = "no JSON object"
 OTHER_COUNT = "another number of values than there are columns, or a value in another format"
 _SHOWN = 3
 _SPLITS = "spark.sql.files.minPartitionNum"
-_MOVED = "the first lines of the files are in other places than before: a file has changed while it was read"
+_MOVED = f"{CHANGED_MEANWHILE}the first lines of the files are in other places than before"
 _FAULT, _PARSED = "_lake_line_fault", "_lake_parsed"
 # Of JSON, and of lines that Spark's reader of CSV takes for empty ones.
 _BLANK = {"json": r"^[ \t\r\n]*+$", "csv": r"^[\x00-\x20]*+$"}

@@ -99,13 +99,21 @@ def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
         "(SELECT w FROM VALUES (1), (2) AS t(w))",
         "from_utc_timestamp(TIMESTAMP '2026-01-01', concat('Mar', v))",
         "date_format(TIMESTAMP '2026-01-01', concat('YYYY', v))",
+        "raise_error(concat('x', v))",
+        "regexp_replace('a', concat('(', v), 'x')",
+        "from_json(concat('{', v), 'a INT', map('mode', 'FAILFAST'))",
+        "encode(concat('\u00e9', v), 'US-ASCII')",
+        "array_repeat(v, 2147483647)",
+        "url_decode(concat('%', v))",
+        "sequence(1, v, 0 * v)",
+        "printf('%d', concat('a', v))",
     ],
 )
 def test_an_expression_that_fails_on_a_value_is_not_tried_again(spark: SparkSession, expression: str) -> None:
     rows = spark.range(1, 3).selectExpr("id AS v").repartition(2)
     with pytest.raises(BadInputError) as told, lake_errors("table t in lake", dict):
         rows.selectExpr(f"{expression} AS made").collect()
-    assert cause_of(told.value).startswith("an expression failed on a value: Spark")
+    assert cause_of(told.value).startswith("an expression failed on a value: ")
 
 
 def test_a_condition_of_deletes_that_is_none_refuses_the_batch(flow: Flow) -> None:

@@ -230,6 +230,11 @@ SAID = {
             + "org.apache.spark.SparkArithmeticException: [NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION]  1999.98 cannot "
             "be represented as Decimal(5, 2).\n\tat org.apache.spark.X"
         ),
+        "SparkRuntimeException: [USER_RAISED_EXCEPTION] no such country SQLSTATE: P0001",
+        "SparkRuntimeException: [HLL_INVALID_INPUT_SKETCH_BUFFER] Invalid call to `x`. SQLSTATE: 22546",
+        "SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected: {1.",
+        "IllegalArgumentException: requirement failed: Illegal sequence boundaries: 1 to 2 by 0",
+        "UnknownFormatConversionException: Conversion = 'q'",
     ],
 }
 OF_A_CATALOG = [
@@ -269,6 +274,7 @@ OF_NONE = [
     "IllegalArgumentException: no",
     "AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table cannot be found",
     "SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL value appeared in non-nullable field",
+    "SparkRuntimeException: [USER_RAISED_EXCEPTION] changed meanwhile: Spark read a file that is not in listing",
     "ConnectException: Connection refused",
     "SparkException: "
     + LOST
