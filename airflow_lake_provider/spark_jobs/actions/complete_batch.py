@@ -28,7 +28,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.batch.key_versions import current_versions, unversioned
-from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys, refuse_null_keys_of_table
 from airflow_lake_provider.spark_jobs.batch.table_differences import DifferenceCounts, Differences, WholeRows
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
@@ -153,11 +153,7 @@ def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts, schema_changes:
     :param schema_changes: of the table, which stay.
     :raises BadInputError: with the counts.
     """
-    if counts.null_in_table:
-        raise BadInputError(
-            f"{spec.table}: {counts.null_in_table} rows of the table have NULL in a key column of {list(spec.keys)}, "
-            "so that no batch can say whether they stay; delete them by LakeDeleteRowsOperator, or choose other keys"
-        )
+    refuse_null_keys_of_table(spec.table, counts.null_in_table, spec.keys)
     if counts.deleted > share_of(counts.live, spec.max_deleted_share):
         changed = f"No row was changed, and the schema was: {', '.join(schema_changes)}"
         raise BadInputError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
@@ -36,6 +36,7 @@ from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, 
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys_of_table
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import (
@@ -224,7 +225,7 @@ def _commit(
     fit_target(spec, target, rows, MissingColumns.NULL, spec.keys)
     return KeyedCommit(
         action=spec.action,
-        rows=_with_vanished_keys(rows, target.current_rows(applied_state.base), spec.keys) if full else rows,
+        rows=_with_vanished_keys(spec, rows, target.current_rows(applied_state.base)) if full else rows,
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
@@ -277,12 +278,19 @@ def _counts(changes: DataFrame, start: str | None, end: str, progress: Progress)
     return read
 
 
-def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[str, ...]) -> DataFrame:
-    """Add a delete for each key of the target that a full read no longer gives."""
+def _with_vanished_keys(spec: IncrementalSpec, rows: DataFrame, present: DataFrame | None) -> DataFrame:
+    """Add a delete for each key of the target that a full read no longer gives.
+
+    :raises BadInputError: rows of the target have NULL in a key column, which no delete by key would reach.
+    """
     if present is None:
         return rows
-    columns = [quoted(key) for key in keys]
-    vanished = present.select(*columns).join(rows.select(*columns), on=list(keys), how="left_anti").distinct()
+    columns = [quoted(key) for key in spec.keys]
+    keys = present.select(*columns)
+    if any(field.nullable for field in keys.schema):
+        null = reduce(Column.__or__, (column.isNull() for column in columns))
+        refuse_null_keys_of_table(spec.table, keys.filter(null).count(), spec.keys)
+    vanished = keys.join(rows.select(*columns), on=list(spec.keys), how="left_anti").distinct()
     return rows.unionByName(vanished.withColumn(DELETED, sf.lit(True)), allowMissingColumns=True)
 
 

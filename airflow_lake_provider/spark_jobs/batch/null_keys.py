@@ -61,3 +61,15 @@ def refuse_null_transform_keys(table: str, rows: int, keys: Sequence[str]) -> No
     """
     if rows:
         raise BadInputError(f"{table}: {rows} rows of the transform have NULL in the key ({', '.join(keys)})")
+
+
+def refuse_null_keys_of_table(table: str, rows: int, keys: Sequence[str]) -> None:
+    """Refuse to make a table what its source holds where rows of the table have NULL in a key column.
+
+    :raises BadInputError: with the key columns.
+    """
+    if rows:
+        raise BadInputError(
+            f"{table}: {rows} rows of the table have NULL in a key column of {list(keys)}, so that no batch can say "
+            "whether they stay; delete them by LakeDeleteRowsOperator, or choose other keys"
+        )

@@ -28,6 +28,8 @@ from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, kill, row
 from tests.table_facts import facts
 
+VERSION_3 = "TBLPROPERTIES ('format-version' = '3')"
+
 
 @pytest.fixture
 def consumer(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Consumer:
@@ -178,6 +180,19 @@ def test_a_source_that_gives_its_place_back_to_the_one_before_leaves_no_row_in_t
     assert "another table than the target has consumed" in consumer.run("3").reason
     assert consumer.target.rows() == consumer.expected()
     assert consumer.run("4").outcome is Outcome.NOTHING_NEW
+
+
+def test_a_full_refresh_of_a_target_that_has_rows_without_a_key_is_refused(consumer: Consumer) -> None:
+    table = consumer.target.table
+    consumer.target.catalog()
+    consumer.source.spark.sql(f"CREATE TABLE {table} (id BIGINT, name STRING, revenue INT) {VERSION_3}")
+    consumer.source.spark.sql(f"INSERT INTO {table} VALUES (NULL, 'stray', 0), (99, 'stray', 0)")
+    with pytest.raises(BadInputError, match=r"1 rows of the table have NULL in a key column of \['id'\]"):
+        consumer.run("1", full_refresh=True)
+    assert len(consumer.target.records()) == 2
+    consumer.source.spark.sql(f"DELETE FROM {table} WHERE id IS NULL")
+    consumer.run("1", full_refresh=True)
+    assert consumer.target.rows() == consumer.expected()
 
 
 def test_a_first_run_tells_how_many_rows_of_others_it_has_deleted(consumer: Consumer) -> None:
