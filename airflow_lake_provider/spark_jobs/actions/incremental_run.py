@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.applied.source_position import (
     SourcePosition,
     consumer_source_name,
+    is_of_consumer,
     table_of_position,
 )
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
@@ -231,7 +232,7 @@ def _commit(
         base=applied_state.base,
         positions={
             _source_name(spec, source): applied_state.position.moved(SnapshotPosition(spec.to_snapshot)),
-            **_read_anew(_read_elsewhere(spec, target, source) if full else {}),
+            **_read_anew(_other_cursors(spec, target, source) if full else {}),
         },
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
@@ -360,7 +361,8 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
 
 
 def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> Range:
-    read = ", ".join(str(table_of_position(name, spec.consumer)) for name in _read_elsewhere(spec, target, source))
+    tables = (table_of_position(name, spec.consumer) for name in _other_cursors(spec, target, source))
+    read = ", ".join(filter(None, tables))
     if not read:
         return Range(start=None, why="the target has consumed nothing yet", is_first=True)
     return Range(
@@ -372,12 +374,12 @@ def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable
     )
 
 
-def _read_elsewhere(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> dict[str, SourcePosition]:
-    """Return how far the consumer has read other tables than the source into the target, by the names there."""
-    uuid = source.identity()
+def _other_cursors(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> dict[str, SourcePosition]:
+    """Return how far the target was filled by other consumers, or from other tables, by the names of the positions."""
+    mine = _source_name(spec, source)
     names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
     # Of other names nothing is read: what is broken there is no concern of this consumer's.
-    others = [name for name in names if table_of_position(name, spec.consumer) not in (None, uuid)]
+    others = [name for name in names if name != mine and is_of_consumer(name)]
     positions: dict[str, SourcePosition] = {}
     for name in others:
         # One that is broken is told where its table is read again.

@@ -182,6 +182,17 @@ def test_a_source_that_gives_its_place_back_to_the_one_before_leaves_no_row_in_t
     assert consumer.run("4").outcome is Outcome.NOTHING_NEW
 
 
+def test_a_consumer_that_takes_its_former_name_again_leaves_no_row_in_the_target(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.commit("2", row(9, "short-lived", 9))
+    consumer.run("2", consumer="other")
+    consumer.commit("3", row(9, "", op="d"))
+    # Between the two positions of its name, the row has come and gone.
+    assert "consumed nothing yet" in consumer.run("3").reason
+    assert consumer.target.rows() == consumer.expected()
+    assert consumer.run("4").outcome is Outcome.NOTHING_NEW
+
+
 def test_a_full_refresh_of_a_target_that_has_rows_without_a_key_is_refused(consumer: Consumer) -> None:
     table = consumer.target.table
     consumer.target.catalog()
