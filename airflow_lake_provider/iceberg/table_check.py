@@ -26,7 +26,7 @@ from airflow_lake_provider.iceberg.table_obstacles import (
     choosing_code,
     refuses_delete_files,
     strategy_obstacles,
-    with_change_type,
+    with_change_columns,
     without_data_files,
     without_expiry,
     without_row_changes,
@@ -106,7 +106,9 @@ def _row_changes(table: IcebergFacts) -> Iterator[Verdict]:
 
 
 def _source_of_changes(table: IcebergFacts, keys: Sequence[str]) -> Verdict:
-    why = without_rows(table.shape) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
+    why = (
+        without_rows(table.shape) or without_row_lineage(table.format_version) or with_change_columns(table.shape.names)
+    )
     head = table.newest()
     # Of a table that was upgraded, and written by nobody since.
     is_upgraded = head is not None and head.first_row_id is None

@@ -37,6 +37,9 @@ _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
+# Columns that stand beside those of the table while its changes are read, in lower case.
+_CHANGE_COLUMNS = re.compile(rf"{CHANGE_TYPE}|_lake_(?:key_\d+|row|row_id|last_updated|file|pos|is_deleted)")
+
 
 def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> str | None:
     """Return why a table takes, or wants, no delete files; None where it takes them.
@@ -190,11 +193,11 @@ def without_row_lineage(format_version: int) -> str | None:
     return ICEBERG.lacks("read-changes", format_version)
 
 
-def with_change_type(columns: Collection[str]) -> str | None:
+def with_change_columns(columns: Collection[str]) -> str | None:
     """Return why the columns of a table are in the way of its changes; None where they are not."""
-    # Spark compares names without case: the column would be replaced.
-    twin = next((name for name in columns if name.lower() == CHANGE_TYPE), None)
-    return f"has a column {twin}; rename it to read its changes" if twin is not None else None
+    # Spark compares names without case: the column would be replaced, or could not be told from that of the read.
+    twins = [name for name in columns if _CHANGE_COLUMNS.fullmatch(name.lower())]
+    return f"has a column {', '.join(twins)}; rename it to read its changes" if twins else None
 
 
 def choosing_code(properties: Mapping[str, str]) -> str | None:
@@ -231,7 +234,7 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     if capability in _OF_CHANGES:
         return without_row_changes(shape.format_version, shape.properties)
     if capability == "read-changes":
-        return without_row_lineage(shape.format_version) or with_change_type(shape.names)
+        return without_row_lineage(shape.format_version) or with_change_columns(shape.names)
     if capability == "remove-orphans":
         return without_expiry(shape.properties) or _without_partitions(shape)
     if capability == "snapshot-expiry":

@@ -382,6 +382,18 @@ def test_a_start_before_the_upgrade_to_v3_is_refused_and_one_after_it_works(spar
     assert history.changes(after) == upserts((2, "B")) + deletes((1, "a"))
 
 
+def test_a_column_that_stands_beside_others_in_the_read_is_refused_and_one_alike_is_read(spark: SparkSession) -> None:
+    history = ChangesHistory(spark)
+    spark.sql(f"ALTER TABLE {history.name} ADD COLUMNS (_lake_key_0 STRING, _LAKE_ROW_ID INT, _lake_loaded_at INT)")
+    start = history.run("INSERT INTO {t} VALUES (1, 'a', 'x', 1, 1), (2, 'b', 'y', 2, 2)")
+    history.run("DELETE FROM {t} WHERE id = 2")
+    with pytest.raises(UnsupportedError, match="has a column _lake_key_0, _LAKE_ROW_ID; rename it"):
+        history.changes(start)
+    spark.sql(f"ALTER TABLE {history.name} DROP COLUMNS (_lake_key_0, _LAKE_ROW_ID)")
+    history.run("INSERT INTO {t} VALUES (3, 'c', 3)")
+    assert history.changes(start) == deletes((2, "b", 2)) + upserts((3, "c", 3))
+
+
 def test_what_cannot_be_answered_is_refused_by_name(history: ChangesHistory) -> None:
     head = history.insert({1: "a"})
     with pytest.raises(UnsupportedError, match="changelog"):

@@ -10,7 +10,7 @@ import pytest
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.iceberg.table_obstacles import unfit_for
+from airflow_lake_provider.iceberg.table_obstacles import unfit_for, with_change_columns
 from tests.table_facts import table_of
 
 
@@ -98,3 +98,11 @@ def test_a_void_field_of_a_dropped_column_beside_another_one_is_in_the_way_of_al
     for fields in others:
         shape = replace(plain, partition_specs={0: fields, 1: [lost, _term("day")]})
         assert [unfit_for(shape, each) for each in _WRITING] == [None] * len(_WRITING)
+
+
+@pytest.mark.parametrize(
+    "name", ["_change_type", "_Lake_Key_12", "_lake_row", "_lake_row_id", "_lake_pos", "_lake_file"]
+)
+def test_a_column_that_a_read_of_changes_has_beside_the_tables_is_refused_and_no_other(name: str) -> None:
+    assert with_change_columns(["id", name]) == f"has a column {name}; rename it to read its changes"
+    assert with_change_columns(["id", f"{name}_of_ours", f"x{name}"]) is None

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.table_obstacles import with_change_type, without_row_lineage
+from airflow_lake_provider.iceberg.table_obstacles import with_change_columns, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     DeletedKeys,
@@ -113,7 +113,7 @@ class _Columns:
     @classmethod
     def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter, schema: Any = None) -> _Columns:
         """Choose among the names of a schema; None for the table's."""
-        if (why := with_change_type(names)) is not None:
+        if (why := with_change_columns(names)) is not None:
             raise UnsupportedError(f"{table.name}: {why}")
         spelled = {**{name.lower(): name for name in names}, **{name: name for name in names}}
 
