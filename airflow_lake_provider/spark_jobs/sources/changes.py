@@ -28,6 +28,7 @@ from airflow_lake_provider.contracts.table_properties import tag_of
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.sources.base import Listing
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.lake_table import open_table, refusing_expired, shape_of
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
@@ -172,7 +173,9 @@ class ChangesSource(PlainSource):
             allow_sql=self.spec.allow_sql,
             is_head=True,
         )
-        return table.changes(since, upto, wanted)
+        changes = table.changes(since, upto, wanted)
+        refuse_unfit_columns(changes.columns, f"source table {self.source.table}")
+        return changes
 
     def _protect(self, table: FormatTable, listing: ChangesListing) -> None:
         if not self.source.protect_source or listing.upto is None:

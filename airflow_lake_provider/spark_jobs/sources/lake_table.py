@@ -193,9 +193,9 @@ def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot
         raise BadInputError(f"source table {table} cannot be read: {error}") from error
     except UnsupportedOperationException as error:
         raise UnsupportedError(f"source table {table} cannot be read by Spark: {error}") from error
-    refuse_unfit_columns(rows.columns, f"source table {table}")
     if source.columns is not None:
         rows = rows.select(*map(quoted, resolve_columns(rows, source.columns, f"columns of {table}")))
+    refuse_unfit_columns(rows.columns, f"source table {table}")
     return RawBatch(rows=rows)
 
 

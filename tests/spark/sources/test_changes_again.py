@@ -10,6 +10,8 @@ import pytest
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, History
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.load import OnRepeat
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
@@ -179,3 +181,16 @@ def test_rows_that_are_gone_are_no_rows_again_where_nothing_tells_deletes(
     orders.flow.spark.sql(f"DELETE FROM {orders.flow.table}")
     orders.apply("run 2", source, on_repeat=OnRepeat.APPLY, **engine)
     assert orders.flow.rows() == {1: (10,), 2: (20,), 8: (80,)}
+
+
+def test_a_column_of_ours_in_a_source_table_is_refused_unless_others_are_chosen(orders: Orders) -> None:
+    # It would take the place of the flag by which a load deletes, and be lost.
+    orders.run("ALTER TABLE {t} ADD COLUMNS (_lake_deleted STRING)")
+    query = Query("SELECT * FROM source", over=Changes(orders.name))
+    for number, source in enumerate((Changes(orders.name), query, LakeTable(orders.name))):
+        with pytest.raises(BadInputError, match=r"columns \['_lake_deleted'\] of source table"):
+            orders.apply(f"all {number}", replace(source, name=f"all{number}"))
+    for number, read in enumerate((Changes, LakeTable)):
+        source = read(orders.name, columns=["id", "n"], name=f"some{number}")
+        assert orders.apply(f"some {number}", source).outcome is Outcome.APPLIED
+    assert {key: values[-1] for key, values in orders.flow.rows().items()} == {1: 10, 2: 20, 7: 70, 8: 80}
