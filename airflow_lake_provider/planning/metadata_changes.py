@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_lake_provider.contracts.specs.job import JobSpec
     from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
@@ -224,7 +224,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
     properties, refs = table.facts.properties, table.facts.heads()
     summaries = [snapshot.summary for snapshot in reversed(gained)]
     keys = [summary[RUN_KEY] for summary in summaries if RUN_KEY in summary]
-    positions = _positions(properties, summaries)
+    positions = _positions(properties, gained)
     harmed = table.harmed_by_dropping(spec.branch, gained) if spec.drop_branch else ()
     change = MetadataChange(
         table_uuid=table.facts.uuid,
@@ -270,14 +270,17 @@ def _with_run_keys(properties: Mapping[str, str], keys: Iterable[str]) -> dict[s
     return recent.to_properties() if added else {}
 
 
-def _positions(properties: Mapping[str, str], summaries: Iterable[Mapping[str, str]]) -> dict[str, SourcePosition]:
+def _positions(properties: Mapping[str, str], gained: Sequence[Snapshot]) -> dict[str, SourcePosition]:
     """Return the positions that fall behind the snapshots that main gains, moved up to them.
 
-    Which files a branch has consumed is noted nowhere. Only the count goes on, by which a rollback is told.
+    Which files a branch has consumed is noted nowhere. The count goes on, by which a rollback is told. The moment
+    is noted, too: a file that was there before it may be in the table.
+
+    :param gained: newest first.
     """
     positions: dict[str, SourcePosition] = {}
-    for summary in summaries:
-        for name, text in moved_sources(summary).items():
+    for snapshot in reversed(gained):
+        for name, text in moved_sources(snapshot.summary).items():
             generation = whole_number(text)
             position = positions.get(name) or SourcePosition.read(properties, name)
             if generation is None:
@@ -285,8 +288,8 @@ def _positions(properties: Mapping[str, str], summaries: Iterable[Mapping[str, s
                     f"a snapshot of the branch has {SOURCE_POSITION!r} {shown(text)} in its summary, expected a "
                     "whole number after the '='; it cannot be told what the branch has applied. Write the branch anew"
                 )
-            if generation > position.generation:
-                positions[name] = replace(position, generation=generation)
+            moved_to = max(generation, position.generation)
+            positions[name] = replace(position, generation=moved_to).published([snapshot])
     return positions
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from airflow_lake_provider.contracts.applied.applied_history import MainHistory
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources, newest_generation
 from airflow_lake_provider.contracts.as_of import head_at
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
@@ -57,7 +58,7 @@ def plan_rollback(table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
             "go back to it. A branch of yours is published by LakePublishBranchOperator"
         )
     lost, left = history[: history.index(target)], history[history.index(target) :]
-    if not lost and _is_of_main(facts):
+    if not lost and _has_its_state(table, target):
         return PlannedChange.nothing(table, spec, f"main is at snapshot {target.id} already")
     known_runs.refuse_forgotten(spec.run, spec.table, CLEAR_OR_NEW_RUN)
     _refuse_other_head(spec, history[0].id, target.id)
@@ -180,6 +181,21 @@ def _is_of_main(facts: TableFacts) -> bool:
     every = (snapshot.summary.get(RUN_KEY) for snapshot in facts.snapshots.values())
     foreign = {*every} - {summary.get(RUN_KEY) for summary in ours}
     return not any(key in foreign for key, _ in RecentRunKeys.read(properties).entries)
+
+
+def _has_its_state(table: LoadedTable, head: Snapshot) -> bool:
+    """Return True if the properties are those of main's head, or no other ones of it are there to be had."""
+    facts = table.facts
+    if not _is_of_main(facts):
+        return False
+    history, applied = MainHistory.of(facts.head(), facts.snapshots), applied_properties(facts.properties)
+    sources = [name.removeprefix(POSITION_PREFIX) for name in applied if name.startswith(POSITION_PREFIX)]
+    # What a rollback took from the properties, something else may have given back to main.
+    moved = {name for snapshot in history.ancestors for name in moved_sources(snapshot.summary)}
+    generations = {name: SourcePosition.read(applied, name).generation for name in {*sources, *moved}}
+    if not any(history.ahead_of(name, generation) for name, generation in generations.items()):
+        return True
+    return _applied_by_version(table, head) in (None, applied)
 
 
 def _applied_by_version(table: LoadedTable, target: Snapshot) -> dict[str, str] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.applied.position_column import epoch_of, next_epoch
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, generation_of, newest_generation
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
@@ -55,6 +55,14 @@ class MainHistory:
             return generation
         newer = any(commit.order > self.ancestors[-1].order for commit in self._commits_of(source_name))
         return 0 if self.first is not None or newer else None
+
+    def ahead_of(self, source_name: str, generation: int) -> Snapshot | None:
+        """Return the newest commit of a source that main got after its position went back, by what moves main alone."""
+        for commit in self.ancestors:
+            moved_to = generation_of(commit.summary, source_name)
+            if moved_to is not None and moved_to >= generation:
+                return commit if moved_to > generation else None
+        return None
 
     def is_replaced_since(self, source_name: str) -> bool:
         """Return whether the table was surely replaced after the last commit of a source that has a position."""
@@ -129,6 +137,8 @@ class AppliedOfSource:
         """
         if position.generation == 0 or not history.is_replaced_since(source_name):
             newest = history.newest_generation(source_name)
+            ahead = history.ahead_of(source_name, position.generation)
+            position = position if ahead is None else position.published([ahead])
             return cls(position=position, newest=newest, epoch=epoch_of(properties, source_name, table))
         # Keys that were deleted before are of an older epoch.
         anew = replace(position.restarted(), events=None)

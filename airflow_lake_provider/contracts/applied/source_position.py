@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any, TypeVar
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks
@@ -23,6 +24,7 @@ from airflow_lake_provider.contracts.applied.positions import (
     SnapshotPosition,
     UnreadPosition,
 )
+from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RolledBackError
 from airflow_lake_provider.contracts.property_values import checked_number, is_whole_number, reading_property
 from airflow_lake_provider.contracts.table_facts import Snapshot
@@ -35,10 +37,11 @@ from airflow_lake_provider.contracts.table_properties import (
 )
 
 P = TypeVar("P", bound=Position)
+_POSITIONS: dict[str, type[Position]] = {**POSITIONS, PublishedPosition.kind: PublishedPosition}
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,19}")
 _REMEDY = (
     "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then all input of the source is applied "
-    "again"
+    "again, of an append with on_repeat='apply'"
 )
 # Between the kind of a position and the named input that it is of.
 _OF_INPUT = ":"
@@ -138,6 +141,13 @@ class SourcePosition:
         """
         return replace(self, positions={**self.positions, tag or position.kind: position})
 
+    def published(self, commits: Iterable[Snapshot]) -> SourcePosition:
+        """Return the same, which tells that main has commits of the source whose input no position names."""
+        before = self.of(PublishedPosition) or PublishedPosition(0)
+        moments = [PublishedPosition(-(-commit.at // 1000)) for commit in commits]
+        newest = reduce(PublishedPosition.joined, moments, before)
+        return self.with_position(newest) if moments else self
+
     def without(self, kind: type[Position]) -> SourcePosition:
         """Return the same without the position of a kind."""
         return replace(self, positions={tag: each for tag, each in self.positions.items() if tag != kind.kind})
@@ -214,6 +224,12 @@ def moved_sources(summary: Mapping[str, str]) -> dict[str, str]:
     return {name: generation for name, _, generation in parts if name}
 
 
+def generation_of(summary: Mapping[str, str], source_name: str) -> int | None:
+    """Return the generation to which a commit moved the position of a source; None where it moved none."""
+    text = moved_sources(summary).get(source_name, "")
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
 def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) -> int | None:
     """Return the generation of a source in the newest snapshot that names it; None without one.
 
@@ -222,8 +238,8 @@ def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) 
 
     :param summaries: of the unexpired ancestors of main, newest first.
     """
-    named = ((moved_sources(summary).get(source_name, ""), PICKED_FROM in summary) for summary in summaries)
-    generations = [(int(text), is_picked) for text, is_picked in named if _WHOLE_NUMBER.fullmatch(text)]
+    named = ((generation_of(summary, source_name), PICKED_FROM in summary) for summary in summaries)
+    generations = [(generation, is_picked) for generation, is_picked in named if generation is not None]
     picked = {generation for generation, is_picked in generations if is_picked}
     newest = next((generation for generation, is_picked in generations if not is_picked), None)
     newest = min(picked) if newest is None and picked else newest
@@ -253,7 +269,7 @@ def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _position(kind: str, plain: Any) -> Position:
-    position_type = POSITIONS.get(kind.partition(_OF_INPUT)[0])
+    position_type = _POSITIONS.get(kind.partition(_OF_INPUT)[0])
     return position_type.from_plain(plain) if position_type else UnreadPosition(plain)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.applied.source_position import (
     SourcePosition,
@@ -224,6 +225,7 @@ def _commit(
     full: bool,
 ) -> KeyedCommit:
     fit_target(spec, target, rows, MissingColumns.NULL, spec.keys)
+    position = applied_state.position.without(PublishedPosition)
     return KeyedCommit(
         action=spec.action,
         rows=_with_vanished_keys(spec, rows, target.current_rows(applied_state.base)) if full else rows,
@@ -231,7 +233,7 @@ def _commit(
         run_key=run_key,
         base=applied_state.base,
         positions={
-            _source_name(spec, source): applied_state.position.moved(SnapshotPosition(spec.to_snapshot)),
+            _source_name(spec, source): position.moved(SnapshotPosition(spec.to_snapshot)),
             **_read_anew(_other_cursors(spec, target, source) if full else {}),
         },
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
@@ -352,6 +354,8 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
     start = spec.from_snapshot or applied_state.position.snapshot
     if start is None:
         return _first_range(spec, target, source)
+    if spec.from_snapshot is None and applied_state.position.of(PublishedPosition) is not None:
+        return Range(start=None, why="everything was read, because main has a later range than the position tells")
     source.capabilities.refuse_broken_start(spec.table, _source_name(spec, source), start)
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":

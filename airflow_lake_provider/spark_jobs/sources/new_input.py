@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, WholePosition
+from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
@@ -80,13 +81,15 @@ def decide_input(
         listed = listed.over(applied_state.position)
     if not applies_all:
         _refuse_uncertain(spec, start, listed)
+        if counts_rows:
+            _refuse_published(spec, applied_state.position, listed)
     if not applies_all and not applied_state.is_replaced:
         _refuse_new_inputs(spec, start, listed)
     return InputDecision(
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=is_again,
-        position=position_behind(listed, start, kept_for),
+        position=position_behind(listed, start.without(PublishedPosition) if applies_all else start, kept_for),
         other_stream=other_stream,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, other_stream),
         warnings=(
@@ -242,6 +245,25 @@ def _refuse_uncertain(spec: LoadSpec, start: SourcePosition, listed: Listing) ->
         f"{spec.table}: {len(unsure)} of {len(listed.files)} files of source {spec.source_name} may have been applied "
         f"before, the first is {unsure[0].path}: files modified until {mark} were forgotten, and these are not newer. "
         "on_repeat='apply' applies all files that are there now, once; a longer max_file_age remembers them for longer"
+    )
+
+
+def _refuse_published(spec: LoadSpec, position: SourcePosition, listed: Listing) -> None:
+    """Refuse to count input that may have come to main by a commit that no position tells of."""
+    published, unknown = position.of(PublishedPosition), listed.beyond(position)
+    # A batch without inputs is told by its run alone.
+    if published is None or not listed.shows_changes:
+        return
+    old = [file for file in unknown.files if file.modified is None or file.modified <= published.until]
+    if not (old if unknown.files else unknown.identities):
+        return
+    moment, (counter, count) = datetime.fromtimestamp(published.until, UTC).isoformat(), spec.counted_by
+    what = f"{len(old)} of {len(listed.files)} files, such as {old[0].path}," if old else "the input"
+    raise BadInputError(
+        f"{spec.table}: {what} of source {spec.source_name} may be in the table, and {counter} would {count} it twice. "
+        f"By {moment} main got a commit of the source whose input nothing names: a branch was published, a tool moved "
+        "main, or the position was removed. Give the source a path of newer files alone; or roll main back by "
+        f"LakeRollbackOperator to before that commit; or use on_repeat='apply' to {count} all that is there once more"
     )
 
 

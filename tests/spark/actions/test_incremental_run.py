@@ -193,6 +193,20 @@ def test_a_consumer_that_takes_its_former_name_again_leaves_no_row_in_the_target
     assert consumer.run("4").outcome is Outcome.NOTHING_NEW
 
 
+def test_a_range_that_another_tool_gave_back_to_the_target_is_read_anew(consumer: Consumer) -> None:
+    first = consumer.run("1")
+    consumer.commit("2", row(9, "short-lived", 9))
+    second = consumer.run("2")
+    carry_out(consumer.target, RollbackSpec, snapshot_id=first.committed[-1])
+    call = f"CALL system.set_current_snapshot('{consumer.target.table}', {second.committed[-1]})"
+    consumer.target.spark.sql(call)
+    consumer.commit("3", row(9, "", op="d"))
+    assert "main has a later range than the position tells" in consumer.run("3").reason
+    assert consumer.target.rows() == consumer.expected()
+    consumer.commit("4", row(1, "a4", 4))
+    assert consumer.run("4").upserts_read == 1
+
+
 def test_a_full_refresh_of_a_target_that_has_rows_without_a_key_is_refused(consumer: Consumer) -> None:
     table = consumer.target.table
     consumer.target.catalog()

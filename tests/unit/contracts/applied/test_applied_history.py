@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.applied_history import AppliedOfSource, MainHistory
 from airflow_lake_provider.contracts.applied.positions import FilesPosition, SnapshotPosition
+from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
@@ -146,6 +147,35 @@ def test_what_a_replaced_table_remembered_is_given_up_and_the_count_goes_on() ->
     told = AppliedOfSource.of(position, properties, world.history(), "src")
     assert told.position == SourcePosition(generation=2, positions={"files": FilesPosition()})
     assert told.epoch == 5, "keys that were deleted before the replacement would be newer than new events"
+
+
+@pytest.mark.parametrize(
+    ("generations", "generation", "until"),
+    [
+        ([1, 2, 3], 3, None),
+        # A rollback took the position back, and another tool gave the commits to main again.
+        ([1, 2, 3], 1, 3),
+        ([1, 3], 1, 2),
+        ([1], 0, 1),
+        # A later commit of the source was decided on beside these.
+        ([1, 3, 2], 2, None),
+        ([1, 2, None, None], 1, 2),
+        # A commit that was rolled back is told by its position.
+        ([1, 2], 3, None),
+    ],
+)
+def test_commits_that_main_has_beyond_a_position_are_told_with_the_moment_of_the_newest(
+    generations: list[int | None], generation: int, until: int | None
+) -> None:
+    summaries = [{} if each is None else {SOURCE_POSITION: f"other=9,src={each}"} for each in generations]
+    commits = [
+        Snapshot(id=str(place), parent=str(place - 1) if place > 1 else None, at=place * 1000 - 1, summary=summary)
+        for place, summary in enumerate(summaries, 1)
+    ]
+    history = MainHistory.of(str(len(commits)), {each.id: each for each in commits})
+    position = AppliedOfSource.of(SourcePosition(generation=generation), {}, history, "src").position
+    assert position.of(PublishedPosition) == (None if until is None else PublishedPosition(until))
+    assert SourcePosition.read(position.to_properties("src"), "src") == position
 
 
 def test_run_keys_of_a_replaced_table_do_not_count_and_those_without_a_snapshot_do() -> None:
