@@ -72,6 +72,13 @@ class Asked:
         return sorted(matching, key=_SORTS.get(self.sort, _SORTS["worst"]))
 
 
+def load_templates() -> None:
+    """Compile all templates, which the first answers of a process would otherwise wait for."""
+    environment = _environment()
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
 def render_fleet(fleet: Fleet, asked: Asked) -> str:
     """Return the page of all tables."""
     chosen = asked.chosen(fleet.tables)

@@ -36,7 +36,14 @@ from airflow_lake_provider import __version__
 from airflow_lake_provider.contracts.lake_page import PAGE, URL_ROUTE
 from airflow_lake_provider.plugins.lake_page.addresses import login_url, root_path, table_url
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
-from airflow_lake_provider.plugins.lake_page.rendering import CHARTS, Asked, render_fleet, render_missing, render_table
+from airflow_lake_provider.plugins.lake_page.rendering import (
+    CHARTS,
+    Asked,
+    load_templates,
+    render_fleet,
+    render_missing,
+    render_table,
+)
 from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
 
 # Param by which a run of the button's DAG gets the connection of the table's catalog.
@@ -60,7 +67,8 @@ router = AirflowRouter(dependencies=[Depends(requires_access_view(AccessView.WEB
 
 
 def make_app() -> FastAPI:
-    """Return the app that the api-server mounts."""
+    """Return the app that the api-server mounts, ready to answer."""
+    load_templates()
     app = FastAPI(title="Lake", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(router)
     app.add_exception_handler(HTTPException, _lead_to_login)  # type: ignore[arg-type]  # it wants one of any exception

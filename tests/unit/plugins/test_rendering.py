@@ -10,12 +10,14 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 from sqlalchemy.orm import Session
 
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
 from airflow_lake_provider.maintenance.history import ConsumerLag
 from airflow_lake_provider.maintenance.plan import PlannedAction, Reason
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
+from airflow_lake_provider.plugins.lake_page import rendering
 from airflow_lake_provider.plugins.lake_page.entries import Fields, Trend
 from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from airflow_lake_provider.plugins.lake_page.rendering import (
@@ -25,6 +27,7 @@ from airflow_lake_provider.plugins.lake_page.rendering import (
     render_table,
     trend_chart,
 )
+from airflow_lake_provider.plugins.lake_page.routes import make_app
 from tests.stored_xcom import store_xcom
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
 
@@ -58,6 +61,18 @@ def stored(session: Session) -> Session:
     night = night_of({"shop.orders": "failed", HOSTILE: "failed"}, NIGHT, reason=HOSTILE)
     store_xcom(session, "nightly", "r", "verdict", {**night, "trends": [trend]}.items(), NIGHT)
     return session
+
+
+def test_an_app_that_is_made_compiles_no_template_for_its_first_answers(
+    stored: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendering._environment.cache_clear()
+    make_app()
+    monkeypatch.setattr(Environment, "compile", lambda _, source, *__, **___: pytest.fail(f"compiled {source[:60]}"))
+    table = read_table(stored, {"nightly"}, NOW, "lake", "shop.orders")
+    assert table is not None
+    pages = (render_fleet(read_fleet(stored, {"nightly"}, NOW), Asked()), render_table(table, ""), render_missing("t"))
+    assert all("</html>" in page for page in pages)
 
 
 def shown(session: Session, **asked: str) -> list[str]:
