@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import marshal
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -203,30 +205,54 @@ APPLICATION = PACKAGE / "spark_jobs" / "run_job.py"
 _SHIPPED = ("contracts", "iceberg", "spark_jobs")
 # A fixed time in every entry: equal code gives an equal archive on every worker.
 _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
+# The newest format is shorter, but depends on what else the process has in memory.
+_EQUAL_EVERYWHERE = 2
+# Of the digest at the end of the archive.
+_DIGEST_SIGNS = 64
+_MOST_BYTES = 64 << 20
 
 
 def job_archive(folder: Path) -> Path:
-    """Write the archive into ``folder`` unless it is there with these bytes, and return its path.
+    """Write the archive into ``folder`` unless it is there and whole, and return its path.
+
+    It has the bytecode of each file for this worker's Python, which a driver would otherwise compile anew at each
+    start. Another Python takes the source.
 
     :param folder: where archives of this worker are kept, see ``private_folder``.
-    :return: ``airflow_lake_provider-<12 hex of content>.zip``.
+    :return: ``airflow_lake_provider-<12 hex of the code and of Python's bytecode>.zip``.
     :raises OSError: it cannot be written.
     """
-    content = _content()
-    archive = folder / f"{PACKAGE.name}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
-    if not _is_there(archive, content):
+    sources = {str(path.relative_to(PACKAGE.parent)): path.read_bytes() for path in _sources()}
+    archive = folder / f"{PACKAGE.name}-{_digest_of(sources)[:12]}.zip"
+    if not _is_whole(archive):
         _log.info("Writing the code of jobs to %s, once for each version", archive)
-        _write(archive, content)
+        _write(archive, _content(sources))
     return archive
 
 
-def _content() -> bytes:
+def _digest_of(sources: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(MAGIC_NUMBER)
+    for name, source in sources.items():
+        digest.update(f"{name} {len(source)}\n".encode() + source)
+    return digest.hexdigest()
+
+
+def _content(sources: Mapping[str, bytes]) -> bytes:
     bundled = io.BytesIO()
     with zipfile.ZipFile(bundled, "w") as bundle:
-        for source in _sources():
-            name = str(source.relative_to(PACKAGE.parent))
-            bundle.writestr(zipfile.ZipInfo(name, _ENTRY_TIME), source.read_bytes())
-    return bundled.getvalue()
+        for name, source in sources.items():
+            bundle.writestr(zipfile.ZipInfo(name, _ENTRY_TIME), source)
+            bundle.writestr(zipfile.ZipInfo(f"{name}c", _ENTRY_TIME), _bytecode(name, source))
+        bundle.comment = bytes(_DIGEST_SIGNS)
+    content = bundled.getvalue()[:-_DIGEST_SIGNS]
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
+def _bytecode(name: str, source: bytes) -> bytes:
+    """Return a ``.pyc`` file that Python takes without a look at the source, as of PEP 552."""
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    is_unchecked = (1).to_bytes(4, "little")
+    return MAGIC_NUMBER + is_unchecked + source_hash(source) + marshal.dumps(code, _EQUAL_EVERYWHERE)
 
 
 def _sources() -> list[Path]:
@@ -234,12 +260,15 @@ def _sources() -> list[Path]:
     return sorted([PACKAGE / "__init__.py", *shipped])
 
 
-def _is_there(archive: Path, content: bytes) -> bool:
-    """Tell whether these bytes are there: drivers run them, so a name alone says nothing."""
+def _is_whole(archive: Path) -> bool:
+    """Tell whether an archive is as it was written: drivers run it, so a name alone says nothing."""
     try:
-        return read_own_file(archive, len(content) + 1) == content
+        content = read_own_file(archive, _MOST_BYTES)
     except FileNotFoundError:
         return False
+    if content is None:
+        return False
+    return hashlib.sha256(content[:-_DIGEST_SIGNS]).hexdigest().encode() == content[-_DIGEST_SIGNS:]
 
 
 def _write(archive: Path, content: bytes) -> None:

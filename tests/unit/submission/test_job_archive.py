@@ -62,7 +62,8 @@ def test_it_holds_the_folders_of_the_driver_and_the_packages_first_file(tmp_path
         for folder in ("contracts", "iceberg", "spark_jobs")
         for path in (PACKAGE / folder).rglob("*.py")
     }
-    assert inside == {*wanted, f"{PACKAGE.name}/__init__.py"}
+    wanted.add(f"{PACKAGE.name}/__init__.py")
+    assert inside == wanted | {f"{name}c" for name in wanted}
     assert str(APPLICATION.relative_to(PACKAGE.parent)) in inside
 
 
@@ -83,10 +84,61 @@ def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
     assert imported(tmp_path, code).startswith(str(archive))
 
 
+def test_the_driver_compiles_no_module_of_it(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(job_archive(tmp_path))!r})\n"
+        "compiled = []\n"
+        "sys.addaudithook(lambda event, given: compiled.append(given[1]) if event == 'compile' else None)\n"
+        "import airflow_lake_provider.contracts.specs.spec_codec\n"
+        "print([name for name in compiled if 'airflow_lake_provider' in str(name)])"
+    )
+    assert imported(tmp_path, code) == "[]\n"
+
+
+def test_a_driver_of_another_python_takes_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [job_archive(tmp_path).name]
+    monkeypatch.setattr(module, "MAGIC_NUMBER", b"\x00\x00\r\n")
+    archive = job_archive(tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
+        "import airflow_lake_provider.contracts.specs.job as spec; print(spec.__file__)"
+    )
+    assert imported(tmp_path, code) == f"{archive}/airflow_lake_provider/contracts/specs/job.py\n"
+    assert archive.name not in names
+
+
+def test_an_error_in_it_shows_the_line_of_its_source(tmp_path: Path) -> None:
+    code = (
+        f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path))!r})\n"
+        "from airflow_lake_provider.contracts.errors import LakeProviderError\n"
+        "from airflow_lake_provider.contracts.durations import duration\n"
+        "try: duration('soon', 'every')\n"
+        "except LakeProviderError: traceback.print_exc(file=sys.stdout)"
+    )
+    shown = imported(tmp_path, code)
+    assert 'File "airflow_lake_provider/contracts/durations.py"' in shown
+    assert "    raise InvalidSpecError(" in shown
+
+
+def test_it_is_the_same_whatever_the_process_has_in_memory(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path[:0] = {path!r}\n"
+        "import airflow_lake_provider.submission.job_files as module, hashlib, pathlib\n"
+        "{more}\n"
+        "print(hashlib.sha256(module.job_archive(pathlib.Path({folder!r})).read_bytes()).hexdigest())"
+    )
+    path = [str(PACKAGE.parent)]
+    printed = []
+    for name, more in (("plain", ""), ("loaded", "import airflow_lake_provider.contracts.specs.spec_codec, json, ast")):
+        (tmp_path / name).mkdir(mode=0o700)
+        printed.append(imported(tmp_path, code.format(path=path, more=more, folder=str(tmp_path / name))))
+    assert printed[0] == printed[1]
+
+
 def test_it_holds_all_of_the_package_that_its_own_code_imports(tmp_path: Path) -> None:
     # In cluster mode the driver's machine has nothing else of the package; here it is installed.
     with zipfile.ZipFile(job_archive(tmp_path)) as archive:
-        inside = set(archive.namelist())
+        inside = {name for name in archive.namelist() if name.endswith(".py")}
         trees = {name: ast.parse(archive.read(name)) for name in inside}
     missing = set()
     for name, tree in trees.items():
