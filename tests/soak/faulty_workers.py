@@ -29,7 +29,10 @@ def failing_splits(first: int, last: int, way: str, calls: Counter[str], raised:
         calls["split"] += len(splits)
         doomed = {split.stem for number, split in enumerate(splits, begun + 1) if first <= number <= last}
         raised.extend(sorted(doomed))
-        with mock.patch.object(rewrite_groups, "rewrite_splits", _rewritten(doomed, way)):
+        with (
+            mock.patch.object(rewrite_groups, "MOST_BYTES_IN_DRIVER", 0),
+            mock.patch.object(rewrite_groups, "rewrite_splits", _rewritten(doomed, way)),
+        ):
             return run(self, splits, opened)
 
     with mock.patch.object(ArrowRewrite, "_run", counted):

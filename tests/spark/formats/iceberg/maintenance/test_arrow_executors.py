@@ -6,6 +6,7 @@ import importlib
 import sys
 import zipimport
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,24 +14,50 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import executors
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import executors, rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
     container_obstacle,
+    turns_in_driver,
     worker_obstacle,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_splits
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import newest_job
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
 
 
-def test_arrow_rewrites_where_no_runner_is_named(spark: SparkSession) -> None:
+@pytest.mark.parametrize("most_in_driver", [0, rewrite_groups.MOST_BYTES_IN_DRIVER], ids=["workers", "driver"])
+def test_arrow_rewrites_where_no_runner_is_named(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most_in_driver: int
+) -> None:
+    monkeypatch.setattr(rewrite_groups, "MOST_BYTES_IN_DRIVER", most_in_driver)
     table = with_six_files_and_deletes(MaintainedTable(spark))
     report = compact(table)
     assert (report.outcome, report.left_to_spark) == (Outcome.DONE, {})
     assert report.groups_by_arrow == report.groups_rewritten > 0
     assert table.rows_read() == table.rows == table.rows_in_data_files()
+
+
+def test_small_files_of_one_machine_need_neither_a_python_worker_nor_a_job(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = with_six_files_and_deletes(MaintainedTable(spark))
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "nowhere"))
+    last_job = newest_job(spark)
+    report = compact(table)
+    assert newest_job(spark) == last_job
+    assert report.groups_by_arrow == report.groups_rewritten > 0
+    assert table.rows_read() == table.rows == table.rows_in_data_files()
+
+
+@pytest.mark.parametrize(("master", "threads"), [("local", 2), ("local[2,4]", 2), ("local-cluster[1,1,900]", None)])
+def test_executors_that_are_other_processes_rewrite_small_files_too(master: str, threads: int | None) -> None:
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, defaultParallelism=2))
+    turns = turns_in_driver.__wrapped__(session)  # type: ignore[attr-defined]  # what it keeps for a driver
+    at_once = None if turns is None else [turns.acquire(blocking=False) for _ in range(3)].count(True)
+    assert at_once == threads
 
 
 @pytest.mark.parametrize("runner", [CompactionRunner.AUTO, CompactionRunner.ARROW])

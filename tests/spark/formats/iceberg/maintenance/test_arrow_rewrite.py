@@ -227,6 +227,7 @@ def test_a_python_worker_that_dies_leaves_its_groups_to_spark_and_no_file(
             os._exit(1)
 
     monkeypatch.setattr(rewrite_groups, "rewrite_splits", dying)
+    monkeypatch.setattr(rewrite_groups, "MOST_BYTES_IN_DRIVER", 0)
     report = by_arrow(table)
 
     assert (report.outcome, report.groups_by_arrow) == (Outcome.DONE, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,6 +26,17 @@ _FACTORS = ("spark.executor.memoryOverheadFactor", "spark.kubernetes.memoryOverh
 # As Spark has them without any setting.
 _FACTOR, _LEAST_OVERHEAD, _HEAP = "0.1", "384m", "1g"
 _MEMINFO, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+@once_a_driver
+def turns_in_driver(spark: SparkSession) -> BoundedSemaphore | None:
+    """Return what lets as many threads of the driver rewrite files at once as there would be tasks.
+
+    :return: None where executors are other processes, on other machines perhaps.
+    """
+    context = spark.sparkContext
+    is_alone = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
+    return BoundedSemaphore(context.defaultParallelism) if is_alone else None
 
 
 @once_a_driver

@@ -1,5 +1,7 @@
 """Rewrite file groups of Iceberg's plan by Arrow: one job of Spark for all their splits, then their data files.
 
+On one machine, what is small is rewritten in the driver, without a job.
+
 Whatever goes wrong leaves a group to Spark's own rewrite, and no file of it behind.
 """
 
@@ -25,12 +27,17 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_g
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
     described_jobs,
     memory_obstacle,
+    turns_in_driver,
     worker_obstacle,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order, table_obstacle
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles, local_path
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import (
+    TableFiles,
+    is_local,
+    local_path,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
     FilePart,
@@ -53,6 +60,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaE
 _LOOKBACK = 10
 # A task of small splits costs more than what it does.
 _BYTES_OF_A_TASK = 32 << 20
+# To start Python workers and a job takes longer than to rewrite so much of local files in the driver.
+MOST_BYTES_IN_DRIVER = 16 << 20
 
 
 @dataclass
@@ -241,14 +250,20 @@ class ArrowRewrite:
     def _run(self, splits: Sequence[Split], opened: TableFiles) -> tuple[list[SplitResult], str | None]:
         """Run splits side by side, and return their results, or why the job failed.
 
-        Credentials are in a broadcast, as Iceberg's own rewrite has them: neither in a closure nor in the event log.
+        What is quick is run here, where no other machine has executors. Else credentials are in a broadcast, as
+        Iceberg's own rewrite has them: neither in a closure nor in the event log.
         """
         if not splits:
             return [], None
         context = self.table.spark.sparkContext
+        turns = turns_in_driver(self.table.spark) if _is_quick(splits) else None
         tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
-        if obstacle := self._executor_obstacle(min(tasks, context.defaultParallelism)):
+        at_once = min(tasks, context.defaultParallelism) if turns is None else 1
+        if obstacle := self._executor_obstacle(at_once, has_workers=turns is None):
             return [], obstacle
+        if turns is not None:
+            with turns:
+                return list(rewrite_splits(splits, opened)), None
         shared, rewrite = context.broadcast(opened), rewrite_splits
         try:
             with described_jobs(self.table.spark, f"rewrite {len(splits)} splits of {self.table.name} by Arrow"):
@@ -260,8 +275,8 @@ class ArrowRewrite:
         finally:
             shared.destroy()
 
-    def _executor_obstacle(self, at_once: int) -> str | None:
-        obstacle = worker_obstacle(self.table.spark)
+    def _executor_obstacle(self, at_once: int, *, has_workers: bool) -> str | None:
+        obstacle = worker_obstacle(self.table.spark) if has_workers else None
         # Who names Arrow has given executors the memory.
         is_chosen = self.spec.runner is CompactionRunner.ARROW
         return obstacle if obstacle or is_chosen else memory_obstacle(self.table.spark, at_once)
@@ -351,6 +366,12 @@ def _name(location: str) -> str:
 
 def _bytes_of(splits: Sequence[Split]) -> int:
     return sum(part.length for split in splits for part in split.parts)
+
+
+def _is_quick(splits: Sequence[Split]) -> bool:
+    """Tell whether splits are small, and in local files: tasks beside each other wait for a store at the same time."""
+    locations = (location for split in splits for location in (split.stem, *(part.path for part in split.parts)))
+    return _bytes_of(splits) <= MOST_BYTES_IN_DRIVER and all(map(is_local, locations))
 
 
 def _lost(results: Sequence[SplitResult], rows: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Rewrite a split of a file group in a Python worker: decode, leave out deleted rows, encode.
+"""Rewrite a split of a file group in a Python worker, or in the driver: decode, leave out deleted rows, encode.
 
 Row groups bound the memory of a worker: a new one before it is encoded, :data:`MOST_DECODED_BYTES`, and the compressed
 one that is read.
@@ -132,7 +132,7 @@ class SplitResult:
 
 
 def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[SplitResult]:
-    """Rewrite splits in a task of Spark; what goes wrong is a result, since a failed task would fail all groups."""
+    """Rewrite splits in a task or in the driver; what goes wrong is a result: a failed task would fail all groups."""
     from pyspark import TaskContext
 
     # Before each later task of a worker, Spark lets Python read all directories of archives again: 80 ms.
