@@ -10,6 +10,7 @@ import argparse
 import json
 import secrets
 import sys
+import threading
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from airflow_lake_provider.contracts.reports.report_codec import (
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of, submitted_hadoop
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
-from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, run_tasks
+from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, load_actions, run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", help="where to leave the reports")
     options = parser.parse_args(arguments)
     progress = Progress()
+    # The session takes its time in the JVM, for which this process only waits.
+    threading.Thread(target=_load_early, args=(options.spec,), daemon=True).start()
     try:
         with progress.phase("session"):
             spark, overruled = open_session()
@@ -71,6 +74,14 @@ def main(arguments: list[str] | None = None) -> int:
         say_what_the_jvm_still_does()
     has_failed = any(isinstance(report, JobFailure) for report in reports.values())
     return FAILED_TASKS_EXIT_CODE if has_failed else 0
+
+
+def _load_early(path: str) -> None:
+    """Import what the job needs; what is wrong is met, and said, once it runs."""
+    with suppress(Exception):
+        # A file that was shipped is found by the session.
+        if Path(path).exists():
+            load_actions(read_job(path))
 
 
 def _reports(spark: SparkSession, options: argparse.Namespace, progress: Progress, overruled: list[str]) -> Reports:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
+from pkgutil import resolve_name
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -86,9 +87,21 @@ def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
     if place is None:
         raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")
     # Each action is imported alone: a driver pays only for what it runs.
-    module, _, name = place.partition(":")
-    report: JobReport = getattr(import_module(f"{_FOLDER}.{module}"), name)(spark, spec, progress)
+    name = place.partition(":")[2]
+    report: JobReport = getattr(import_module(_module_of(place)), name)(spark, spec, progress)
     return report
+
+
+def load_actions(job: Job) -> None:
+    """Import what carries out the tasks of a job; it needs no session."""
+    for kind in {type(spec) for spec in job.tasks.values()} & _ACTIONS.keys():
+        import_module(_module_of(_ACTIONS[kind]))
+    for name in {spec.table_format for spec in job.tasks.values()}:
+        resolve_name(declared_format(name).driver)
+
+
+def _module_of(place: str) -> str:
+    return f"{_FOLDER}.{place.partition(':')[0]}"
 
 
 Reports = dict[str, JobReport | JobFailure]

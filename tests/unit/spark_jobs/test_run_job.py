@@ -1,0 +1,48 @@
+"""The start of a driver, without a session."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
+
+# Its session opens once the module that carries the job out is there.
+DRIVER = """
+import sys, time
+from airflow_lake_provider.spark_jobs import run_job
+
+def opened():
+    needed = {f"airflow_lake_provider.spark_jobs.{name}" for name in NEEDED}
+    deadline = time.monotonic() + 60
+    while not needed <= sys.modules.keys() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    raise SystemExit(f"missing: {sorted(needed - sys.modules.keys())}")
+
+run_job.open_session = opened
+run_job.main(["--spec", sys.argv[1]])
+"""
+
+
+def ended(spec: Path, needed: list[str]) -> str:
+    code = DRIVER.replace("NEEDED", repr(needed))
+    run = subprocess.run([sys.executable, "-c", code, str(spec)], capture_output=True, text=True, check=False)
+    return run.stderr.strip().splitlines()[-1]
+
+
+def test_what_a_job_needs_is_imported_while_its_session_opens(tmp_path: Path) -> None:
+    run = RunIdentity.of("dag", "run", "task", "-1")
+    spec = tmp_path / "spec.json"
+    spec.write_text(job_to_json(Job({"task": CompactionSpec(catalog="lake", table="shop.orders", run=run)})))
+    needed = ["actions.maintain_table", "formats.iceberg.iceberg_format"]
+    assert ended(spec, needed) == "missing: []"
+
+
+def test_a_spec_that_is_shipped_or_broken_keeps_no_session_from_opening(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    assert ended(spec, []) == "missing: []"
+    spec.write_text("{")
+    assert ended(spec, []) == "missing: []"
