@@ -7,6 +7,7 @@ system that Hadoop knows. Some may be failures, which the exit code says.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import secrets
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if __name__ == "__main__":
+    # What is imported stays: Python would look for garbage in it many times.
+    gc.disable()
     # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
@@ -53,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with progress.phase("session"):
             spark, overruled = open_session()
+        gc.enable()
     except Exception as error:
         if options.report:
             failed = {EVERY_TASK: failure("the Spark session", error)}
@@ -158,4 +162,7 @@ def _write_local(path: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    # Nor is anything left to be looked for when the process ends.
+    gc.freeze()
+    sys.exit(exit_code)

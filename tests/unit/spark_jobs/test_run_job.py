@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,35 @@ def test_a_spec_that_is_shipped_or_broken_keeps_no_session_from_opening(tmp_path
     assert ended(spec, []) == "missing: []"
     spec.write_text("{")
     assert ended(spec, []) == "missing: []"
+
+
+APPLICATION = """
+import gc, json, runpy, sys
+from types import SimpleNamespace
+from airflow_lake_provider.spark_jobs import run_tasks
+from airflow_lake_provider.spark_jobs.session import open_session
+
+def opened():
+    seen.append(("session", gc.isenabled()))
+    return SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None, applicationId="local")), []
+
+def run(*_):
+    seen.append(("tasks", gc.isenabled()))
+    return {}
+
+seen = []
+open_session.open_session, run_tasks.run_tasks = opened, run
+sys.argv[1:] = ["--spec", sys.argv[1]]
+try:
+    runpy.run_path(run_tasks.__file__.replace("run_tasks", "run_job"), run_name="__main__")
+finally:
+    print(json.dumps([*seen, ("left", len(gc.get_objects()) < 1000)]))
+"""
+
+
+def test_a_driver_looks_for_garbage_while_its_tasks_run_and_not_while_it_starts_and_ends(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text(job_to_json(Job({})))
+    command = [sys.executable, "-c", APPLICATION, str(spec)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout.splitlines()[-1]) == [["session", False], ["tasks", True], ["left", True]]
