@@ -12,6 +12,7 @@ import secrets
 import shutil
 import socket
 import stat
+import sys
 import time
 import zipfile
 from collections.abc import Mapping
@@ -205,8 +206,9 @@ APPLICATION = PACKAGE / "spark_jobs" / "run_job.py"
 _SHIPPED = ("contracts", "iceberg", "spark_jobs")
 # A fixed time in every entry: equal code gives an equal archive on every worker.
 _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
-# The newest format is shorter, but depends on what else the process has in memory.
-_EQUAL_EVERYWHERE = 2
+# The newest format is shorter, but depends on what else the process has in memory. Python 3.14 has constants that the
+# older one lacks.
+_EQUAL_EVERYWHERE = 2 if sys.version_info < (3, 14) else marshal.version
 # Of the digest at the end of the archive.
 _DIGEST_SIGNS = 64
 _MOST_BYTES = 64 << 20
