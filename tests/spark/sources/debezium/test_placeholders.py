@@ -5,7 +5,9 @@ The forms are written out as Debezium's ``UnchangedToastedPlaceholder`` makes th
 
 from __future__ import annotations
 
+import base64
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,17 @@ _HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"
 _BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _INTEGERS = [95, 95, 100, 101, 98, 101, 122, 105, 117, 109, 95, 117, 110, 97, 118, 97, 105, 108, 97, 98, 108, 101]
 _INTEGERS += [95, 118, 97, 108, 117, 101]
+_FLOATS = [float(each) for each in _INTEGERS]
+# Each byte in base64 of its own: "_", "_", "d", "e", "b", ...
+_BYTES = [base64.b64encode(bytes([each])).decode() for each in _INTEGERS]
+_SCALED = [{"scale": 0, "value": each} for each in _BYTES]
 # md5 of the placeholder, with the bits of version 3 and of the variant set.
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 STRING, JSON, BYTES = {"type": "string"}, {"type": "string", "name": "io.debezium.data.Json"}, {"type": "bytes"}
 MAP = {"type": "map", "keys": STRING, "values": STRING}
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+VECTOR = {"type": "array", "name": "io.debezium.data.DoubleVector", "items": {"type": "double"}}
 
 # Connect type, placeholder as sent, type of the column, value before.
 FORMS: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
@@ -50,6 +59,12 @@ FORMS: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
         "ARRAY<INT>",
         [20_000],
     ),
+    "shorts": ({"type": "array", "items": {"type": "int16"}}, _INTEGERS, "ARRAY<INT>", [3]),
+    "floats": ({"type": "array", "items": {"type": "float"}}, _FLOATS, "ARRAY<FLOAT>", [0.5, None]),
+    "doubles": ({"type": "array", "items": {"type": "double"}}, _FLOATS, "ARRAY<DOUBLE>", [0.1]),
+    "vector": (VECTOR, _FLOATS, "ARRAY<DOUBLE>", [1.5, -2.0]),
+    "numerics": ({"type": "array", "items": DECIMAL}, _BYTES, "ARRAY<DECIMAL(12,2)>", [Decimal("12.34"), None]),
+    "scaled": ({"type": "array", "items": VARIABLE}, _SCALED, "ARRAY<DECIMAL(12,2)>", [Decimal("5.60")]),
     "uuids": (
         {"type": "array", "items": {"type": "string", "name": "io.debezium.data.Uuid"}},
         [_UUID],
@@ -70,6 +85,18 @@ CUSTOM: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
     "bytea": (BYTES, "bi9hIMOp", "BINARY", bytearray(b"\x01")),
     "texts": ({"type": "array", "items": STRING}, ["n/a é"], "ARRAY<STRING>", ["a"]),
     "ints": ({"type": "array", "items": {"type": "int32"}}, [110, 47, 97, 32, -61, -87], "ARRAY<INT>", [1]),
+    "doubles": (
+        {"type": "array", "items": {"type": "double"}},
+        [110.0, 47.0, 97.0, 32.0, -61.0, -87.0],
+        "ARRAY<DOUBLE>",
+        [1.5],
+    ),
+    "numerics": (
+        {"type": "array", "items": DECIMAL},
+        ["bg==", "Lw==", "YQ==", "IA==", "ww==", "qQ=="],
+        "ARRAY<DECIMAL(12,2)>",
+        [Decimal("1.50")],
+    ),
     "hstore": (MAP, {"n/a é": "n/a é"}, "MAP<STRING, STRING>", {"a": "1"}),
     "hstore_json": (JSON, '{"n/a é":"n/a é"}', "STRING", '{"a":"1"}'),
     # What the default placeholder would be is a value here.

@@ -294,8 +294,12 @@ def _forms(unavailable: bytes) -> Iterator[str]:
         base64.urlsafe_b64encode(unavailable).decode(),
     ]
     yield from scalars
-    # Of integers and of dates: the placeholder's bytes, which Java takes for signed ones.
-    yield json.dumps([byte - 256 if byte > 127 else byte for byte in unavailable], separators=(",", ":"))
+    # Of numbers and of dates: the placeholder's bytes, which Java takes for signed ones. Of decimals each is unscaled.
+    signed = [byte - 256 if byte > 127 else byte for byte in unavailable]
+    unscaled = [base64.b64encode(bytes([byte])).decode() for byte in unavailable]
+    for numbers in (signed, [float(number) for number in signed], unscaled):
+        yield from _json(numbers)
+    yield from _json([{"scale": 0, "value": number} for number in unscaled])
     for element in (*scalars, _uuid(unavailable)):
         yield from _json([element])
     # Of hstore, as a map and as JSON.
