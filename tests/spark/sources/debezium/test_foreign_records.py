@@ -92,6 +92,8 @@ def test_a_delete_of_a_row_that_nothing_tells_is_refused_with_what_to_write(
 
 def test_words_in_a_text_are_no_numbers(spark: SparkSession, tmp_path: Path) -> None:
     notes = ["NaN", '"NaN"', "a: Infinity, -1e400", '["Infinity"]', "n: 1, n: 2"]
+    # Words in their quotes, beside what would be a number elsewhere.
+    notes += ['["NaN", 1e400, 1e300]', 'a "b\\": Infinity, "-Infinity"']
     events = [envelope("c", {**ROW, "id": n, "note": note}, ["1", str(n)]) for n, note in enumerate(notes, 2)]
     changes = read_items(spark, write_files(tmp_path / "in", [json.dumps(event) for event in events])).changes
     assert [row["note"] for row in changes.orderBy("id").collect()] == notes

@@ -38,14 +38,15 @@ from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.json_numbers im
 )
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import key_twice
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _IMAGE = "MAP<STRING, STRING>"
 # What is no number of JSON, and one beyond every double; and what becomes of them in a text.
-_NO_NUMBER = r"[:,\[]\s*+[+-]?(?:NaN|INF|Infinity|[0-9.]++[eE]\+?[0-9]{3})"
+_NO_NUMBER = r"[:,\[]\s*+([+-]?(?:NaN|INF|Infinity|[0-9.]++[eE]\+?[0-9]{3,}))"
 _WORD = r'"(?:-?Infinity|NaN)"'
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
 
 
 def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], names: Names = ()) -> DataFrame:
@@ -162,8 +163,13 @@ def _is_misread() -> Column:
     images = ("before", "after")
     is_twice = any_of(map(key_twice, images))
     has_word = any_of(f"exists(map_values({each}), text -> {matches('text', _WORD)})" for each in images)
+    # A text may hold such words, with their quotes, beside a great number. Without texts the line is sure.
+    bare = f"regexp_extract_all(regexp_replace(value, {text_literal(_STRING)}, ''), {text_literal(_NO_NUMBER)}, 1)"
+    # NaN is above infinity.
+    is_none = f"exists({bare}, number -> abs(try_cast(number AS DOUBLE)) >= double('Infinity'))"
     # The text is looked through once for both rows, and few have one.
-    return sf.expr(f"coalesce({is_twice}, false) OR coalesce({matches('value', _NO_NUMBER)} AND ({has_word}), false)")
+    of_number = f"{matches('value', _NO_NUMBER)} AND ({has_word}) AND {is_none}"
+    return sf.expr(f"coalesce({is_twice}, false) OR coalesce({of_number}, false)")
 
 
 def _is_corrupt() -> Column:
