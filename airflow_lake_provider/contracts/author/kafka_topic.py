@@ -177,7 +177,8 @@ class KafkaTopic(Topic):
     :param schema: of JSON the fields to read as DDL, ``"id BIGINT, total DECIMAL(12,2)"``; of Avro without a registry
         the writer's schema as JSON.
     :param registry: id of an Airflow connection of type ``http`` to a schema registry with Confluent's API. Each value
-        begins with the id of its writer's schema, and is read as the latest version of ``<topic>-value``.
+        begins with the id of its writer's schema, and is read as the latest version of ``subject``.
+    :param subject: name in the registry, where it is not ``<topic>-value``: ``"shop.Order"`` of RecordNameStrategy.
     :param descriptors: of Protobuf, the path or address of a file that the driver reads, as ``protoc --include_imports
         --descriptor_set_out`` writes it.
     :param message: of Protobuf, the full name of the message, ``"shop.Order"``.
@@ -200,6 +201,7 @@ class KafkaTopic(Topic):
     is_queryable: ClassVar[bool] = True
     value_format: ValueFormat | str = field(default=ValueFormat.JSON, kw_only=True, metadata=reads(_form_of_values))
     schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), "id BIGINT"))
+    subject: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
     descriptors: str | None = field(default=None, kw_only=True, metadata=reads(optional(file_path), is_later=True))
     message: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), is_later=True))
     key_schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(column_list)))
@@ -210,6 +212,8 @@ class KafkaTopic(Topic):
     def complete(self) -> None:
         """Refuse formats without what says their columns, or with what says nothing of them."""
         super().complete()
+        if self.subject is not None and self.registry is None and self.is_final("registry"):
+            raise InvalidSpecError(f"KafkaTopic.subject is a name in a registry; give registry, got {self.subject!r}")
         self._refuse_other_message()
         match self.value_format if self.is_final("value_format") else None:
             case ValueFormat.JSON:
@@ -247,6 +251,11 @@ class KafkaTopic(Topic):
                 f"descriptors={self.descriptors!r}, message={self.message!r}, schema={self.schema!r}, "
                 f"registry={self.registry!r}"
             )
+
+    @property
+    def subject_of_values(self) -> str:
+        """Name in the registry of the schema that values are read as."""
+        return self.subject or f"{self.topic}-value"
 
     @property
     def columns_of_key(self) -> frozenset[str]:

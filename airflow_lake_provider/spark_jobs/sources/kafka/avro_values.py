@@ -44,12 +44,14 @@ _SHOWN = 3
 class AvroValues:
     """Decoder of the values of a topic.
 
+    :param subject: whose latest version is the reader's schema.
     :param access: of the registry; None where ``schema`` is the writer's.
     :param sample: some of the values, whose ids of schemas are taken for all that there are; None to look at all.
     """
 
     spark: SparkSession
     topic: str
+    subject: str
     access: RegistryAccess | None
     schema: str | None
     sample: Sequence[bytes] | None = None
@@ -75,8 +77,8 @@ class AvroValues:
         registry = SchemaRegistry(self.access)
         ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
         writers = {number: record_schema(registry.writer(number), f"schema {number}") for number in ids}
-        subject = f"{self.topic}-value"
-        reader = with_lost_fields(record_schema(registry.latest(subject), f"subject {subject}"), writers)
+        latest = record_schema(registry.latest(self.subject), f"subject {self.subject}")
+        reader = with_lost_fields(latest, writers)
         payload = sf.expr(f"substring({VALUE}, {PREFIX_BYTES + 1})")
         value = sf.when(sf.lit(False), decoded(payload, reader, reader))
         for number, writer in writers.items():

@@ -47,7 +47,14 @@ class SchemaRegistry:
 
         :raises LakeProviderError: the registry has no such subject, or does not answer.
         """
-        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject {subject}")
+        what = f"subject {subject}"
+        try:
+            return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest", what)
+        except BadInputError as error:
+            raise BadInputError(
+                f"{error} Where they name subjects by the record (RecordNameStrategy, TopicRecordNameStrategy), give "
+                "the source subject='<namespace>.<record>', or '<topic>-<namespace>.<record>'"
+            ) from error
 
     def _schema(self, path: str, what: str) -> str:
         definitions: dict[str, Any] = {}

@@ -107,7 +107,8 @@ class KafkaSource(TopicSource, PlainSource):
         return RawBatch(rows=batch.rows.limit(0), has_change_type=deletes, has_bare_deletes=deletes)
 
     def _avro(self, sample: Sequence[bytes] | None) -> AvroValues:
-        return AvroValues(self.spark, self.source.topic, self.registry_access, self.source.schema, sample)
+        of = self.source
+        return AvroValues(self.spark, of.topic, of.subject_of_values, self.registry_access, of.schema, sample)
 
     def _protobuf(self) -> ProtobufValues:
         try:

@@ -72,8 +72,12 @@ def test_a_field_of_avro_that_was_renamed_has_the_values_of_older_records(cluste
     cluster.make("renamed")
     cluster.send("renamed", (0, None, framed(1, encoded(V1, {"id": 1, "name": "é"}))))
     with (
-        schema_registry({1: V1, 2: RENAMED}, {"renamed-value": 2}) as access,
+        # As RecordNameStrategy names it.
+        schema_registry({1: V1, 2: RENAMED}, {"shop.Order": 2}) as access,
         given(cluster.spark, access.to_settings("registry")),
     ):
-        append(flow, "run 1", source=KafkaTopic("kafka", "renamed", value_format="avro", registry="registry"))
+        source = KafkaTopic("kafka", "renamed", value_format="avro", registry="registry")
+        with pytest.raises(BadInputError, match="has no subject renamed-value"):
+            append(flow, "run 1", source=source)
+        append(flow, "run 2", source=replace(source, subject="shop.Order"))
     assert flow.records() == [{"id": 1, "title": "é"}]

@@ -38,6 +38,10 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
     open_values = KafkaTopic("kafka", "orders", **{**MESSAGE, "value_format": "{{ params.format }}"})
     with pytest.raises(InvalidSpecError, match="with value_format='protobuf' only"):
         replace(open_values, value_format="json", schema="id INT")
+    assert (avro.subject_of_values, replace(avro, subject="shop.Order").subject_of_values) == (
+        "orders-value",
+        "shop.Order",
+    )
     rendered: Any = "5"
     later = KafkaTopic("kafka", "orders", schema="id BIGINT", starting="2026-11-27T07:00+01:00", max_records=rendered)
     assert (later.starting, later.max_records) == ("2026-11-27T06:00:00+00:00", 5)
@@ -53,6 +57,7 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
         ({"value_format": "avro", "registry": "r", "schema": AVRO}, InvalidSpecError, "takes either registry"),
         ({"value_format": "avro", "schema": "id BIGINT"}, InvalidSpecError, "is no schema of Avro"),
         ({"value_format": "avro", "schema": '"long"'}, InvalidSpecError, "must be a record of Avro"),
+        ({"value_format": "avro", "schema": AVRO, "subject": "o"}, InvalidSpecError, "subject is a name in a registry"),
         ({"value_format": "binary", "schema": "id INT"}, InvalidSpecError, "has one column, value"),
         ({"value_format": "protobuf"}, InvalidSpecError, "takes descriptors, a file of protoc's, and message"),
         ({"value_format": "protobuf", "message": "shop.Order"}, InvalidSpecError, "got descriptors=None"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, JobFailedError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidConnectionError, JobFailedError
 from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 
@@ -90,6 +90,14 @@ def test_a_registry_that_is_busy_or_broken_is_asked_again_by_a_retry(code: int) 
         with pytest.raises(JobFailedError, match=f"answers {code} for schema 1") as failed:
             registry.writer(1)
     assert failed.value.retry_may_help
+
+
+def test_a_subject_that_is_not_there_says_how_others_name_theirs() -> None:
+    with answering(answering_code(404)) as (url, _):
+        with pytest.raises(BadInputError, match=r"has no subject orders-value; .* subject='<namespace>.<record>'"):
+            SchemaRegistry(RegistryAccess(url)).latest("orders-value")
+        with pytest.raises(BadInputError, match=r"has no schema 1; is it the registry that .* use\?$"):
+            SchemaRegistry(RegistryAccess(url)).writer(1)
 
 
 MONEY = {"name": "Money", "subject": "money", "version": 1}
