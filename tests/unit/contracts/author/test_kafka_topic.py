@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 ORDERS = KafkaTopic("kafka", "orders", schema="id BIGINT", name="s")
 AVRO = json.dumps({"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]})
-MESSAGE = {"value_format": "protobuf", "descriptors": "shop.desc", "message": "shop.Order"}
+MESSAGE: dict[str, Any] = {"value_format": "protobuf", "descriptors": "shop.desc", "message": "shop.Order"}
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LAKE: dict[str, Any] = {"catalog": "lake_default", "table": "shop.orders", "run": RUN}
 
