@@ -283,7 +283,7 @@ def lake_maintenance(
     :param notifier: likewise.
     :param arguments: of :class:`.LakeMaintenancePlanOperator` and of :class:`LakeMaintenanceOperator`, by their names.
         ``pool``, ``retries`` and what else both have are those of the Spark applications; ``default_args`` of the DAG
-        are those of all three, as are who owns it and who is told of failures.
+        are those of all three. So are who owns it and who is told of failures.
     :raises InvalidSpecError: an argument cannot be.
     """
     if "task_id" in arguments:
