@@ -77,6 +77,12 @@ PINNED: tuple[PinnedSetting, ...] = (
         "a key in a folder's name is text in one run and a number in the next",
         "false",
     ),
+    _P(
+        "spark.sql.sources.useV1SourceList",
+        "avro,csv,json,kafka,orc,parquet,text",
+        "readers of files do not tell of which file a row is",
+        "avro",
+    ),
     _P("spark.sql.crossJoin.enabled", "true", "joins of ours on conditions other than equality are refused", "false"),
     _P("spark.sql.groupByOrdinal", "true", "GROUP BY 1 in a query groups by the number", "false"),
     _P("spark.sql.orderByOrdinal", "true", "ORDER BY 1 in a query orders by the number", "false"),
