@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
+from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, is_collated, nameless_fields, types_inside
 
 _OURS = "_lake_"
 # Beside maps; PySpark of older versions does not have their classes.
@@ -119,6 +119,13 @@ def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Se
     if unfit := _unordered(rows, order_by):
         raise BadInputError(
             f"order_by columns {unfit} have no order; use numbers, text or times, such as a field of theirs in a Query"
+        )
+    asked = {name.lower() for name in (*keys, *order_by)}
+    collated = {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in asked and is_collated(f.dataType)}
+    if collated:
+        raise BadInputError(
+            f"columns {collated} are compared by a collation, to which texts are one that are two in the table, as no "
+            "table keeps it. Make others of them in a Query, such as lower(CAST(id AS STRING)) AS id"
         )
 
 

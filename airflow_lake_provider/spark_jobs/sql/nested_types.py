@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     IntegralType,
     MapType,
     NumericType,
+    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -53,6 +54,11 @@ def is_nested(data_type: DataType) -> bool:
 def is_same(one: DataType, other: DataType) -> bool:
     """Tell whether two types are one, whatever of them may be NULL."""
     return type_text(one) == type_text(other)
+
+
+def is_collated(data_type: DataType) -> bool:
+    """Return whether texts are compared otherwise than by their bytes."""
+    return isinstance(data_type, StringType) and data_type.simpleString() != "string"
 
 
 def is_number_as_time(one: DataType, other: DataType) -> bool:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from tests.spark.append_flow import append
 from tests.spark.sources.test_unreadable_files import EVENTS, HEADER, apply, event, flow
+from tests.spark.upsert_flow import SCHEMA, NewFlow, row
 
 NAMES = ["zip-code", "a b", "a.b", "a`b", "größe", "a'b", 'a"b', "a:b", "a,b", "a<b>", "1", "a\\b", "select", "Ünïcode"]
 
@@ -163,3 +168,25 @@ def test_a_new_field_without_a_type_is_refused_inside_of_a_column_that_the_table
     nothing = query.format("'y', 'b', 'Z', NULL")
     with pytest.raises(BadInputError, match=r"\['items\.Z'\] of the batch hold nothing but NULL"):
         apply(spark, tmp_path / "2.json", "untyped_field", query=nothing, schema="id BIGINT")
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no collations")
+@pytest.mark.parametrize("strategy", ["positions", "merge"])
+def test_texts_with_a_collation_are_stored_without_it_and_identify_no_row(new_flow: NewFlow, strategy: str) -> None:
+    lake = new_flow(delete_when=None, exclude_columns=(), strategy=strategy)
+
+    def source(columns: str) -> Query:
+        return Query(f"SELECT {columns} FROM source", Files(f"{lake.inbox}/*.jsonl", schema=SCHEMA))
+
+    name = "name COLLATE UTF8_LCASE AS name, map(name, array(name COLLATE UNICODE_CI)) AS more"
+    for run, text in (("1", "a"), ("2", "A")):
+        lake.arrive(f"{run}.jsonl", row(1, text), row(2, text.upper()))
+        lake.apply(run, source=source(f"id, {name}"))
+        assert lake.rows() == {1: (text, [(text, [text])]), 2: ("A", [("A", ["A"])])}
+    lake.arrive("3.jsonl", row(3, "a"), row(4, "A"))
+    for arguments in ({"keys": ("name",)}, {"order_by": ("name",)}, {"keys": ("name",), "is_complete": True}):
+        with pytest.raises(BadInputError, match=r"UTF8_LCASE.*are compared by a collation"):
+            lake.apply("3", source=source(f"id, {name}"), **arguments)
+    added = replace(lake, table=f"{lake.table}_added", changes={})
+    with pytest.raises(BadInputError, match="are compared by a collation"):
+        append(added, "1", source=source(f"id, {name}"), deduplicate_by=("name",))

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    StringType,
     StructField,
     StructType,
 )
@@ -26,7 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import c
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
-from airflow_lake_provider.spark_jobs.sql.nested_types import is_same
+from airflow_lake_provider.spark_jobs.sql.nested_types import is_collated, is_same
 
 
 def fit_schema(
@@ -252,6 +253,9 @@ def promotes(narrow: DataType, wide: DataType) -> bool:
 def fits(present: DataType, wanted: DataType) -> bool:
     """Tell whether values of ``wanted``, which has none inside, go into a column of ``present`` without loss."""
     if is_same(present, wanted) or promotes(wanted, present) or wanted.typeName() == "void":
+        return True
+    # A table keeps texts without their collation.
+    if isinstance(present, StringType) and is_collated(wanted):
         return True
     sizes = (_WIDTHS.get(wanted.typeName()), _WIDTHS.get(present.typeName()))
     return None not in sizes and sizes[0] <= sizes[1]  # type: ignore[operator]  # both are numbers here
