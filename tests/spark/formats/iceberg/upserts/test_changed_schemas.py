@@ -83,7 +83,7 @@ def test_a_commit_in_between_is_rebased_by_a_batch_that_has_added_a_column(
     spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a')")
     path = written(tmp_path / "a.json", {"id": 1, "a": "A", "b": 1})
     progress = InterruptedProgress(
-        at="commit", then=lambda: spark.sql(f"INSERT INTO {flow.table} (id, a) VALUES (9, 'x')")
+        at="commit", then=lambda: spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'x', NULL)")
     )
     report = applied(flow, path, "run 1", progress=progress, strategy=strategy)
     assert report.attempts == 1
