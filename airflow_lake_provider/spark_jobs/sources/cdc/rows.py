@@ -9,7 +9,7 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -22,6 +22,9 @@ from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
+# Texts of a row by column. The parser of JSON makes NULL of no row, nor of a long text, nor of any column by its name.
+_ROW = "_lake_texts"
+_WHOLE = {"mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "columnNameOfCorruptRecord": "_lake_corrupt"}
 # Beside the names of lost columns, the texts that were sent.
 _TEXTS, _LONGEST_TEXT = "lost_texts", 60
 # Whether only values that events left out change in a row of the table.
@@ -56,7 +59,8 @@ class RowBuilder:
         :param last: one event per key; ``key``, ``op``, ``after``, ``holes``, ``types``, and ``s0``, ``t0``, ...
         """
         # In steps, each naming what the next uses more than once: written as one, the expressions multiply.
-        sent = last.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
+        texts = last.withColumn(_ROW, self._texts_by_name())
+        sent = texts.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
         typed = sent.withColumns({f"value{i}": self._value(i, name) for i, name in self._numbered()})
         deleted = is_delete()
         reset = [(sf.col(RESET) & ~deleted).alias(RESET)] if RESET in last.columns else []
@@ -69,7 +73,7 @@ class RowBuilder:
             self._named(self._is_lost).alias(_LOST),
             self._named(self._is_lost, lambda i, _: sf.left(f"text{i}", sf.lit(_LONGEST_TEXT))).alias(_TEXTS),
             self._named(self._unfilled).alias(_UNFILLED),
-            self._named(lambda _, name: ~deleted & ~sf.map_contains_key("after", name)).alias(_ABSENT),
+            sf.when(deleted, sf.array().cast("ARRAY<STRING>")).otherwise(self._absent()).alias(_ABSENT),
         )
 
     def batch_of(self, checked: DataFrame, events: int, hint: str = "") -> ChangeBatch:
@@ -127,9 +131,17 @@ class RowBuilder:
     def _numbered(self) -> list[tuple[int, str]]:
         return list(enumerate(self.types))
 
+    def _texts_by_name(self) -> Column:
+        """Return the texts of ``after`` as a struct: a map is searched for each name, which takes columns squared."""
+        struct = StructType([StructField(name, StringType()) for name in self.types])
+        return sf.from_json(sf.to_json("after"), struct, _WHOLE)
+
+    def _absent(self) -> Column:
+        return sf.array_except(sf.array(*map(sf.lit, self.types)), sf.map_keys("after"))
+
     def _sent(self, name: str) -> dict[str, Column]:
         """Text of the value and hash of its types: of the event, or of the one it takes the value from."""
-        text, types = sf.element_at("after", name), sf.col("types")
+        text, types = sf.col(_ROW)[name], sf.col("types")
         if name not in self.hole_columns:
             return {"text": text, "schema": types}
         hole, last_known = sf.array_contains("holes", name), sf.col(f"s{self.hole_columns.index(name)}")
