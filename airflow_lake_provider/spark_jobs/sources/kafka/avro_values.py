@@ -37,6 +37,11 @@ from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegist
 _PREFIX, _DECODED = "_lake_prefix", "_lake_decoded"
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
+_OTHER_RECORD = "a value of another record than that of the subject"
+_OTHER_NAMES = (
+    "Where they name subjects by the record (RecordNameStrategy, TopicRecordNameStrategy), give the source "
+    "subject='<namespace>.<record>', or '<topic>-<namespace>.<record>'"
+)
 _SHOWN = 3
 
 
@@ -77,7 +82,12 @@ class AvroValues:
         registry = SchemaRegistry(self.access)
         ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
         writers = {number: record_schema(registry.writer(number), f"schema {number}") for number in ids}
-        latest = record_schema(registry.latest(self.subject), f"subject {self.subject}")
+        # Others are named by a record, of which a topic may have several: Avro would read one as another.
+        is_by_topic = self.subject == f"{self.topic}-value"
+        latest = record_schema(registry.latest(self.subject, _OTHER_NAMES if is_by_topic else ""), self.subject)
+        named = {full_name(latest), *latest.get("aliases", ())}
+        others = [] if is_by_topic else [number for number in ids if full_name(writers[number]) not in named]
+        writers = {number: writer for number, writer in writers.items() if number not in others}
         reader = with_lost_fields(latest, writers)
         payload = sf.expr(f"substring({VALUE}, {PREFIX_BYTES + 1})")
         value = sf.when(sf.lit(False), decoded(payload, reader, reader))
@@ -85,7 +95,8 @@ class AvroValues:
             own = decoded(payload, writer, with_units_of(writer, reader, number))
             value = value.when(sf.col(_PREFIX) == sf.lit(ids[number]), own)
         no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_PREFIX).isNull(), _NO_FRAME)
-        faults = [sf.col(UNPARSABLE), no_frame]
+        of_other = sf.when(sf.col(_PREFIX).isin([ids[number] for number in others]), _OTHER_RECORD)
+        faults = [sf.col(UNPARSABLE), no_frame, *([of_other] if others else [])]
         if self.sample is not None:
             faults.append(sf.when(~sf.col(_PREFIX).isin(list(ids.values())), UNSEEN))
         framed = framed.withColumn(UNPARSABLE, sf.coalesce(*faults))

@@ -42,19 +42,20 @@ class SchemaRegistry:
         """
         return self._schema(f"/schemas/ids/{number}", f"schema {number}")
 
-    def latest(self, subject: str) -> str:
+    def latest(self, subject: str, advice: str = "") -> str:
         """Return the latest schema of a subject, as JSON.
 
+        :param advice: what to do where there is no such subject.
         :raises LakeProviderError: the registry has no such subject, or does not answer.
         """
         what = f"subject {subject}"
         try:
             return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest", what)
         except BadInputError as error:
-            raise BadInputError(
-                f"{error} Where they name subjects by the record (RecordNameStrategy, TopicRecordNameStrategy), give "
-                "the source subject='<namespace>.<record>', or '<topic>-<namespace>.<record>'"
-            ) from error
+            # Not of one that it refers to.
+            if not advice or f"has no {what};" not in str(error):
+                raise
+            raise BadInputError(f"{error} {advice}") from error
 
     def _schema(self, path: str, what: str) -> str:
         definitions: dict[str, Any] = {}

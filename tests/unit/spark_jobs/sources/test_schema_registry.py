@@ -92,9 +92,11 @@ def test_a_registry_that_is_busy_or_broken_is_asked_again_by_a_retry(code: int) 
     assert failed.value.retry_may_help
 
 
-def test_a_subject_that_is_not_there_says_how_others_name_theirs() -> None:
+def test_a_subject_that_is_not_there_says_what_to_do_where_somebody_knows_it() -> None:
     with answering(answering_code(404)) as (url, _):
-        with pytest.raises(BadInputError, match=r"has no subject orders-value; .* subject='<namespace>.<record>'"):
+        with pytest.raises(BadInputError, match=r"has no subject orders-value; .* use\? Name another one\.$"):
+            SchemaRegistry(RegistryAccess(url)).latest("orders-value", "Name another one.")
+        with pytest.raises(BadInputError, match=r"has no subject orders-value; .* use\?$"):
             SchemaRegistry(RegistryAccess(url)).latest("orders-value")
         with pytest.raises(BadInputError, match=r"has no schema 1; is it the registry that .* use\?$"):
             SchemaRegistry(RegistryAccess(url)).writer(1)
