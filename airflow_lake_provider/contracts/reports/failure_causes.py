@@ -117,6 +117,12 @@ NO_CONNECTOR = FailureKind(
     ),
     UnsupportedError,
 )
+NO_PROTOBUF = FailureKind(
+    "executors do not load Google's protobuf",
+    "Install protobuf 6.31 or later in the Python of driver and executors",
+    (r"ModuleNotFoundError: No module named 'google(?:\.protobuf)?'",),
+    UnsupportedError,
+)
 # In these three it is a driver's, an executor's or a database's; what was said is the same.
 DISK_FULL = FailureKind(
     "no space is left on a disk",
@@ -312,7 +318,7 @@ CATALOG = FailureKind(
 
 # The first that something was said of. A lost executor says what killed it.
 _KINDS = (
-    *(NO_SPARK, JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS),
+    *(NO_SPARK, JAVA, NO_PACKAGES, NO_CONNECTOR, NO_JARS, NO_PROTOBUF),
     *(DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER),
     *(TLS, VALUE),
 )

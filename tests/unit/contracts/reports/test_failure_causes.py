@@ -57,6 +57,10 @@ SAID = {
         "ClassNotFoundException: Class com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem not found",
         'UnsupportedFileSystemException: No FileSystem for scheme "s3"',
     ],
+    "NO_PROTOBUF": [
+        "PythonException: Traceback: ... ModuleNotFoundError: No module named 'google'",
+        "SparkException: " + LOST + "ModuleNotFoundError: No module named 'google.protobuf'\n\n\tat org.apache.X",
+    ],
     "DISK_FULL": [
         "IOException: No space left on device",
         "FSError: java.io.IOException: No space left on device",
@@ -284,7 +288,7 @@ NOT_RETRIED = {
     "VALUE": BadInputError,
     "ACCESS_DENIED": AccessDeniedError,
     **dict.fromkeys(("CREDENTIALS", "TLS"), InvalidConnectionError),
-    **dict.fromkeys(("NO_SPARK", "JAVA", "NO_JARS", "NO_CONNECTOR"), UnsupportedError),
+    **dict.fromkeys(("NO_SPARK", "JAVA", "NO_JARS", "NO_CONNECTOR", "NO_PROTOBUF"), UnsupportedError),
 }
 
 
