@@ -76,7 +76,7 @@ class MessageRows:
         self._frame = _place_in_file(kind)
         if not kind.fields:
             raise UnsupportedError(f"message {name} has no fields, so that it has no columns")
-        column = _record(kind, (kind.full_name,))
+        column = _record(kind)
         self._read = column.read
         self.names: list[str] = [field.name for field in column.kind]
         self.kind = pa.struct([*column.kind, pa.field(FAULT, pa.string())])
@@ -136,8 +136,8 @@ def _message(descriptors: bytes, name: str) -> Descriptor:
     except KeyError:
         own = (pool.FindFileByName(file.name) for file in files if file.package != _GOOGLES)
         there = sorted(each for file in own for each in _names(file.message_types_by_name.values()))
-        few = f": {', '.join(there[:20])}" if there else ", and none at all"
-        raise InvalidSpecError(f"descriptors have no message {name!r}{nearest(name, there)}. They have{few}") from None
+        few = f"They have: {', '.join(there[:20])}" if there else "They have no message at all"
+        raise InvalidSpecError(f"descriptors have no message {name!r}{nearest(name, there)}. {few}") from None
 
 
 def _names(kinds: Iterable[Descriptor]) -> Iterator[str]:
@@ -178,15 +178,12 @@ def _varint(value: bytes, start: int) -> tuple[int, int]:
     raise ValueError(_NO_END)
 
 
-def _record(kind: Descriptor, above: tuple[str, ...]) -> _Column:
-    """Return a message as a row.
-
-    :param above: full names of the messages around it, and its own.
-    """
+def _record(kind: Descriptor) -> _Column:
+    """Return a message as a row."""
     names = [field.name for field in kind.fields]
     if twins := {a for a in names if sum(a.lower() == b.lower() for b in names) > 1}:
         raise UnsupportedError(f"message {kind.full_name} has {sorted(twins)}, which Spark takes for one column")
-    columns = {field.name: _field(field, above) for field in kind.fields}
+    columns = {field.name: _field(field) for field in kind.fields}
     readers = [(field.name, field.has_presence, columns[field.name].read) for field in kind.fields]
     may_be_extended = kind.is_extendable
 
@@ -202,11 +199,11 @@ def _record(kind: Descriptor, above: tuple[str, ...]) -> _Column:
     return _Column(pa.struct([(name, column.kind) for name, column in columns.items()]), read)
 
 
-def _field(field: FieldDescriptor, above: tuple[str, ...]) -> _Column:
+def _field(field: FieldDescriptor) -> _Column:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        return _map(*(_value(entry.fields_by_name[name], above) for name in ("key", "value")))
-    one = _value(field, above)
+        return _map(*(_value(entry.fields_by_name[name]) for name in ("key", "value")))
+    one = _value(field)
     if not field.is_repeated:
         return one
     return _Column(pa.list_(one.kind), lambda values: [one.read(value) for value in values])
@@ -215,35 +212,37 @@ def _field(field: FieldDescriptor, above: tuple[str, ...]) -> _Column:
 def _map(key: _Column, value: _Column) -> _Column:
     def read(entries: Any) -> list[tuple[Any, Any]]:
         # The order of the bytes says nothing, and equal maps are to be equal rows.
-        return [(name, value.read(entries[name])) for name in sorted(entries)]
+        return [(key.read(name), value.read(entries[name])) for name in sorted(entries)]
 
     return _Column(pa.map_(key.kind, value.kind), read)
 
 
-def _value(field: FieldDescriptor, above: tuple[str, ...]) -> _Column:
+def _value(field: FieldDescriptor) -> _Column:
     if field.message_type is not None:
-        return _inner(field.message_type, above)
+        return _inner(field.message_type)
     if field.enum_type is not None:
         return _names_of(field.enum_type, field.name)
-    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-        return _Column(pa.binary() if field.type == FieldDescriptor.TYPE_BYTES else pa.string(), _same)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return _Column(pa.string(), _text)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return _Column(pa.binary(), _same)
     return _Column(_NUMBERS[field.cpp_type], _same)
 
 
-def _inner(kind: Descriptor, above: tuple[str, ...]) -> _Column:
+def _inner(kind: Descriptor) -> _Column:
     """Return a message inside another one."""
     name = kind.full_name
     if name == _TIMESTAMP:
         return _Column(pa.timestamp("us", "UTC"), _micros)
     if name in _WRAPPERS:
-        wrapped = _value(kind.fields_by_name["value"], above)
+        wrapped = _value(kind.fields_by_name["value"])
         return _Column(wrapped.kind, lambda message: wrapped.read(message.value))
-    if name in _OF_JSON or name in above:
+    if name in _OF_JSON or _is_recursive(kind):
         return _Column(pa.string(), _json)
     if not kind.fields:
         # No table has a column without fields. That it was set is all that there is.
         return _Column(pa.bool_(), lambda _: True)
-    return _record(kind, (*above, name))
+    return _record(kind)
 
 
 def _names_of(kind: EnumDescriptor, field: str) -> _Column:
@@ -257,7 +256,29 @@ def _names_of(kind: EnumDescriptor, field: str) -> _Column:
     return _Column(pa.string(), read)
 
 
+@cache
+def _is_recursive(kind: Descriptor) -> bool:
+    """Tell whether a message may have itself inside, however deep."""
+    seen: set[str] = set()
+    left = [kind]
+    while left:
+        for inside in (field.message_type for field in left.pop().fields if field.message_type is not None):
+            if inside.full_name == kind.full_name:
+                return True
+            if inside.full_name not in seen:
+                seen.add(inside.full_name)
+                left.append(inside)
+    return False
+
+
 def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: str | bytes) -> str:
+    # What proto2 does not look at, Google's library hands on as bytes.
+    if isinstance(value, bytes):
+        raise ValueError("a text that is no UTF-8")
     return value
 
 
@@ -270,11 +291,39 @@ def _micros(time: Any) -> int:
 
 
 def _json(message: Any) -> str:
+    _refuse_nameless(message)
     pool = type(message).DESCRIPTOR.file.pool
     try:
+        # Sorted, for the same reason as maps.
         return json_format.MessageToJson(
-            message, preserving_proto_field_name=True, indent=None, ensure_ascii=False, descriptor_pool=pool
+            message,
+            preserving_proto_field_name=True,
+            indent=None,
+            sort_keys=True,
+            ensure_ascii=False,
+            descriptor_pool=pool,
         )
     # An Any of a message that the descriptors lack.
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def _refuse_nameless(message: Any) -> None:
+    """Refuse numbers of enums without a name, of which JSON makes numbers."""
+    for field, part in _parts(message):
+        if field.enum_type is not None:
+            _names_of(field.enum_type, field.name).read(part)
+        elif field.message_type is not None:
+            _refuse_nameless(part)
+
+
+def _parts(message: Any) -> Iterator[tuple[FieldDescriptor, Any]]:
+    """Yield the values of a message, those of lists and maps one by one."""
+    for field, value in type(message).ListFields(message):
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            yield from ((entry.fields_by_name["value"], value[name]) for name in value)
+        elif field.is_repeated:
+            yield from ((field, each) for each in value)
+        else:
+            yield field, value

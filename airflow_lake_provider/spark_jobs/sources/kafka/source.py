@@ -114,7 +114,9 @@ class KafkaSource(TopicSource, PlainSource):
         try:
             # Google's library is an extra: topics of other values are read without it.
             from airflow_lake_provider.spark_jobs.sources.kafka.protobuf_values import ProtobufValues
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("google"):
+                raise
             raise UnsupportedError(
                 f"topic {self.source.topic}: the driver's Python does not load Google's protobuf ({error}); install "
                 "airflow-lake-provider[protobuf] in the Python of driver and executors"

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -156,6 +157,8 @@ def _spelled(name: str, value: Any) -> Any:
         (ORDER(at={"seconds": -62_135_596_801}), "which is none"),
         (ORDER(details={"a": float("nan")}), "(?i)nan"),
         (ORDER(id=5).SerializeToString() + b"\xfa\x01\x01a", "a field that the descriptors lack"),
+        # Inside of what becomes JSON.
+        (ORDER(before={"status": 7}), "status is 7, which shop.Status has no name for"),
         # In a message, in one of many, in a map, in an empty one, and in one that becomes JSON.
         (b"\x4a\x03\x7a\x01a", "a field that the descriptors lack"),
         (b"\x52\x03\x7a\x01a", "a field that the descriptors lack"),
@@ -212,7 +215,7 @@ def test_a_frame_of_another_message_is_a_fault(value: bytes, says: str) -> None:
     [
         (b"zz", "shop.Order", InvalidSpecError, "protoc --include_imports"),
         (shop()[: len(shop()) // 2], "shop.Order", InvalidSpecError, "protoc --include_imports"),
-        (b"", "shop.Order", InvalidSpecError, "They have, and none at all"),
+        (b"", "shop.Order", InvalidSpecError, "They have no message at all"),
         (shop(), "shop.Oder", InvalidSpecError, "did you mean 'shop.Order'"),
         (shop(), "Order", InvalidSpecError, "They have: shop.Kinds, shop.Order, shop.Order.Line$"),
         (shop(), "shop.Status", InvalidSpecError, "have no message 'shop.Status'"),
@@ -244,6 +247,12 @@ def test_a_message_of_the_older_syntax_has_null_for_what_is_not_set_and_no_row_w
     rows, kind = MessageRows(made, "shop.M"), kind_of("shop.M", made)
     assert row_of(kind(id=1), rows) == {"id": 1, "n": None, FAULT: None}
     assert fault_of(b"", rows) == "it lacks id"
+    texts = descriptor_set(
+        f"name: 'M' {field('text', 1, 'type: TYPE_STRING')} {field('texts', 2, 'type: TYPE_STRING', 'REPEATED')}",
+        syntax="proto2",
+    )
+    for value in (b"\x0a\x01\xff", b"\x12\x01\xff"):
+        assert fault_of(value, MessageRows(texts, "shop.M")) == "a text that is no UTF-8"
     # An extension has no column.
     assert fault_of(b"\x08\x01\xa0\x06\x07", rows) == "a field that the descriptors lack"
 
@@ -254,8 +263,28 @@ def test_messages_inside_each_other_become_json_where_they_return() -> None:
         f"name: 'B' {field('a', 1, of_message('shop.A'), 'REPEATED')}",
     )
     rows, kind = MessageRows(made, "shop.A"), kind_of("shop.A", made)
-    (text,) = row_of(kind(b={"a": [{"b": {"a": [{"id": 3}]}}]}), rows)["b"]["a"]
-    assert json.loads(text) == {"b": {"a": [{"id": 3}]}}
+    text = row_of(kind(b={"a": [{"b": {"a": [{"id": 3}]}}]}), rows)["b"]
+    assert json.loads(text) == {"a": [{"b": {"a": [{"id": 3}]}}]}
+
+
+def test_messages_that_all_have_each_other_inside_have_few_columns() -> None:
+    names = [f"M{number}" for number in range(30)]
+    fields = " ".join(field(each.lower(), place, of_message(f"shop.{each}")) for place, each in enumerate(names, 1))
+    rows = MessageRows(descriptor_set(*(f"name: '{name}' {fields}" for name in names)), "shop.M0")
+    assert {str(each.type) for each in rows.kind} == {"string"}
+
+
+def test_equal_messages_have_equal_json_whatever_the_order_of_their_maps() -> None:
+    named = field("named", 2, of_message("shop.A.NamedEntry"), "REPEATED")
+    made = descriptor_set(
+        f"name: 'A' {field('inner', 1, of_message('shop.A'))} {named} "
+        "nested_type { name: 'NamedEntry' options { map_entry: true } "
+        f"{field('key', 1, 'type: TYPE_STRING')} {field('value', 2, INT)} }}"
+    )
+    rows, kind = MessageRows(made, "shop.A"), kind_of("shop.A", made)
+    orders = list(permutations(["alpha", "beta", "gamma", "delta", "eps"]))
+    assert len({row_of(kind(inner={"named": dict.fromkeys(names, 1)}), rows)["inner"] for names in orders}) == 1
+    assert len({row_of(ORDER(details=dict.fromkeys(names, 1)))["details"] for names in orders}) == 1
 
 
 def test_fields_that_are_named_as_functions_of_messages_are_fields() -> None:
