@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.specs.load import LoadSpec
@@ -87,9 +87,10 @@ def contracted_columns(
 def in_types_of_table(
     spec: UpsertSpec, aggregated: DataFrame, values: StructType, table_schema: StructType | None
 ) -> DataFrame:
-    """Return aggregated rows with sums and counts in the types of the table, where the contract widens none.
+    """Return aggregated rows with sums and counts in the whole numbers of the table, where the contract widens none.
 
-    Spark's sum of INT is a BIGINT, that of FLOAT a DOUBLE. A sum that the column does not hold ends the job.
+    Spark's sum of INT is a BIGINT. A sum that the column does not hold ends the job. A sum of FLOAT stays the DOUBLE
+    that it is, and is refused later: Spark casts one without a look whether it fits.
 
     :param values: columns that were aggregated: a sum of wider ones is as wide as they are.
     :param table_schema: of the target; None when it does not exist yet.
@@ -100,7 +101,8 @@ def in_types_of_table(
     kept = {
         each.name: quoted(each.name).cast(kind)
         for each in aggregated.schema
-        if (kind := present.get(each.name.lower())) not in (None, each.dataType)
+        if isinstance(kind := present.get(each.name.lower()), IntegralType)
+        and kind != each.dataType
         and spec.schema_contract.of_type(each.name) is not Evolution.EVOLVE
         and widens(kind, each.dataType)
         and (functions[each.name] == "count" or (functions[each.name] == "sum" and widens(given[each.name], kind)))

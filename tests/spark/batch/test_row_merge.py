@@ -243,7 +243,8 @@ def test_sums_and_counts_keep_the_types_of_a_table_whose_contract_widens_none(
     flow = new_flow(spark, tmp_path, Aggregation({"n": "sum", "f": "sum", "c": "count"}), layout("3"))
     columns = "id BIGINT, n INT, f FLOAT, c INT"
     spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg")
-    frozen = {"schema_contract": SchemaContract(wider_types="freeze", by_column={"c": "freeze"})}
+    widens_floats = SchemaContract(wider_types="freeze", by_column={"f": "evolve"})
+    frozen = {"schema_contract": widens_floats}
     plain = {"order_by": (), "delete_when": None}
 
     def add(run: str, numbers: tuple[int, ...], kind: str = "INT", **arguments: Any) -> None:
@@ -253,15 +254,20 @@ def test_sums_and_counts_keep_the_types_of_a_table_whose_contract_widens_none(
         spark.sql(f"SELECT {made} FROM VALUES {values} AS t(n)").write.parquet(str(folder))
         flow.apply(run, source=Files(f"{folder}/*.parquet", name=run), **{**plain, **frozen, **arguments})
 
+    # A DOUBLE may be greater than all of FLOAT, and a FLOAT does not count on from 2^24.
+    with pytest.raises(BadInputError, match=r"wider columns \['f'\].*freezes them"):
+        add("0", (1, 2), schema_contract=SchemaContract(wider_types="freeze"))
     add("1", (1, 2))
     add("2", (3,), "SMALLINT")
     assert held(flow) == {1: {"n": 6, "f": 1.5, "c": 3}}
     with pytest.raises(SPARK_ERRORS, match=r"CAST_OVERFLOW"):
         add("3", (2_000_000_000, 2_000_000_000))
+    with pytest.raises(SPARK_ERRORS, match=r"ARITHMETIC_OVERFLOW"):
+        add("6", (2_147_483_647,))
     with pytest.raises(BadInputError, match=r"wider columns \['n'\].*freezes them"):
         add("4", (1,), "BIGINT")
     assert held(flow) == {1: {"n": 6, "f": 1.5, "c": 3}}
-    assert spark.table(flow.table).dtypes == [("id", "bigint"), ("n", "int"), ("f", "float"), ("c", "int")]
+    assert spark.table(flow.table).dtypes == [("id", "bigint"), ("n", "int"), ("f", "double"), ("c", "int")]
     add("5", (1,), "BIGINT", schema_contract=SchemaContract())
     assert spark.table(flow.table).dtypes == [("id", "bigint"), ("n", "bigint"), ("f", "double"), ("c", "bigint")]
 
