@@ -86,5 +86,5 @@ def _resolved_keys(spec: OverwritePartitionsSpec, batch: RowBatch) -> tuple[str,
     :raises BadInputError: it lacks one, or its values have no order.
     """
     keys = resolve_columns(batch.rows, spec.keys, "keys")
-    refuse_unordered_columns(batch.rows.schema, keys, ())
+    refuse_unordered_columns(batch.rows.schema, keys)
     return tuple(keys)

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
 from airflow_lake_provider.spark_jobs.session.author_function import errors_of, frame_of, load_function
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns, refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.query import named_views
 
@@ -32,7 +32,8 @@ def apply_transform(
     :param changes: what ``read_changes`` returns, cached by the caller; the view ``changes`` of a query.
     :param source_at_to: the whole source at the end of the range; the view ``source`` of a query. Reading it costs
         what its files cost, so a transform that does not use it is cheaper.
-    :raises BadInputError: keys that are NULL, missing or occur twice, or an unknown ``_change_type``.
+    :raises BadInputError: keys that are NULL or missing, occur twice or cannot be compared, or an unknown
+        ``_change_type``.
     :raises InvalidSpecError: no such module or function, or one that takes neither ``(changes)`` nor
         ``(changes, source)`` or returns no DataFrame.
     """
@@ -79,6 +80,7 @@ def _normalised(result: DataFrame, spec: IncrementalSpec) -> DataFrame:
         raise BadInputError(
             f"{spec.table}: the transform lacks key columns {missing} of the target; it returns {result.columns}"
         )
+    refuse_unordered_columns(result.schema, spec.keys)
     if CHANGE_TYPE not in result.columns:
         return result.withColumn(DELETED, F.lit(False))
     kind = F.col(CHANGE_TYPE)

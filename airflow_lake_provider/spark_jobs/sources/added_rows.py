@@ -45,7 +45,7 @@ def added_rows(
     # Read once: to cache the records would cost more than to parse them.
     release_frames(raw.rows)
     keys = resolve_columns(raw.rows, deduplicate_by, "deduplicate_by")
-    refuse_unordered_columns(raw.rows.schema, keys, ())
+    refuse_unordered_columns(raw.rows.schema, keys)
     names = [name for name in raw.rows.columns if not name.startswith("_lake_")]
     excluded = {name.lower() for name in spec.exclude_columns}
     stored = [name for name in names if name.lower() not in excluded]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     MapType,
     NullType,
     NumericType,
+    StructField,
     StructType,
 )
 
@@ -109,7 +110,7 @@ def _untyped(kind: DataType, there: DataType | None, path: str = "") -> Iterator
             yield from _untyped(kind.valueType, there.valueType if isinstance(there, MapType) else None, path)
 
 
-def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Sequence[str]) -> None:
+def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Sequence[str] = ()) -> None:
     """Refuse columns whose values cannot be compared, before Spark is asked to put rows in their order.
 
     :raises BadInputError: naming them with their types.
@@ -120,17 +121,24 @@ def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Se
         raise BadInputError(
             f"order_by columns {unfit} have no order; use numbers, text or times, such as a field of theirs in a Query"
         )
-    asked = {name.lower() for name in (*keys, *order_by)}
-    collated = {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in asked and is_collated(f.dataType)}
-    if collated:
+    _refuse_collated(rows, (*keys, *order_by))
+
+
+def _refuse_collated(rows: StructType, names: Collection[str]) -> None:
+    asked = {name.lower() for name in names}
+    fields = [f for f in rows if f.name.lower() in asked and any(map(is_collated, types_inside(f.dataType)))]
+    if fields:
         raise BadInputError(
-            f"columns {collated} are compared by a collation, to which texts are one that are two in the table, as no "
-            "table keeps it. Make others of them in a Query, such as lower(CAST(id AS STRING)) AS id"
+            f"columns {_shown(fields)} are compared by a collation, to which texts are one that are two in the table, "
+            "as no table keeps it. Declare plain STRING, or make others of them in a Query, such as "
+            "lower(CAST(id AS STRING)) AS id"
         )
 
 
 def refuse_unmergeable_columns(rows: StructType, merge_engine: MergeEngine) -> None:
     """Refuse columns that a function, or a sequence group, does not take, before Spark is asked to merge them.
+
+    By a collation a batch would have another greatest text than the table, which has its texts without one.
 
     :raises BadInputError: naming them with their types.
     """
@@ -145,6 +153,8 @@ def refuse_unmergeable_columns(rows: StructType, merge_engine: MergeEngine) -> N
             "bool_or take booleans, max and min what has an order. Cast the columns in a Query, or declare the types "
             "of JSON, CSV and XML with the source's schema"
         )
+    compared = [name for name, function in functions.items() if function in ("max", "min")]
+    _refuse_collated(rows, (*merge_engine.sequence_groups, *compared))
 
 
 def _takes(function: str | None, kind: DataType) -> bool:
@@ -163,7 +173,11 @@ def _takes(function: str | None, kind: DataType) -> bool:
 
 def _unordered(rows: StructType, names: Sequence[str]) -> dict[str, str]:
     asked = {name.lower() for name in names}
-    return {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in asked and _is_unordered(f.dataType)}
+    return _shown(f for f in rows if f.name.lower() in asked and _is_unordered(f.dataType))
+
+
+def _shown(fields: Iterable[StructField]) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in fields}
 
 
 def _is_unordered(kind: DataType) -> bool:

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
@@ -166,6 +167,13 @@ def test_what_cannot_be_applied_is_refused_with_counts(
     spark: SparkSession, changes: DataFrame, source: DataFrame, query: str, said: str
 ) -> None:
     with pytest.raises(BadInputError, match=said):
+        apply_transform(spark, spec(query=query), changes, source)
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no collations")
+def test_keys_with_a_collation_are_refused_as_such(spark: SparkSession, changes: DataFrame, source: DataFrame) -> None:
+    query = "SELECT id COLLATE UTF8_LCASE AS id FROM VALUES ('a'), ('A') AS t(id)"
+    with pytest.raises(BadInputError, match=r"'id': 'string collate UTF8_LCASE'.*are compared by a collation"):
         apply_transform(spark, spec(query=query), changes, source)
 
 

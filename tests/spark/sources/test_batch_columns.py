@@ -190,3 +190,10 @@ def test_texts_with_a_collation_are_stored_without_it_and_identify_no_row(new_fl
     added = replace(lake, table=f"{lake.table}_added", changes={})
     with pytest.raises(BadInputError, match="are compared by a collation"):
         append(added, "1", source=source(f"id, {name}"), deduplicate_by=("name",))
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no collations")
+def test_keys_of_events_with_a_collation_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "e.json").write_bytes(event(id="a") + event(id="A"))
+    with pytest.raises(BadInputError, match=r"'id': 'string collate UTF8_LCASE'.*are compared by a collation"):
+        apply(spark, tmp_path / "e.json", "collated_keys", **EVENTS, schema="id STRING COLLATE UTF8_LCASE")

@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, RESET, released_on_failure
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns, refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EventColumns, types_hash
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, refuse_below_snapshots
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey, survey
@@ -124,6 +124,7 @@ def read_change_events(
             return repeated.on(_empty(stream, target.schema, facts.events))
         columns = stream.columns(facts, target.schema)
         rows = RowBuilder(columns=columns, keys=_spelled_keys(keys, facts.columns), hole_columns=facts.hole_columns)
+        refuse_unordered_columns(StructType([StructField(*each) for each in columns.types.items()]), rows.keys)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
         events = _typed_events(repeated.left(raw, target.marks, stream), columns, keys).localCheckpoint()
         raw.unpersist()

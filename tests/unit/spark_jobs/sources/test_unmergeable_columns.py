@@ -19,9 +19,10 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.merge_engines import AGGREGATES, Aggregation, PartialUpdate
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unmergeable_columns
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unmergeable_columns, refuse_unordered_columns
 
 MAP, LIST = MapType(StringType(), IntegerType()), ArrayType(IntegerType())
+COLLATED = StringType("UTF8_LCASE")
 NUMBERS: tuple[DataType, ...] = (IntegerType(), DoubleType(), DecimalType(5, 2))
 OTHERS: tuple[DataType, ...] = (StringType(), DateType(), BooleanType(), LIST, MAP)
 # As Spark's documentation of each function says; but it would sum a text as a double.
@@ -51,3 +52,21 @@ def test_a_sequence_group_is_ordered_by_what_has_an_order() -> None:
     refuse_unmergeable_columns(rows, PartialUpdate(sequence_groups={"at": ["v", "m"]}))
     with pytest.raises(BadInputError, match=r"columns \{'m': 'map<string,int>'\} order a sequence group"):
         refuse_unmergeable_columns(rows, PartialUpdate(sequence_groups={"M": ["v"]}))
+
+
+@pytest.mark.parametrize("kind", [COLLATED, ArrayType(COLLATED), StructType().add("text", COLLATED)])
+def test_a_collation_orders_nothing_and_tells_no_rows_apart(kind: DataType) -> None:
+    rows = StructType().add("id", IntegerType()).add("Name", kind).add("v", kind)
+    refuse_unordered_columns(rows, ["id"], [])
+    refuse_unmergeable_columns(rows, PartialUpdate(sequence_groups={"id": ["name", "v"]}))
+    refuse_unmergeable_columns(rows, Aggregation(aggregates={"name": "last", "v": "count"}))
+    named = r"'Name': '.*string collate UTF8_LCASE.*are compared by a collation"
+    with pytest.raises(BadInputError, match=named):
+        refuse_unordered_columns(rows, ["name"], [])
+    with pytest.raises(BadInputError, match=named):
+        refuse_unordered_columns(rows, ["id"], ["name"])
+    with pytest.raises(BadInputError, match=named):
+        refuse_unmergeable_columns(rows, PartialUpdate(sequence_groups={"name": ["v"]}))
+    for function in ("max", "min"):
+        with pytest.raises(BadInputError, match=named):
+            refuse_unmergeable_columns(rows, Aggregation(aggregates={"name": function}))
