@@ -68,10 +68,17 @@ def is_number_as_time(one: DataType, other: DataType) -> bool:
     )
 
 
-def cuts_fractions(given: DataType, wanted: DataType) -> bool:
-    """Return whether a cast cuts the fractions of numbers off: of 1.7 Spark makes the whole number 1."""
-    may_have_some = isinstance(given, FractionalType) and not (isinstance(given, DecimalType) and given.scale == 0)
-    return may_have_some and isinstance(wanted, IntegralType)
+def loses_fractions(given: DataType, wanted: DataType) -> bool:
+    """Return whether a cast makes whole numbers of such as may have a fraction.
+
+    Of 1.7 Spark makes 1 as a BIGINT, and 2 as a DECIMAL(12,0). What it rounds to a DECIMAL with a scale, as a price to
+    its cents, is meant so.
+    """
+    return isinstance(given, FractionalType) and not _is_whole(given) and _is_whole(wanted)
+
+
+def _is_whole(kind: DataType) -> bool:
+    return isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale == 0)
 
 
 def types_inside(data_type: DataType) -> Iterator[DataType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,11 @@ def test_an_update_whose_table_gets_other_columns_meanwhile_is_tried_anew(
         ("amount", "struct(id)", "do not fit the columns"),
         ("amount", "day", "amount is date, and the column is bigint: nothing tells what the number counts"),
         ("day", "amount", "day is bigint, and the column is date: nothing tells what the number counts"),
-        ("amount", "amount * 1.7", r"amount is decimal\(.*bigint: its fraction would be cut off"),
-        ("amount", "amount / 4", "amount is double, and the column is bigint: its fraction would be cut off"),
+        ("amount", "amount * 1.7", r"amount is decimal\(.*bigint: its fraction would be lost"),
+        ("amount", "amount / 4", "amount is double, and the column is bigint: its fraction would be lost"),
         ("counts", "map('n', 0.5)", r"counts.value is decimal\(1,1\), and the column is int: its fraction"),
+        ("whole", "amount * 1.7", r"whole is decimal\(.*decimal\(12,0\): its fraction would be lost"),
+        ("whole", "amount / 4", r"whole is double, and the column is decimal\(12,0\): its fraction would be lost"),
         ("info", "array(named_struct('at', amount))", "info.element.at is bigint, and the column is timestamp"),
     ],
 )
@@ -117,10 +120,9 @@ def test_an_expression_that_does_not_fit_its_column_is_refused(
     spark: SparkSession, column: str, expression: str, message: str
 ) -> None:
     table = MaintainedTable(spark)
-    spark.sql(
-        f"ALTER TABLE {table.name} ADD COLUMNS (day DATE, info ARRAY<STRUCT<at: TIMESTAMP>>, counts MAP<STRING, INT>)"
-    )
-    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01', NULL, NULL)")
+    columns = "day DATE, info ARRAY<STRUCT<at: TIMESTAMP>>, counts MAP<STRING, INT>, whole DECIMAL(12, 0)"
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS ({columns})")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'north', 10, DATE '2026-01-01', NULL, NULL, NULL)")
     before = table.head()
     with pytest.raises(InvalidSpecError, match=message):
         update(table, assignments={"region": "'south'", column: expression}, where="id = 1")
@@ -129,10 +131,16 @@ def test_an_expression_that_does_not_fit_its_column_is_refused(
     assert table.records()[0]["day"] == date(1970, 1, 11)
 
 
-def test_an_expression_without_a_fraction_is_a_whole_number(spark: SparkSession) -> None:
+def test_an_expression_without_a_fraction_is_a_whole_number_and_a_price_is_rounded(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
-    update(
-        table, assignments={"amount": "CAST(round(amount * 1.7) AS BIGINT) + CAST(5 AS DECIMAL(9, 0))"}, where="id = 1"
-    )
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (whole DECIMAL(12, 0), price DECIMAL(12, 2))")
+    assignments = {
+        "amount": "CAST(round(amount * 1.7) AS BIGINT) + CAST(5 AS DECIMAL(9, 0))",
+        "whole": "round(amount * 1.77)",
+        "price": "amount * 0.1257",
+    }
+    update(table, assignments=assignments, where="id = 1")
     assert rows_outside(table) == {**table.rows, 1: ("north", 22)}
+    row = next(each for each in table.records() if each["id"] == 1)
+    assert (row["whole"], row["price"]) == (Decimal(18), Decimal("1.26"))

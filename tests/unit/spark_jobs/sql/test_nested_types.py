@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import schema_differences
 from airflow_lake_provider.spark_jobs.sql.identifiers import type_text
@@ -12,6 +24,7 @@ from airflow_lake_provider.spark_jobs.sql.nested_types import (
     field_twins,
     fitted_value,
     is_same,
+    loses_fractions,
     nameless_fields,
 )
 
@@ -81,3 +94,12 @@ def test_each_difference_is_told_once_with_its_path() -> None:
         ("UNFIT", "l.element"),
         ("WIDENED", "s.a"),
     ]
+
+
+@pytest.mark.parametrize("whole", [INT, LONG, DecimalType(12, 0)])
+def test_whole_numbers_take_no_number_that_may_have_a_fraction(whole: DataType) -> None:
+    for given in (DoubleType(), FloatType(), DecimalType(5, 1)):
+        assert loses_fractions(given, whole)
+        assert not loses_fractions(given, DecimalType(12, 2))
+        assert not loses_fractions(given, DoubleType())
+    assert not any(loses_fractions(given, whole) for given in (INT, LONG, DecimalType(5, 0), TEXT))

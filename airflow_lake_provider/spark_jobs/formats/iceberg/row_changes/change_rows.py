@@ -77,10 +77,10 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.nested_types import (
-    cuts_fractions,
     fitted_value,
     is_nested,
     is_number_as_time,
+    loses_fractions,
     nullable,
 )
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
@@ -298,10 +298,10 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
                 f"{kinds[1].simpleString()}: nothing tells what the number counts. Say it by timestamp_seconds, "
                 "timestamp_millis, date_from_unix_date, or by unix_seconds, unix_millis, unix_date the other way round"
             )
-        if len(kinds) == 2 and cuts_fractions(*kinds):
+        if len(kinds) == 2 and loses_fractions(*kinds):
             raise InvalidSpecError(
                 f"{table.name}: the value assigned to {each.name} is {kinds[0].simpleString()}, and the column is "
-                f"{kinds[1].simpleString()}: its fraction would be cut off. Say what is meant by "
+                f"{kinds[1].simpleString()}: its fraction would be lost. Say what is meant by "
                 "round, floor or ceil, and CAST the result to the type of the column"
             )
     if is_nested(field.dataType):
