@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,20 +12,12 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
-from airflow_lake_provider.contracts.applied.source_position import (
-    SourcePosition,
-    consumer_source_name,
-    is_of_consumer,
-    table_of_position,
-)
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
-    BrokenMetadataError,
     InvalidSpecError,
     LakeProviderError,
     MissingTableError,
-    RangeUnavailableError,
 )
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
@@ -35,6 +26,13 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec, o
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX, tag_of
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised_run
+from airflow_lake_provider.spark_jobs.actions.incremental_range import (
+    Range,
+    other_cursors,
+    position_name,
+    read_anew,
+    read_range,
+)
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
@@ -43,7 +41,6 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTa
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.commits import (
     AppliedCommit,
-    ChangeFilter,
     KeyedCommit,
     seen_after_commit,
     state_after_commit,
@@ -108,7 +105,7 @@ def _guard(
 
     :return: a warning, where a run for another target has moved it since this one began: it is left alone then.
     """
-    position = target.applied_state(_source_name(spec, source)).position
+    position = target.applied_state(position_name(spec, source)).position
     if position.snapshot != spec.to_snapshot:
         return ()
     with progress.phase("guard"):
@@ -141,13 +138,9 @@ def _taken(spark: SparkSession, spec: IncrementalSpec, target: FormatTable, sour
     with suppress(LakeProviderError):
         other = table_of(spark, spec, TableName.parse(str(named)))
         is_same = target.exists() and other.exists() and other.identity() == target.identity()
-        if not is_same and f"{POSITION_PREFIX}{_source_name(spec, source)}" in other.properties():
+        if not is_same and f"{POSITION_PREFIX}{position_name(spec, source)}" in other.properties():
             return other_target(spec, str(named))
     return None
-
-
-def _source_name(spec: IncrementalSpec, source: FormatTable) -> str:
-    return consumer_source_name(source.identity(), spec.consumer)
 
 
 def _attempt(
@@ -159,7 +152,7 @@ def _attempt(
     attempt: int,
     progress: Progress,
 ) -> IncrementalReport:
-    source_name = _source_name(spec, source)
+    source_name = position_name(spec, source)
     applied_state = target.applied_state(source_name)
     if not spec.full_refresh:
         # Before the run key: that is a property, which a roll-back leaves behind.
@@ -233,8 +226,8 @@ def _commit(
         run_key=run_key,
         base=applied_state.base,
         positions={
-            _source_name(spec, source): position.moved(SnapshotPosition(spec.to_snapshot)),
-            **_read_anew(_other_cursors(spec, target, source) if full else {}),
+            position_name(spec, source): position.moved(SnapshotPosition(spec.to_snapshot)),
+            **read_anew(other_cursors(spec, target, source) if full else {}),
         },
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
@@ -310,90 +303,3 @@ def _unchanged(
         to_snapshot=spec.to_snapshot,
         **{"run_key": run_key, **why.reported(IncrementalReport)},
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Range:
-    """Range that is read of the source.
-
-    :param start: exclusive, as text; None to read everything and rebuild the target.
-    :param why: a sentence.
-    :param warning: what its reader should know beside it; None for nothing.
-    :param is_first: whether the consumer has brought nothing of what the target holds.
-    """
-
-    start: str | None
-    why: str
-    warning: str | None = None
-    is_first: bool = False
-
-
-def read_range(
-    spec: IncrementalSpec, target: FormatTable, source: FormatTable, applied_state: AppliedState
-) -> tuple[Range, DataFrame]:
-    """Return the range and its changes.
-
-    :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
-    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
-    """
-    reading = _range(spec, target, applied_state, source)
-    wanted = ChangeFilter(keys=spec.source_keys or (), is_head=True)
-    try:
-        return reading, source.changes(reading.start, spec.to_snapshot, wanted)
-    except RangeUnavailableError as gap:
-        if spec.on_gap != "full":
-            raise
-        reading = Range(start=None, why=f"everything was read, because {gap}")
-        return reading, source.changes(None, spec.to_snapshot, wanted)
-
-
-def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedState, source: FormatTable) -> Range:
-    """Decide where to start."""
-    if spec.full_refresh:
-        return Range(start=None, why="a full refresh was asked for")
-    start = spec.from_snapshot or applied_state.position.snapshot
-    if start is None:
-        return _first_range(spec, target, source)
-    if spec.from_snapshot is None and applied_state.position.of(PublishedPosition) is not None:
-        return Range(start=None, why="everything was read, because main has a later range than the position tells")
-    source.capabilities.refuse_broken_start(spec.table, _source_name(spec, source), start)
-    if spec.replaces_transform(target.properties()):
-        if spec.on_transform_change == "full":
-            return Range(start=None, why="everything was read, because the transform changed")
-        raise BadInputError(spec.other_transform())
-    return Range(start=start, why=f"those after snapshot {start}")
-
-
-def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> Range:
-    tables = (table_of_position(name, spec.consumer) for name in _other_cursors(spec, target, source))
-    read = ", ".join(filter(None, tables))
-    if not read:
-        return Range(start=None, why="the target has consumed nothing yet", is_first=True)
-    return Range(
-        start=None,
-        why=f"everything was read, because {spec.source} is another table than the target has consumed: it was dropped "
-        "and created again, or the source was changed",
-        warning=f"{spec.source} has UUID {source.identity()}, and consumer {spec.consumer} of {spec.table} has read "
-        f"the table with UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
-    )
-
-
-def _other_cursors(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> dict[str, SourcePosition]:
-    """Return how far the target was filled by other consumers, or from other tables, by the names of the positions."""
-    mine = _source_name(spec, source)
-    names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
-    # Of other names nothing is read: what is broken there is no concern of this consumer's.
-    others = [name for name in names if name != mine and is_of_consumer(name)]
-    positions: dict[str, SourcePosition] = {}
-    for name in others:
-        # One that is broken is told where its table is read again.
-        with suppress(BrokenMetadataError):
-            positions[name] = target.applied_state(name).position
-    return {name: position for name, position in positions.items() if position.snapshot is not None}
-
-
-def _read_anew(positions: Mapping[str, SourcePosition]) -> dict[str, SourcePosition]:
-    """Return positions that have consumed nothing: a full read leaves none of their rows as they were."""
-    return {
-        name: replace(position.restarted(), generation=position.generation + 1) for name, position in positions.items()
-    }
