@@ -287,15 +287,17 @@ def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
 def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: LoadedTable) -> None:
     properties = target.properties if target is not None else {}
     source_name = position_id(source.facts, spec.consumer)
-    start = spec.from_snapshot or applied_of_source(target, source_name).position.snapshot
-    if start is None:
+    position = applied_of_source(target, source_name).position
+    start = spec.from_snapshot or position.range_start
+    if start is not None:
+        source.capabilities.refuse_broken_start(spec.table, source_name, start)
+    elif position.snapshot is None:
         return
-    source.capabilities.refuse_broken_start(spec.table, source_name, start)
     if spec.replaces_transform(properties):
         if spec.on_transform_change == "full":
             return
         raise BadInputError(spec.other_transform())
-    if spec.on_gap != "fail":
+    if start is None or spec.on_gap != "fail":
         return
     before = source.facts.snapshots.get(start)
     if before is None:

@@ -23,7 +23,7 @@ _REASONS = {
 class IncrementalRange:
     """Range that a consumer has not read yet.
 
-    :param from_snapshot: snapshot id as text that the target has consumed; None for nothing yet.
+    :param from_snapshot: snapshot id as text that the target has consumed; None where all of the source is read.
     :param to_snapshot: head of the source's main as text; None for a source without snapshots.
     :param nothing_new: no Spark is needed.
     :param reason: one sentence that says why, or why not.
@@ -67,14 +67,16 @@ def nothing_new(source: LoadedTable, target: TableFacts | None, consumer: str) -
     head = TableHead.of_table(source)
     source_name = position_id(source.facts, consumer)
     applied = applied_of_source(target, source_name)
-    start = applied.position.snapshot
+    start = applied.position.range_start
     if start is not None:
         source.capabilities.refuse_broken_start(target.name if target is not None else "", source_name, start)
     decision = decide(head, Since(snapshot_id=start))
     if applied.position.is_rolled_back(applied.newest):
         reason, nothing_new = "the target was rolled back behind its position", False
-    elif head.head is None and start is not None:
+    elif head.head is None and applied.position.snapshot is not None:
         reason, nothing_new = "the source was replaced, and has no snapshot since", False
+    elif start != applied.position.snapshot:
+        reason, nothing_new = "main of the target has a later range than its position tells, so that all is read", False
     elif isinstance(decision, NoNewSnapshot) and (start is not None or head.head is None):
         reason, nothing_new = _REASONS[decision.reason], True
     elif start is None:

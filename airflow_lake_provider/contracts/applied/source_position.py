@@ -108,6 +108,12 @@ class SourcePosition:
         return position.id if position else None
 
     @property
+    def range_start(self) -> str | None:
+        """Snapshot after which a consumer reads the source table; None where it reads all of it."""
+        # Between the position and what main has, a row may have come and gone.
+        return self.snapshot if self.of(PublishedPosition) is None else None
+
+    @property
     def lists(self) -> dict[str, FilesPosition]:
         """Every list of files, by its tag."""
         return {tag: each for tag, each in self.positions.items() if isinstance(each, FilesPosition)}

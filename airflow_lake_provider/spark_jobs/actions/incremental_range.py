@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.source_position import (
     SourcePosition,
     consumer_source_name,
@@ -43,6 +42,23 @@ class Range:
     is_first: bool = False
 
 
+def passed_by(
+    spec: IncrementalSpec, target: FormatTable, source: FormatTable, applied_state: AppliedState
+) -> str | None:
+    """Return a sentence on why the position leaves nothing to read; None where something is left."""
+    if spec.full_refresh:
+        return None
+    position = applied_state.position
+    if position.range_start == spec.to_snapshot and not spec.ignores_position:
+        # A changed transform is not hidden by an unchanged source.
+        if spec.replaces_transform(target.properties()):
+            return None
+        return f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
+    if position.snapshot is not None and source.has_passed(position.snapshot, spec.to_snapshot):
+        return f"the target is at the newer snapshot {position.snapshot}"
+    return None
+
+
 def read_range(
     spec: IncrementalSpec, target: FormatTable, source: FormatTable, applied_state: AppliedState
 ) -> tuple[Range, DataFrame]:
@@ -66,16 +82,18 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
     """Decide where to start."""
     if spec.full_refresh:
         return Range(start=None, why="a full refresh was asked for")
-    start = spec.from_snapshot or applied_state.position.snapshot
-    if start is None:
+    position = applied_state.position
+    start = spec.from_snapshot or position.range_start
+    if start is not None:
+        source.capabilities.refuse_broken_start(spec.table, position_name(spec, source), start)
+    elif position.snapshot is None:
         return _first_range(spec, target, source)
-    if spec.from_snapshot is None and applied_state.position.of(PublishedPosition) is not None:
-        return Range(start=None, why="everything was read, because main has a later range than the position tells")
-    source.capabilities.refuse_broken_start(spec.table, position_name(spec, source), start)
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
         raise BadInputError(spec.other_transform())
+    if start is None:
+        return Range(start=None, why="everything was read, because main has a later range than the position tells")
     return Range(start=start, why=f"those after snapshot {start}")
 
 

@@ -29,6 +29,7 @@ from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, 
 from airflow_lake_provider.spark_jobs.actions.incremental_range import (
     Range,
     other_cursors,
+    passed_by,
     position_name,
     read_anew,
     read_range,
@@ -247,19 +248,10 @@ def _recognised(
         is_covered_by_position=not spec.ignores_position,
         way_out=CLEAR_OR_NEW_RUN,
     )
-    if done is not None or spec.full_refresh:
+    if done is not None:
         return done
-    if applied_state.position.snapshot == spec.to_snapshot and not spec.ignores_position:
-        # A changed transform is not hidden by an unchanged source.
-        if spec.replaces_transform(target.properties()):
-            return None
-        reason = f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
-        return Unchanged(Outcome.NOTHING_NEW, reason)
-    if applied_state.position.snapshot is not None and source.has_passed(
-        applied_state.position.snapshot, spec.to_snapshot
-    ):
-        return Unchanged(Outcome.NOTHING_NEW, f"the target is at the newer snapshot {applied_state.position.snapshot}")
-    return None
+    reason = passed_by(spec, target, source, applied_state)
+    return Unchanged(Outcome.NOTHING_NEW, reason) if reason else None
 
 
 def _counts(changes: DataFrame, start: str | None, end: str, progress: Progress) -> dict[str, int]:

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.query import Query
@@ -324,14 +325,31 @@ def test_a_position_whose_snapshot_was_expired_is_refused_unless_everything_is_r
     assert starts_spark(job, context) if expected is None else isinstance(refusal(job, context), expected)
 
 
-@pytest.mark.parametrize(("on_change", "refused"), [("fail", True), ("full", False), ("continue", False)])
-def test_a_target_that_another_transform_filled_is_refused_without_spark(
-    make: Make, context: Context, on_change: str, refused: bool
+@pytest.mark.parametrize(
+    ("arguments", "is_refused"), [({}, False), ({"from_snapshot": "17"}, True), ({"from_snapshot": "18"}, True)]
+)
+def test_the_start_of_a_range_need_not_be_there_where_the_whole_source_is_read_after_all(
+    make: Make, context: Context, arguments: dict[str, Any], is_refused: bool
 ) -> None:
     source, target = make("shop.source", 3), make("shop.target")
-    position = SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(facts(source), "c"))
+    position = SourcePosition().moved(SnapshotPosition("17")).with_position(PublishedPosition(1))
     with target.transaction() as changed:
-        changed.set_properties({**position, "lake.transform.c": "0" * 32})
+        changed.set_properties(position.to_properties(position_id(facts(source), "c")))
+    job = incremental(**arguments)
+    assert isinstance(refusal(job, context), RangeUnavailableError) if is_refused else starts_spark(job, context)
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize(("on_change", "refused"), [("fail", True), ("full", False), ("continue", False)])
+def test_a_target_that_another_transform_filled_is_refused_without_spark(
+    make: Make, context: Context, on_change: str, refused: bool, is_published: bool
+) -> None:
+    source, target = make("shop.source", 3), make("shop.target")
+    position = SourcePosition().moved(SnapshotPosition("17"))
+    position = position.with_position(PublishedPosition(1)) if is_published else position
+    properties = position.to_properties(position_id(facts(source), "c"))
+    with target.transaction() as changed:
+        changed.set_properties({**properties, "lake.transform.c": "0" * 32})
     job = incremental(on_transform_change=on_change, on_gap="full")
     if refused:
         assert "filled by another transform" in str(refusal(job, context))

@@ -103,6 +103,28 @@ def test_a_rollback_behind_the_position_is_new(orders: Table, target: Table, app
     assert not unread(orders, target).nothing_new
 
 
+@pytest.mark.parametrize("moves_on", [False, True])
+def test_a_target_that_got_a_later_range_than_its_position_tells_reads_all_of_its_source(
+    orders: Table, target: Table, append: Append, moves_on: bool
+) -> None:
+    first = append(orders, 1)
+    consume(orders, target, first)
+    name = position_id(facts(orders), "mart")
+    at_first = SourcePosition.read(target.properties, name)
+    head = append(orders, 2)
+    consume(orders, target, head)
+    # Another tool moved main forward, after a rollback had taken the position back.
+    with target.transaction() as transaction:
+        transaction.set_properties(at_first.to_properties(name))
+    if moves_on:
+        append(orders, 3)
+    else:
+        orders.manage_snapshots().rollback_to_snapshot(first).commit()
+    unread_now = unread(orders.refresh(), target)
+    assert (unread_now.from_snapshot, unread_now.nothing_new) == (None, False)
+    assert unread_now.reason == "main of the target has a later range than its position tells, so that all is read"
+
+
 def test_an_expired_position_is_left_to_the_driver(orders: Table, target: Table, append: Append) -> None:
     first = append(orders, 1)
     consume(orders, target, first)
