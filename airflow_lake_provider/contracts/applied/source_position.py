@@ -283,7 +283,7 @@ MAX_CHARACTERS = 64
 _DIGEST_DIGITS = 16
 _CONSUMER_CHARACTERS = 27
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_OF_CONSUMER = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\.[A-Za-z0-9_-]{1,27}")
+_OF_CONSUMER = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\.([A-Za-z0-9_-]{1,27})")
 # A name is part of a property's name and of ``name=generation``; a metastore may keep either in Latin-1.
 _ALLOWED = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHERS = re.compile(r"[^A-Za-z0-9_.-]")
@@ -338,9 +338,10 @@ def table_of_position(name: str, consumer: str) -> str | None:
     return uuid[0] if uuid is not None and name == consumer_source_name(uuid[0], consumer) else None
 
 
-def is_of_consumer(name: str) -> bool:
-    """Return whether a consumer of some table keeps its position under a name, whatever the consumer is called."""
-    return _OF_CONSUMER.fullmatch(name) is not None
+def consumer_of_position(name: str) -> str | None:
+    """Return the consumer that keeps its position under a name, of whatever table; None for other names."""
+    named = _OF_CONSUMER.fullmatch(name)
+    return named[1] if named is not None else None
 
 
 def _digested(plain: str, text: str) -> str:

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.applied.source_position import (
     SourcePosition,
+    consumer_of_position,
     consumer_source_name,
-    is_of_consumer,
     table_of_position,
 )
 from airflow_lake_provider.contracts.errors import BadInputError, BrokenMetadataError, RangeUnavailableError
@@ -87,7 +87,7 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
     if start is not None:
         source.capabilities.refuse_broken_start(spec.table, position_name(spec, source), start)
     elif position.snapshot is None:
-        return _first_range(spec, target, source)
+        return _range_anew(spec, target, source, position)
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
@@ -97,17 +97,26 @@ def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedSta
     return Range(start=start, why=f"those after snapshot {start}")
 
 
-def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> Range:
-    tables = (table_of_position(name, spec.consumer) for name in other_cursors(spec, target, source))
-    read = ", ".join(filter(None, tables))
-    if not read:
+def _range_anew(spec: IncrementalSpec, target: FormatTable, source: FormatTable, position: SourcePosition) -> Range:
+    """Return that everything is read, as the target has consumed nothing that this position could go on from."""
+    others = other_cursors(spec, target, source)
+    if read := ", ".join(filter(None, (table_of_position(name, spec.consumer) for name in others))):
+        return Range(
+            start=None,
+            why=f"everything was read, because {spec.source} is another table than the target has consumed: it was "
+            "dropped and created again, or the source was changed",
+            warning=f"{spec.source} has UUID {source.identity()}, and consumer {spec.consumer} of {spec.table} has "
+            f"read the table with UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
+        )
+    rebuilt_by = " and ".join(filter(None, map(consumer_of_position, others)))
+    if not rebuilt_by or position.generation == 0:
         return Range(start=None, why="the target has consumed nothing yet", is_first=True)
     return Range(
         start=None,
-        why=f"everything was read, because {spec.source} is another table than the target has consumed: it was dropped "
-        "and created again, or the source was changed",
-        warning=f"{spec.source} has UUID {source.identity()}, and consumer {spec.consumer} of {spec.table} has read "
-        f"the table with UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
+        why=f"everything was read, because another consumer, {rebuilt_by}, has rebuilt the target since",
+        warning=f"consumer {rebuilt_by} has rebuilt {spec.table} since consumer {spec.consumer} filled it. Where both "
+        "run, each reads its whole source after the other, and deletes rows that only the other has: give each of "
+        "the two a table of its own",
     )
 
 
@@ -116,7 +125,7 @@ def other_cursors(spec: IncrementalSpec, target: FormatTable, source: FormatTabl
     mine = position_name(spec, source)
     names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
     # Of other names nothing is read: what is broken there is no concern of this consumer's.
-    others = [name for name in names if name != mine and is_of_consumer(name)]
+    others = [name for name in names if name != mine and consumer_of_position(name)]
     positions: dict[str, SourcePosition] = {}
     for name in others:
         # One that is broken is told where its table is read again.

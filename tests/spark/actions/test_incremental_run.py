@@ -188,7 +188,9 @@ def test_a_consumer_that_takes_its_former_name_again_leaves_no_row_in_the_target
     consumer.run("2", consumer="other")
     consumer.commit("3", row(9, "", op="d"))
     # Between the two positions of its name, the row has come and gone.
-    assert "consumed nothing yet" in consumer.run("3").reason
+    report = consumer.run("3")
+    assert "another consumer, other, has rebuilt the target since" in report.reason
+    assert ["give each of the two a table of its own" in warning for warning in report.warnings] == [True]
     assert consumer.target.rows() == consumer.expected()
     assert consumer.run("4").outcome is Outcome.NOTHING_NEW
 

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.source_position import (
+    consumer_of_position,
     consumer_source_name,
     default_source_name,
-    is_of_consumer,
     source_name,
     table_of_position,
 )
@@ -67,10 +67,12 @@ def test_a_position_of_a_consumer_tells_the_table_that_it_was_read_from(consumer
     uuid = "0a1b2c3d-0000-4000-8000-0123456789ab"
     assert table_of_position(consumer_source_name(uuid, consumer), consumer) == uuid
     assert table_of_position(consumer_source_name(uuid, consumer), "other") is None
-    assert is_of_consumer(consumer_source_name(uuid, consumer))
+    # A name that was made shorter tells that there is a consumer, and no more of it.
+    told = consumer_of_position(consumer_source_name(uuid, consumer))
+    assert told == consumer if len(consumer) <= 27 else told is not None
 
 
 @pytest.mark.parametrize("name", ["", "c", "shop.orders", "é" * 40, "a b", "x" * 10_000, f"{'x' * 36}.c"])
 def test_a_name_that_anybody_may_have_written_tells_no_table(name: str) -> None:
     assert table_of_position(name, "c") is None
-    assert not is_of_consumer(name)
+    assert consumer_of_position(name) is None

@@ -110,3 +110,35 @@ def test_another_transform_is_refused_or_reads_everything_whatever_main_has(posi
     assert "the transform changed" in reading(lake, spec(on_transform_change="full")).why
     goes_on = reading(lake, spec(on_transform_change="continue", to_snapshot="6"))
     assert goes_on.start == (None if position is AHEAD else "5")
+
+
+REBUILT = AT_FIVE.restarted()
+
+
+@pytest.mark.parametrize(
+    ("positions", "why", "warning", "is_first"),
+    [
+        ({}, "the target has consumed nothing yet", None, True),
+        ({name("other"): AT_FIVE}, "the target has consumed nothing yet", None, True),
+        (
+            {name(): REBUILT, name("other"): AT_FIVE},
+            "another consumer, other, has rebuilt the target since",
+            "give each of the two a table of its own",
+            False,
+        ),
+        (
+            {name(): REBUILT, name("other", OTHER): AT_FIVE, name("third"): REBUILT, "inbox": AT_FIVE},
+            "another consumer, other, has rebuilt the target since",
+            "give each of the two a table of its own",
+            False,
+        ),
+        ({name(): REBUILT, name("c", OTHER): AT_FIVE}, "is another table than the target has consumed", OTHER, False),
+    ],
+)
+def test_a_full_read_tells_who_has_filled_the_target_before(
+    positions: dict[str, SourcePosition], why: str, warning: str | None, is_first: bool
+) -> None:
+    full = reading(Lake(positions), spec())
+    assert (full.start, full.is_first) == (None, is_first)
+    assert why in full.why
+    assert full.warning is None if warning is None else warning in str(full.warning)
