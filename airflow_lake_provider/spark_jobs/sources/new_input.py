@@ -67,8 +67,7 @@ def decide_input(
     kept_for = spec.keep_consumed_for
     if spec.is_complete:
         return decide_whole_input(spec, applied_state, listed)
-    # Consumed input is remembered for ever where its rows count twice.
-    if counts_rows := kept_for is None:
+    if counts_rows := spec.counts_rows:
         _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
     start = _start(spec, applied_state, listed, changed)
