@@ -269,10 +269,11 @@ def _refuse_published(spec: LoadSpec, position: SourcePosition, listed: Listing)
 def _refuse_new_inputs(spec: LoadSpec, start: SourcePosition, listed: Listing) -> None:
     """Refuse to aggregate all of an input whose rows may be counted already, under another name of it."""
     new = listed.new_inputs(start)
-    if new and start.positions and spec.counts_rows:
+    if new and start.without(PublishedPosition).positions and spec.counts_rows:
+        counter, count = spec.counted_by
         raise BadInputError(
-            f"{spec.table}: {', '.join(new)} is new among the inputs of source {spec.source_name}, and an Aggregation "
-            "would count all of it. Where it is a new name of an input, give it the old one; on_repeat='apply' counts "
+            f"{spec.table}: {', '.join(new)} is new among the inputs of source {spec.source_name}, and {counter} would "
+            f"{count} all of it. Where it is a new name of an input, give it the old one; on_repeat='apply' {count}s "
             "all inputs once more"
         )
 

@@ -74,6 +74,15 @@ def refusal(position: SourcePosition, listed: Listing) -> str:
     return str(refused.value)
 
 
+def test_inputs_after_a_publication_are_not_new_among_the_inputs_of_their_source() -> None:
+    listed = named(events=files("a", after=1), orders=files("b", after=2))
+    assert len(decide(PUBLISHED, listed).wanted.files) == 2
+    position = decide(PUBLISHED, listed).position
+    words = refusal(position, named(events=files("a", after=1), other=files("c", after=3)))
+    assert "other is new among the inputs of source s, and an append would add all of it" in words
+    assert words.endswith("on_repeat='apply' adds all inputs once more")
+
+
 def test_an_upsert_of_repaired_letters_applies_them_again() -> None:
     spec = UpsertSpec(**JOB, source=RepairedLetters("shop.letters", name="s"), keys=("id",))
     assert len(decide(PUBLISHED, letters("1", "2"), spec).wanted.files) == 2
