@@ -45,11 +45,11 @@ from airflow_lake_provider.spark_jobs.sources.base import (
     ChangeBatch,
     Listing,
     RowBatch,
-    UndecidedTextError,
     Wanted,
     open_source,
 )
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
+from airflow_lake_provider.spark_jobs.sources.raw_batch import UndecidedTextError
 from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 SpecT = TypeVar("SpecT", bound=LoadSpec)

@@ -17,9 +17,9 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import NUMBER, 
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_values
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
-from airflow_lake_provider.spark_jobs.sources.base import RowBatch, UndecidedTextError
+from airflow_lake_provider.spark_jobs.sources.base import RowBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
-from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch, UndecidedTextError
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # Stands in the error of a task that has met a row which cannot be added.

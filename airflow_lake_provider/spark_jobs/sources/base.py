@@ -246,10 +246,6 @@ class ChangeBatch:
         release_frames(*self.cached)
 
 
-class UndecidedTextError(Exception):
-    """A text has the replacement character, and the files have it, too: nothing is wrong with the rows."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RowBatch:
     """The rows of a batch, read while they are written.

@@ -27,6 +27,10 @@ _SHOWN = 5
 _LATIN_1 = ("iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1")
 
 
+class UndecidedTextError(Exception):
+    """A text has the replacement character, and the files have it, too: nothing is wrong with the rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RawBatch:
     """Rows as they were read, nothing reduced.

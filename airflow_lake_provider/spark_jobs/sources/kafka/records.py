@@ -19,10 +19,9 @@ from airflow_lake_provider.contracts.author.kafka_topic import (
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
-from airflow_lake_provider.spark_jobs.sources.base import UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, begins_with, fault_of_line
 from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import PREFIX_BYTES, prefix_of
-from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import IN_COLUMN, RawBatch, UndecidedTextError
 from airflow_lake_provider.spark_jobs.sources.read_text import typed_rows
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl, refuse_other_keys
 from airflow_lake_provider.spark_jobs.sources.text_values import read_as
