@@ -40,7 +40,9 @@ def test_files_that_a_published_branch_has_brought_are_not_added_again(
     else:
         carry_out(flow, PublishBranchSpec, branch="load")
     assert events_of(flow) == [ONE, TWO]
-    with pytest.raises(BadInputError, match=r"1 of 1 files, such as \S+2\.jsonl, of source inbox may be in the table"):
+    with pytest.raises(
+        BadInputError, match=r"source inbox may be in the table \(1 of 1 files, the first is \S+2\.jsonl\)"
+    ):
         append(flow, "run 3")
     # What came after the branch is none of it, by a path of its own.
     flow.arrive("4.jsonl", event(4), at=int(time.time()) + 100)
@@ -49,9 +51,13 @@ def test_files_that_a_published_branch_has_brought_are_not_added_again(
     with pytest.raises(BadInputError, match="1 of 2 files"):
         append(flow, "run 5")
     assert events_of(flow) == [ONE, TWO, FOUR]
-    assert append(flow, "run 6", on_repeat="apply").rows_appended == 2
-    assert append(flow, "run 7").outcome is Outcome.NOTHING_NEW
-    assert events_of(flow) == [ONE, TWO, TWO, FOUR, FOUR]
+    # Applied once more is what was listed, and no other file of before.
+    assert append(flow, "run 6", source=newer, on_repeat="apply").rows_appended == 1
+    with pytest.raises(BadInputError, match="1 of 2 files"):
+        append(flow, "run 7")
+    assert append(flow, "run 8", on_repeat="apply").rows_appended == 2
+    assert append(flow, "run 9").outcome is Outcome.NOTHING_NEW
+    assert events_of(flow) == [ONE, TWO, TWO, FOUR, FOUR, FOUR]
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ class SourcePosition:
 
     def published(self, commits: Iterable[Snapshot]) -> SourcePosition:
         """Return the same, which tells that main has commits of the source whose input no position names."""
-        before = self.of(PublishedPosition) or PublishedPosition(0)
+        before = self.of(PublishedPosition) or PublishedPosition(0, of_files=True)
         moments = [PublishedPosition(-(-commit.at // 1000)) for commit in commits]
         newest = reduce(PublishedPosition.joined, moments, before)
         return self.with_position(newest) if moments else self

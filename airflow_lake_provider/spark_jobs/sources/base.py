@@ -132,6 +132,10 @@ class Listing(ABC):
         """Bytes of the files; None where more is read than files."""
         return sum(file.size for file in self.files) if self.files else None
 
+    def by_input(self, position: SourcePosition) -> Mapping[str, tuple[Listing, SourcePosition]]:
+        """Return each input that may have something new, with its position, by name; a source without any is one."""
+        return {"": (self, position)}
+
     def new_inputs(self, position: SourcePosition) -> tuple[str, ...]:  # noqa: ARG002  # others ask it
         """Return the named inputs of which a position knows nothing, and of which only what is new is read."""
         return ()

@@ -142,6 +142,10 @@ class InputsListing(Listing):
         whole = {name: each.without_changed(_of(position, name, each)) for name, each in _deciding(self.whole).items()}
         return replace(self, wanted={**self.wanted, **kept}, whole={**self.whole, **whole}, is_due=is_due)
 
+    def by_input(self, position: SourcePosition) -> Mapping[str, tuple[Listing, SourcePosition]]:
+        """Return each input that decides, with its position."""
+        return {name: (each, _of(position, name, each)) for name, each in _deciding(self.wanted).items()}
+
     def new_inputs(self, position: SourcePosition) -> tuple[str, ...]:
         """Return the inputs that a position has nothing of, and that tell what is new of them."""
         names = {name for name, each in self.whole.items() if each.is_incremental}

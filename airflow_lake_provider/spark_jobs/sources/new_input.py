@@ -88,7 +88,7 @@ def decide_input(
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=is_again,
-        position=position_behind(listed, start.without(PublishedPosition) if applies_all else start, kept_for),
+        position=position_behind(listed, _applied_again(start) if applies_all else start, kept_for),
         other_stream=other_stream,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, other_stream),
         warnings=(
@@ -117,6 +117,12 @@ def _not_deleted(spec: LoadSpec, applied_state: AppliedState, listed: Listing, c
         "into a new table; or once from a LakeTable with complete=True, where the table has no other source"
     )
     return (warning,)
+
+
+def _applied_again(position: SourcePosition) -> SourcePosition:
+    """Return the position once all that is listed is applied again: files that another path lists are not."""
+    published = position.of(PublishedPosition)
+    return position.with_position(replace(published, of_files=True)) if published is not None else position
 
 
 def position_behind(listed: Listing, start: SourcePosition, kept_for: timedelta | None) -> SourcePosition:
@@ -249,21 +255,33 @@ def _refuse_uncertain(spec: LoadSpec, start: SourcePosition, listed: Listing) ->
 
 def _refuse_published(spec: LoadSpec, position: SourcePosition, listed: Listing) -> None:
     """Refuse to count input that may have come to main by a commit that no position tells of."""
-    published, unknown = position.of(PublishedPosition), listed.beyond(position)
-    # A batch without inputs is told by its run alone.
-    if published is None or not listed.shows_changes:
+    published = position.of(PublishedPosition)
+    if published is None:
         return
-    old = [file for file in unknown.files if file.modified is None or file.modified <= published.until]
-    if not (old if unknown.files else unknown.identities):
+    inputs = {name: _of_published(each, at, published) for name, (each, at) in listed.by_input(position).items()}
+    what = "; ".join(f"{name}: {some}" if name else some for name, some in inputs.items() if some)
+    if not what:
         return
     moment, (counter, count) = datetime.fromtimestamp(published.until, UTC).isoformat(), spec.counted_by
-    what = f"{len(old)} of {len(listed.files)} files, such as {old[0].path}," if old else "the input"
     raise BadInputError(
-        f"{spec.table}: {what} of source {spec.source_name} may be in the table, and {counter} would {count} it twice. "
-        f"By {moment} main got a commit of the source whose input nothing names: a branch was published, a tool moved "
-        "main, or the position was removed. Give the source a path of newer files alone; or roll main back by "
-        f"LakeRollbackOperator to before that commit; or use on_repeat='apply' to {count} all that is there once more"
+        f"{spec.table}: input of source {spec.source_name} may be in the table ({what}), and {counter} would {count} "
+        f"it twice. By {moment} main got a commit of the source whose input nothing names: a branch was published, a "
+        "tool moved main, or the position was removed. Where a tool moved main forward after a rollback, "
+        "LakeRollbackOperator to the snapshot where main is brings the position back. Otherwise give the source a "
+        "path of newer files alone; or roll main back by LakeRollbackOperator to a snapshot before that commit; or "
+        f"use on_repeat='apply' to {count} all that is there once more"
     )
+
+
+def _of_published(listed: Listing, position: SourcePosition, published: PublishedPosition) -> str:
+    """Return what of an input is unknown to its position and may be applied; empty for nothing."""
+    unknown = listed.beyond(position)
+    if not unknown.files:
+        # A batch without inputs is told by its run alone.
+        is_asked = listed.shows_changes and published.may_have(None)
+        return "all that is new" if is_asked and unknown.identities else ""
+    old = [file for file in unknown.files if published.may_have(file.modified)]
+    return f"{len(old)} of {len(listed.files)} files, the first is {old[0].path}" if old else ""
 
 
 def _refuse_new_inputs(spec: LoadSpec, start: SourcePosition, listed: Listing) -> None:
