@@ -40,8 +40,8 @@ P = TypeVar("P", bound=Position)
 _POSITIONS: dict[str, type[Position]] = {**POSITIONS, PublishedPosition.kind: PublishedPosition}
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,19}")
 _REMEDY = (
-    "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then all input of the source is applied "
-    "again, of an append with on_repeat='apply'"
+    "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it. Then all input of the source is applied again; "
+    "an append and an Aggregation refuse that, unless on_repeat='apply' is given"
 )
 # Between the kind of a position and the named input that it is of.
 _OF_INPUT = ":"
