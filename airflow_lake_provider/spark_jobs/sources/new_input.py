@@ -88,19 +88,22 @@ def decide_input(
         start=start,
         wanted=listed if applies_all else listed.beyond(start),
         repeats=is_again,
-        position=position_behind(listed, _applied_again(start) if applies_all else start, kept_for),
+        position=position_behind(listed, start if counts_rows and not applies_all else _applied_again(start), kept_for),
         other_stream=other_stream,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, other_stream),
         warnings=(
             *listed.warnings_at(start),
-            *(_not_deleted(spec, applied_state, listed, changed) if is_again else ()),
+            *_not_deleted(spec, applied_state, listed, changed if is_again else []),
             *_consumed_under_other_names(spec, applied_state, listed.beyond(start), others, counts_rows=counts_rows),
         ),
     )
 
 
 def _not_deleted(spec: LoadSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> tuple[str, ...]:
-    """Return a warning on rows that stay where all of a source is applied again, which tells rows that are there."""
+    """Return a warning on rows that stay, as the source tells rows that are there, and deletes since its position.
+
+    :param changed: parts that all of the source is applied again for.
+    """
     position, newest = applied_state.position, applied_state.newest
     if not listed.has_applied_deletes(position):
         return ()
@@ -110,6 +113,9 @@ def _not_deleted(spec: LoadSpec, applied_state: AppliedState, listed: Listing, c
     # A table that was rolled back to a time before the source has none of its rows.
     if newest and position.is_rolled_back(newest):
         which.append("keys whose deletes were in the commits that the table was rolled back behind")
+    published = position.of(PublishedPosition)
+    if published is not None and published.may_have(None) and not spec.counts_rows:
+        which.append("rows that a commit without a position brought, and that the source gives no more,")
     if not which:
         return ()
     warning = (
@@ -120,7 +126,7 @@ def _not_deleted(spec: LoadSpec, applied_state: AppliedState, listed: Listing, c
 
 
 def _applied_again(position: SourcePosition) -> SourcePosition:
-    """Return the position once all that is listed is applied again: files that another path lists are not."""
+    """Return the position once all that is listed may have been applied again: other files are not."""
     published = position.of(PublishedPosition)
     return position.with_position(replace(published, of_files=True)) if published is not None else position
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied.positions import Comparison
+from airflow_lake_provider.contracts.applied.positions import Comparison, SnapshotPosition
 from airflow_lake_provider.contracts.applied.published_position import PublishedPosition
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.dead_letter import RepairedLetters
+from airflow_lake_provider.contracts.author.lake_tables import Changes
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -23,6 +25,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
+from airflow_lake_provider.spark_jobs.sources.changes import ChangesListing
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.kafka.cluster import TopicOffsets
 from airflow_lake_provider.spark_jobs.sources.kafka.offsets import TopicListing
@@ -179,3 +182,23 @@ def test_what_either_of_two_publications_may_have_brought_both_together_may_have
 def test_a_moment_that_is_none_is_refused(plain: Any) -> None:
     with pytest.raises(ValueError, match="no moment"):
         PublishedPosition.from_plain(plain)
+
+
+def test_an_upsert_of_changes_warns_once_of_rows_that_came_and_went_behind_its_position() -> None:
+    spec = UpsertSpec(**JOB, source=Changes("shop.o", name="s"), keys=("id",))
+    position = PUBLISHED.with_position(SnapshotPosition("5"))
+
+    def warnings(listed: Listing, at: SourcePosition = position) -> list[str]:
+        return [each for each in decide(at, listed, spec).warnings if "stay in shop.t" in each]
+
+    changes = ChangesListing(source_name="s", upto="7")
+    for listed, inputs in ((changes, ""), (named(o=changes), "o")):
+        at = (
+            position if not inputs else PUBLISHED.moved_inputs({"o": SourcePosition().moved(SnapshotPosition("5"))}, {})
+        )
+        (warning,) = warnings(listed, at)
+        assert "rows that a commit without a position brought, and that the source gives no more," in warning
+        assert warnings(replace(changes, upto="9"), decide(at, listed, spec).position) == []
+    assert warnings(replace(changes, tells_deletes=False)) == []
+    assert warnings(files("a")) == []
+    assert warnings(changes, SourcePosition().moved(SnapshotPosition("5"))) == []
