@@ -101,13 +101,20 @@ def in_one_commit(spec: CompactionSpec, name: str) -> tuple[CompactionSpec, Comp
 
     :param name: of the partition field.
     :return: with the level, and why, as :func:`choose_level`.
-    :raises UnsupportedError: it is of a part of the table.
     """
-    if is_of_part(spec):
-        raise UnsupportedError(f"{spec.table}: {endangered_part(name)}")
     level = CompactionLevel.FULL
     why = f"all files in one commit, as deletes lie in partitions by the dropped column of {name!r}"
     return replace(spec, level=level, partial_progress=False), level, why
+
+
+def refuse_endangered_part(spec: CompactionSpec, name: str | None) -> None:
+    """Refuse to rewrite files of a part of a table where deletes would be lost by it.
+
+    :param name: of the partition field; None where no delete is in danger.
+    :raises UnsupportedError: naming the field, and what to do.
+    """
+    if name is not None and is_of_part(spec):
+        raise UnsupportedError(f"{spec.table}: {endangered_part(name)}")
 
 
 def resolves_equality_deletes(spec: CompactionSpec, level: CompactionLevel) -> bool:

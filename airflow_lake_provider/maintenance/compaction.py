@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
 from airflow_lake_provider.contracts.setting_kinds import Hours
 from airflow_lake_provider.maintenance.compaction_debt import Debt, cut, debt_of, not_grown
 from airflow_lake_provider.maintenance.costs import compaction_effect, compaction_gain, ranked_action
-from airflow_lake_provider.maintenance.health import DeleteDebt, FileSizes, TableHealth
+from airflow_lake_provider.maintenance.health import OF_PART, DeleteDebt, FileSizes, TableHealth
 from airflow_lake_provider.maintenance.hot_partitions import HotPartition
 from airflow_lake_provider.maintenance.past_outcomes import due_after, is_recent
 from airflow_lake_provider.maintenance.plan import NotPlanned, PlannedAction, ruled_out
@@ -34,6 +34,7 @@ LONGEST_HEAT = timedelta(hours=18)
 _MINOR, _MAJOR, _FULL = CompactionLevel.MINOR, CompactionLevel.MAJOR, CompactionLevel.FULL
 _MOST_NAMED = 3
 _LONGEST_SKIPPED = 300
+_WHOLE = "No part of the table can be left out, so neither can the hot partitions"
 _UNCOUNTED = "nobody has counted the deletes in hot partitions"
 
 
@@ -144,6 +145,8 @@ def _heat(health: TableHealth, asked: CompactionPolicy, now: datetime) -> _Heat:
     # A table without partitions has one without a name, and a task has no room for names of strangers without an end.
     if not all(each.outside or 0 < len(each.partition) <= _LONGEST_SKIPPED for each in hot):
         return _Heat(partitions=hot)
+    if OF_PART in health.obstacles:
+        return _Heat(partitions=hot, obstacle=_WHOLE)
     return _Heat(
         partitions=hot,
         where=" AND ".join(filter(None, (each.outside for each in hot))) or None,

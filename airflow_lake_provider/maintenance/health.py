@@ -297,11 +297,14 @@ def health_of(
 
 # Capabilities by the actions that ask for them where manifests were worth reading.
 _SUSPECTED = {"compaction": "compaction", "rewrite-manifests": "file-lists"}
+# Among the obstacles: a compaction has to take the whole table.
+OF_PART = "compaction-of-part"
 
 
 def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
     asked = {"snapshot-expiry": "snapshot-expiry", **(_SUSPECTED if suspected else {})}
     reasons = {action: table.unfit_for(name) or table.broken_setting(action) for action, name in asked.items()}
+    reasons[OF_PART] = table.part_obstacle() if suspected else None
     # By the version alone: of a thousand tables, nobody works out the columns.
     without_rows = table.capabilities.lacks("row-expiry", table.facts.format_version)
     reasons["expire-rows"] = without_rows or table.broken_setting("expire-rows")

@@ -66,6 +66,10 @@ class LoadedTable(ABC):
         """
         return self.capabilities.lacks(capability, self.facts.format_version)
 
+    def part_obstacle(self) -> str | None:
+        """Return why a compaction may not leave out a part of the table, as a clause; None where it may."""
+        return None
+
     def check(self, keys: Sequence[str]) -> list[Verdict]:
         """Return what can be done with the table, and why not.
 

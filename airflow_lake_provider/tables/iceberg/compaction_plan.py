@@ -24,6 +24,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     in_one_commit,
     is_of_part,
     is_untidied,
+    refuse_endangered_part,
     refuse_verification_without_keys,
     resolves_equality_deletes,
     rules_for,
@@ -32,7 +33,6 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     target_size_owner,
 )
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target
-from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, deletes_on, plan_groups
 
 # By which a summary proves that nothing is due.
@@ -51,6 +51,7 @@ class _Table(Protocol):
     def state(self) -> TableState: ...
     def columns_in(self, where: str) -> list[str]: ...
     def live_files(self, where: str | None) -> LiveFiles: ...
+    def endangered_deletes(self) -> str | None: ...
     def partition_name(self, spec_id: int, values: Hashable) -> str: ...
     def listed_files(self, snapshot: str) -> tuple[int, int] | None: ...
     def manifest_sizes(self, snapshot: str) -> Mapping[int, Sequence[Sequence[int]]]: ...
@@ -65,7 +66,7 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     :raises UnreadPredicateError: ``where`` is not read here, or does not fit the table.
     :raises InvalidSpecError: keys are to be compared, and the table has none.
     :raises BrokenMetadataError: a target size of the table is no number.
-    :raises UnsupportedError: a part was asked for, and only the whole table can be rewritten without a loss.
+    :raises UnsupportedError: files of a part are due, and only the whole table can be rewritten without a loss.
     """
     refuse_verification_without_keys(spec, table.facts)
     if spec.where is not None:
@@ -74,13 +75,14 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     before = table.state()
     listed = table.listed_files(before.snapshot) if before.snapshot is not None else None
     level, why = choose_level(spec, before, _equality_deletes_of_head(table.facts, listed))
-    if (endangered := _endangered_deletes(table)) is not None:
+    run_key, endangered = spec.run.run_key(spec.digest_text(), ()), table.endangered_deletes()
+    if endangered is not None and not is_of_part(spec):
         spec, level, why = in_one_commit(spec, endangered)
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     # Refused also where nothing would ask for it.
     manifest_target(table.facts)
-    untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
+    untidied = is_untidied(table.facts, spec, run_key, table.manifest_sizes)
     if surely_nothing_due(rules, before) and not untidied and _counts_all_files(table.facts, listed):
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
@@ -96,6 +98,8 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     rewritten = [file for group in groups for file in group]
     to_resolve = _equality_deletes(files) if resolves_equality_deletes(spec, level) else 0
     is_due = groups or to_merge or to_resolve or untidied
+    if is_due:
+        refuse_endangered_part(spec, endangered)
     return CompactionReport(
         table=spec.table,
         outcome=Outcome.PLANNED if is_due else Outcome.NOTHING_DUE,
@@ -108,13 +112,6 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
-
-
-def _endangered_deletes(table: _Table) -> str | None:
-    """Return the partition field whose loss would part deletes from their data files, as the driver does."""
-    lost = specs_without_source(table.facts.shape)
-    deletes = table.live_files(None).deletes if lost else ()
-    return next((lost[each.spec_id] for each in deletes if each.spec_id in lost), None)
 
 
 def _equality_deletes_of_head(facts: TableFacts, listed: tuple[int, int] | None) -> int | None:

@@ -21,7 +21,9 @@ from pyiceberg.types import NestedField, StructType, TimestampType, TimestamptzT
 from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.sql_limits import shown
+from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.iceberg.foreign_times import times_are_sure
+from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.tables.base import UnreadPredicateError
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, LaterDeletes
 from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
@@ -72,6 +74,18 @@ class LiveFiles:
 
     data: list[FileRecord]
     deletes: list[DeleteRecord]
+
+
+def endangered_deletes(shape: TableShape, manifests: Callable[[], Iterable[ManifestFile]]) -> str | None:
+    """Return the partition field whose loss would part deletes from their data files, as the driver does.
+
+    :param manifests: returns those of the head; asked only where a spec has lost its source column.
+    """
+    lost = specs_without_source(shape)
+    of_deletes = (each for each in manifests() if each.content == ManifestContent.DELETES) if lost else ()
+    # A manifest of what a commit has removed is there until the next one.
+    live = (each for each in of_deletes if each.has_added_files() or each.has_existing_files())
+    return next((lost[each.partition_spec_id] for each in live if each.partition_spec_id in lost), None)
 
 
 # Spark has a text, where PyIceberg has a name, between the first; the second escapes in Spark alone, and stands there

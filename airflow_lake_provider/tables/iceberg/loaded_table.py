@@ -37,6 +37,7 @@ from airflow_lake_provider.contracts.specs.maintenance import (
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import REMEDY, Snapshot, TableFacts, TableState
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
+from airflow_lake_provider.iceberg.compaction_rules import endangered_part
 from airflow_lake_provider.iceberg.file_ownership import declared_paths
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target_bytes
 from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, refuse_broken_history
@@ -55,7 +56,7 @@ from airflow_lake_provider.tables.base import ListedTable, LoadedTable
 from airflow_lake_provider.tables.head_files import FEWEST_MERGED, HeadFiles
 from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.head_files import ManifestRecord, count_head, target_bytes
-from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
+from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, endangered_deletes, read_files
 from airflow_lake_provider.tables.iceberg.maintenance_plans import (
     plan_expiry,
     plan_manifests,
@@ -111,6 +112,14 @@ class LoadedIcebergTable(LoadedTable):
     def check(self, keys: Sequence[str]) -> list[Verdict]:
         """Return what each operator can do with the table."""
         return check_table(self.facts, keys)
+
+    def endangered_deletes(self) -> str | None:
+        """Return the partition field whose loss would part deletes from their data files; None without any."""
+        return endangered_deletes(self.facts.shape, lambda: self.head_manifests)
+
+    def part_obstacle(self) -> str | None:
+        """Return which deletes would be lost."""
+        return None if (name := self.endangered_deletes()) is None else endangered_part(name)
 
     def columns_in(self, where: str) -> list[str]:
         """Return the columns that a predicate names."""

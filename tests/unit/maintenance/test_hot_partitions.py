@@ -11,7 +11,7 @@ import pytest
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.maintenance.health import DeleteDebt, PartitionDeletes
 from airflow_lake_provider.maintenance.history import MaintenanceRun
-from airflow_lake_provider.maintenance.hot_partitions import hot_partitions
+from airflow_lake_provider.maintenance.hot_partitions import HotPartition, hot_partitions
 from tests.unit.maintenance.plans_of_numbers import NO_DELETES, NOW, SMALL, VECTORS, WELL, hot, in_short, left_out, plan
 
 
@@ -100,6 +100,18 @@ def test_small_files_are_merged_while_deletes_wait_that_nobody_counted_by_partit
     (action,) = plan(untold).actions
     assert (action.level, action.task["where"]) == ("minor", "day <> 1")
     assert "Level major waits until a day after the last compaction" in action.notes[0]
+
+
+@pytest.mark.parametrize("partition", [hot(**COLD), hot("id_bucket=3")])
+def test_hot_partitions_are_compacted_with_the_others_where_no_part_may_be_left_out(partition: HotPartition) -> None:
+    obstacles = {"compaction-of-part": "deletes lie in partitions by 'region'"}
+    whole = replace(WELL, files=SMALL, hot_partitions=(partition,), obstacles=obstacles)
+    early = plan(replace(whole, last_maintenance=compacted(2)))
+    assert "Partitions are hot and nothing leaves them out" in left_out(early, "compaction")
+    for late in (compacted(24), {}):
+        (action,) = plan(replace(whole, last_maintenance=late)).actions
+        assert not {"where", "skip_partitions"} & action.task.keys()
+        assert "No part of the table can be left out, so neither can the hot partitions " in action.notes[0]
 
 
 LONG = "day=" + "x" * 1_000_000

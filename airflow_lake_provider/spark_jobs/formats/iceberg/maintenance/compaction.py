@@ -27,6 +27,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     in_one_commit,
     is_of_part,
     is_untidied,
+    refuse_endangered_part,
     refuse_verification_without_keys,
     resolves_equality_deletes,
     rules_for,
@@ -100,7 +101,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     own, not an error. Groups committed until then stay. Rows, row ids and their sequence numbers never change.
 
     :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
-    :raises UnsupportedError: a part was asked for, and only the whole table can be rewritten without a loss.
+    :raises UnsupportedError: files of a part are due, and only the whole table can be rewritten without a loss.
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
     :raises JobFailedError: Spark could not rewrite any group.
     :raises BrokenMetadataError: nor can it later, by a file or a setting of the table.
@@ -112,7 +113,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         equality_deletes = deletes_of_head(table, EQUALITY_DELETES)
         level, why = choose_level(spec, before, equality_deletes)
         run_key, endangered = spec.run.run_key(spec.digest_text(), ()), endangered_deletes(table)
-        if endangered is not None:
+        if endangered is not None and not is_of_part(spec):
             spec, level, why = in_one_commit(spec, endangered)
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
         rewrite = _data_file_rewrite(table, spec, rules_for(spec, level, target), run_key, equality_deletes)
@@ -135,6 +136,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     )
     if not planned.groups and not tidying_due and not converted.files:
         return replace(report, seconds=dict(progress.seconds))
+    refuse_endangered_part(spec, endangered)
     tally = _rewrite(rewrite, planned, progress, untidied=untidied)
     if tally.groups or tidying_due:
         _upkeep(rewrite, tally, progress)

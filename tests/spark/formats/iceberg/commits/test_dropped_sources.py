@@ -77,12 +77,15 @@ def test_a_compaction_rewrites_all_files_in_one_commit(spark: SparkSession, vers
     assert ids(spark, table.name) == table.rows.keys() - {1_002}
 
 
-def test_a_compaction_of_a_part_is_refused(spark: SparkSession) -> None:
+def test_a_compaction_of_a_part_is_refused_where_files_are_due(spark: SparkSession) -> None:
     table = with_deletes(spark, 2)
     with pytest.raises(UnsupportedError, match=r"partitions by 'region', whose column was dropped.* without where"):
         compact(table, where="id < 100")
     with pytest.raises(UnsupportedError, match="deleted rows would come back"):
         table.on_worker().plan_compaction(table.compaction(where="id < 100"))
+    not_due: dict[str, Any] = {"where": "id < 100", "min_input_files": 100, "level": CompactionLevel.MINOR}
+    assert table.on_worker().plan_compaction(table.compaction(**not_due)).outcome is Outcome.NOTHING_DUE
+    assert compact(table, **not_due).outcome is Outcome.NOTHING_DUE
     assert ids(spark, table.name) == table.rows.keys()
 
 
