@@ -81,19 +81,24 @@ def is_unanswered(error: Exception) -> bool:
         ServiceUnavailableError,
         TooManyRequestsError,
     )
-    from sqlalchemy.exc import InterfaceError, OperationalError
 
     if is_nonsense(error):
         return False
     if _status(error) in _LATER:
         return True
     answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+    is_later = isinstance(error, answers) or (_is_of_transport(error) and not _is_staying(error))
+    return is_later or _is_unanswered_by_aws(error)
+
+
+def _is_of_transport(error: Exception) -> bool:
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
     # Hive's client is optional; one that was never imported raised nothing.
     thrift = sys.modules.get("thrift.transport.TTransport")
     hive = (thrift.TTransportException,) if thrift is not None else ()
     # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
-    transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
-    return (isinstance(error, transport) and not _is_staying(error)) or _is_unanswered_by_aws(error)
+    return isinstance(error, (OperationalError, InterfaceError, OSError, *hive))
 
 
 def is_nonsense(error: Exception) -> bool:
@@ -149,9 +154,8 @@ def is_access_denied(error: Exception) -> bool:
 
 def is_untrusted(error: Exception) -> bool:
     """Tell whether a server does not encrypt, or has a certificate that is not trusted: it will not have another."""
-    from requests.exceptions import SSLError
-
-    return _cause_in_database(error) is TLS or (isinstance(error, SSLError) and TLS.find(str(error)) is not None)
+    is_of_transport = _is_of_transport(error) or _is_aws_error(error, "HTTPClientError", "ConnectionError")
+    return is_of_transport and TLS.find(str(error)) is not None
 
 
 def is_no_catalog(error: Exception) -> bool:

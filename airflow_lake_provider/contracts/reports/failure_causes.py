@@ -108,12 +108,14 @@ NO_JARS = FailureKind(
     UnsupportedError,
 )
 NO_CONNECTOR = FailureKind(
-    "Spark has no connector for the scheme of a file",
+    "Spark has no connector for the scheme or the format of a file",
     "Of files on S3 write s3a://, and give packages='org.apache.hadoop:hadoop-aws:<version of Spark's Hadoop>' or that "
-    "jar; of other stores give the connector of theirs",
+    "jar; of other stores give the connector of theirs. For Avro give org.apache.spark:spark-avro_2.13:<version of "
+    "Spark>, for Protobuf spark-protobuf_2.13",
     (
         r"ClassNotFoundException: (?:Class )?[\w.$]{0,100}(?:S3A|AzureBlob|GoogleHadoop)FileSystem\b",
         r"No FileSystem for scheme",
+        r"\[(?:AVRO|PROTOBUF)_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE\b",
     ),
     UnsupportedError,
 )
@@ -259,7 +261,7 @@ CREDENTIALS = FailureKind(
     InvalidConnectionError,
 )
 TLS = FailureKind(
-    "there is no encrypted connection that both trust",
+    "there is no encrypted connection that client and server trust",
     "Repair the connection, its sslmode or sslrootcert for example (ssl_mode of MySQL), the trust store of the client, "
     "or the server's certificate",
     (
@@ -268,7 +270,10 @@ TLS = FailureKind(
         r"Could not open SSL root certificate file|Loading the SSL root certificate",
         r"server certificate for .{0,300} does not match host name|could not be verified by hostnameverifier",
         r"doesn't match any of the subject alternative names|CERTIFICATE_VERIFY_FAILED|certificate verify failed",
-        r"PKIX path building failed",
+        r"No (?:subject alternative (?:DNS )?names?|name) (?:matching|present)\b",
+        r"PKIX path (?:building|validation) failed|invalid when SSL support is not compiled in",
+        # Of curl: a certificate of the server, and files of the client.
+        r"curlCode: (?:51|58|60|77|82)\b|Could not find (?:a suitable TLS CA|the TLS certificate|the TLS key)",
     ),
     InvalidConnectionError,
 )
@@ -287,8 +292,9 @@ VALUE = FailureKind(
         r"\[INCONSISTENT_BEHAVIOR_CROSS_VERSION\b|\[INVALID_FORMAT\b",
         rf"\[USER_RAISED_EXCEPTION\] (?!{CHANGED_MEANWHILE})",
         r"\[(?:INVALID_PARAMETER_VALUE|MALFORMED_RECORD_IN_PARSING|COLLECTION_SIZE_LIMIT_EXCEEDED)\b",
-        # All others of the class "data exception" of the SQL standard.
-        r"\bSQLSTATE: 22[0-9A-Z]{3}\b",
+        r"\[AVRO_INCOMPATIBLE_READ_TYPE\b",
+        # All others of the class "data exception" of the SQL standard; but settings and data sources are no values.
+        r"\bSQLSTATE: 22(?!022|KD)[0-9A-Z]{3}\b",
         r"Illegal sequence boundaries",
         r"\b(?:IllegalFormat\w{0,30}|UnknownFormatConversion|MissingFormatArgument)Exception\b",
     ),

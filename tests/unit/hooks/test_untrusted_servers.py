@@ -15,8 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+from pyiceberg.exceptions import ServerError
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
+from airflow_lake_provider.hooks.catalog_errors import is_unanswered, is_untrusted
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from tests.unit.hooks.test_lake_catalog import set_connection
 
@@ -84,7 +87,7 @@ def test_a_database_without_encryption_is_not_asked_again(monkeypatch: pytest.Mo
             password="hunter2-hunter2",
             extra={"type": "sql", "warehouse": "/tmp/lake"},
         )
-        with pytest.raises(InvalidConnectionError, match=r"(?s)no encrypted connection that both trust: .* sslmode"):
+        with pytest.raises(InvalidConnectionError, match=r"(?s)connection that client and server trust: .* sslmode"):
             LakeCatalogHook("lake_default").load_table("shop.orders")
 
 
@@ -96,5 +99,39 @@ def test_a_certificate_that_nobody_trusts_is_not_asked_again(
         login = {"login": "id", "password": "hunter2-hunter2"} if asks_for_a_token else {}
         extra = {"oauth2-server-uri": f"https://127.0.0.1:{port}/token"} if asks_for_a_token else {}
         set_connection(monkeypatch, host=f"https://127.0.0.1:{port}", **login, extra=extra)
-        with pytest.raises(InvalidConnectionError, match=r"no encrypted connection that both trust: .*certificate"):
+        with pytest.raises(InvalidConnectionError, match=r"connection that client and server trust: .*certificate"):
             LakeCatalogHook("lake_default").load_table("shop.orders")
+
+
+def test_a_glue_whose_certificate_nobody_trusts_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "some-key")
+    with _self_signed(tmp_path) as port:
+        extra = {"type": "glue", "warehouse": "s3://bucket/warehouse", "glue.region": "eu-west-1"}
+        endpoint = {"glue.endpoint": f"https://127.0.0.1:{port}", "pyiceberg": {"glue.max-retries": 1}}
+        set_connection(monkeypatch, extra={**extra, **endpoint})
+        with pytest.raises(InvalidConnectionError, match=r"connection that client and server trust: .*certificate"):
+            LakeCatalogHook("lake_default").load_table("shop.orders")
+
+
+def test_a_store_whose_certificate_nobody_trusts_is_not_asked_again(tmp_path: Path) -> None:
+    with _self_signed(tmp_path) as port:
+        store = S3FileSystem(
+            access_key="some-key",
+            secret_key="some-secret",
+            scheme="https",
+            endpoint_override=f"127.0.0.1:{port}",
+            region="eu-west-1",
+            retry_strategy=AwsStandardS3RetryStrategy(max_attempts=0),
+        )
+        with pytest.raises(OSError, match="curlCode: 60") as raised:
+            store.get_file_info("lake/shop/orders.metadata.json")
+    assert is_untrusted(raised.value)
+
+
+def test_a_catalog_that_does_not_trust_its_own_store_is_asked_again() -> None:
+    answer = ServerError("SSLHandshakeException: PKIX path building failed")
+    assert not is_untrusted(answer)
+    assert is_unanswered(answer)
