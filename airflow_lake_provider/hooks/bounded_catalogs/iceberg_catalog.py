@@ -153,13 +153,19 @@ def catalog_opener(kind: str, conn_id: str = "lake_default") -> Callable[[str, M
     return opened
 
 
-_EXTRAS = {"psycopg2": "postgres", "hive": "hive", "glue": "glue", "rest": "rest-sigv4"}
+# By the kind of catalog and the package that could not be imported. PyIceberg names the others itself.
+_EXTRAS = {
+    ("sql", "psycopg2"): "postgres",
+    ("hive", "thrift"): "hive",
+    ("glue", "boto3"): "glue",
+    ("rest", "boto3"): "rest-sigv4",
+}
 
 
 def _not_installed(kind: str, conn_id: str, error: ImportError) -> UnsupportedError:
-    extra = _EXTRAS.get(error.name or "") or _EXTRAS.get(kind)
+    extra = _EXTRAS.get((kind, (error.name or "").partition(".")[0]))
     return UnsupportedError(
-        f"connection {conn_id!r}: a package of {kind} catalogs is not installed: {error}. Install "
+        f"connection {conn_id!r}: a package of {kind} catalogs is not installed: {str(error).rstrip('.')}. Install "
         f"{f'the extra {extra!r} of airflow-lake-provider' if extra else 'it'} where tasks and the triggerer run"
     )
 

@@ -156,18 +156,41 @@ def test_the_button_answers_false_in_a_sentence_whatever_goes_wrong(
     ("fields", "module", "extra"),
     [
         ({"host": "postgresql://h/lake", "extra": {"type": "sql", "warehouse": "/lake"}}, "psycopg2", "'postgres'"),
-        ({"host": "thrift://h:9083", "extra": {"type": "hive"}}, "pyiceberg.catalog.hive", "'hive'"),
-        ({"extra": {"type": "glue", "warehouse": "s3://b/lake"}}, "pyiceberg.catalog.glue", "'glue'"),
+        ({"host": "thrift://h:9083", "extra": {"type": "hive"}}, "thrift.protocol", "'hive'"),
+        ({"extra": {"type": "glue", "warehouse": "s3://b/lake"}}, "boto3", "'glue'"),
         ({"host": "http://h", "extra": {"rest.sigv4-enabled": True}}, "boto3", "'rest-sigv4'"),
     ],
 )
 def test_a_package_that_is_missing_is_refused_with_the_extra_that_brings_it(
     fields: dict[str, Any], module: str, extra: str, hook_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for loaded in ("pyiceberg.catalog.hive", "pyiceberg.catalog.glue"):
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     set_connection(monkeypatch, **fields)
     with pytest.raises(UnsupportedError, match=rf"^connection 'lake_default': .*not installed.*extra {extra}"):
         hook_class().load_table("shop.orders")
+
+
+@pytest.mark.parametrize(
+    ("extra", "module", "wanted"),
+    [
+        ({"pyiceberg": {"auth": {"type": "google"}}}, "google.auth", "Please install 'google-auth'"),
+        (
+            {"pyiceberg": {"auth": {"type": "entra", "entra": {}}}},
+            "azure.identity",
+            "Please install with: pip install pyiceberg[entra-auth]",
+        ),
+    ],
+)
+def test_a_package_that_no_extra_brings_is_named_by_the_error_alone(
+    extra: dict[str, Any], module: str, wanted: str, hook_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    set_connection(monkeypatch, host="http://h", extra=extra)
+    with pytest.raises(UnsupportedError) as refused:
+        hook_class().load_table("shop.orders")
+    assert str(refused.value).endswith(f" not found. {wanted}. Install it where tasks and the triggerer run")
 
 
 def answer_of_the_form(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[bool, str]:
