@@ -154,7 +154,7 @@ def _scheme(uri: str) -> str:
 
 
 def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> str | None:
-    given = [with_lower_scheme(text.strip().rstrip("/")) for text in (host, extra_uri) if text and text.strip()]
+    given = [_with_lower_schemes(kind, text.strip().rstrip("/")) for text in (host, extra_uri) if text and text.strip()]
     for text in given:
         _check_no_credentials_in(conn_id, text)
     if len(set(given)) > 1:
@@ -178,6 +178,11 @@ def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> st
     if kind == "sql":
         database_uri.check(conn_id, given[0])
     return given[0]
+
+
+def _with_lower_schemes(kind: str, uri: str) -> str:
+    # Of Hive it may be a list of metastores.
+    return ",".join(map(with_lower_scheme, uri.split(",") if kind == "hive" else [uri]))
 
 
 def _check_no_credentials_in(conn_id: str, uri: str) -> None:
@@ -253,6 +258,12 @@ def _check_rest_credentials(
             conn_id,
             "login (the OAuth2 client id) has a ':', and both sides would end the client id at its first ':'; use a "
             "client whose id has none",
+        )
+    if login == "env":
+        raise refused(
+            conn_id,
+            "login (the OAuth2 client id) is 'env', and Spark would read the secret as the name of a variable of its "
+            "environment; use a client with another id",
         )
     given = [name for name in ("token", "credential") if name in properties] + (["login and password"] if login else [])
     if len(given) > 1:

@@ -79,7 +79,7 @@ def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
         if kind in ("sql", "glue"):
             raise refused(conn_id, f"a {kind} catalog needs the extra 'warehouse', for example s3://bucket/warehouse")
         return None
-    path = re.fullmatch(r"(?:file:)?(/(?!/).*)", warehouse, re.DOTALL)
+    path = re.fullmatch(r"(?i:file:)?(/(?!/).*)", warehouse, re.DOTALL)
     if path:
         return _without_cut(conn_id, f"file://{path.group(1)}")
     scheme = scheme_of(warehouse)

@@ -63,7 +63,9 @@ def test_sqlite_is_one_file_on_both_sides() -> None:
     [
         (SQLITE, "SQLITE:////lake/catalog.db", "FILE:///lake/wh"),
         (POSTGRESQL, "PostgreSQL+psycopg2://db.example.com:5432/lake", "S3://bucket/wh"),
+        (SQLITE, "SQLITE:////lake/catalog.db", "File:/lake/wh"),
         (HIVE, "THRIFT://hms-1:9083,thrift://hms-2:9083", "HDFS://nn:8020/wh"),
+        (HIVE, "thrift://hms-1:9083,THRIFT://hms-2:9083", "HDFS://nn:8020/wh"),
         (REST, "HTTPS://catalog.example.com/api/", "prod"),
     ],
 )
@@ -231,6 +233,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"oauth2-server-uri": "https://id/t"},
         {"login": "urn:app", "password": "hunter2"},
         "both sides would end the client id at its first ':'",
+    ),
+    "environment-of-java-for-a-login": (
+        REST,
+        {"oauth2-server-uri": "https://id/t"},
+        {"login": "env", "password": "hunter2"},
+        "Spark would read the secret as the name of a variable",
     ),
     "environment-of-java": (REST, {"token": "env:hunter2"}, {}, "'token' begins with 'env:'"),
     "environment-of-java-for-a-store": (REST, {"s3.region": "env:REGION"}, {}, "'s3.region' begins with 'env:'"),
