@@ -146,10 +146,10 @@ def _without_void_column(shape: TableShape) -> str | None:
     lost = [each.name for each in fields if each.transform == "void" and not each.source]
     if not lost or all(each.transform == "void" for each in fields):
         return None
+    upgrade = "upgrade it to version 2 with LakeTableUpgradeOperator, and " if shape.format_version == 1 else ""
     return (
         f"its partition field {lost[0]}, which was dropped, is of a column that was dropped, too, so that Iceberg's "
-        "writers fail; upgrade it to version 2 with LakeTableUpgradeOperator, and repeat ALTER TABLE ... DROP "
-        f"PARTITION FIELD {lost[0]}"
+        f"writers fail; {upgrade}repeat ALTER TABLE ... DROP PARTITION FIELD {lost[0]}"
     )
 
 

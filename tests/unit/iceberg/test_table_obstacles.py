@@ -100,6 +100,17 @@ def test_a_void_field_of_a_dropped_column_beside_another_one_is_in_the_way_of_al
         assert [unfit_for(shape, each) for each in _WRITING] == [None] * len(_WRITING)
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_only_a_table_of_version_1_is_to_be_upgraded_before_its_void_field_is_dropped(version: int) -> None:
+    column = {"id": 1, "name": "id", "required": False, "type": "date"}
+    lost = {**_term("void"), "source-id": 2, "name": "region"}
+    plain = table_of(format_version=version).shape
+    shape = replace(plain, schemas={0: {"fields": [column]}}, partition_specs={0: [lost, _term("day")]})
+    why = unfit_for(shape, "compaction") or ""
+    assert ("upgrade it to version 2 with LakeTableUpgradeOperator" in why) == (version == 1)
+    assert why.endswith("repeat ALTER TABLE ... DROP PARTITION FIELD region")
+
+
 @pytest.mark.parametrize(
     "name", ["_change_type", "_Lake_Key_12", "_lake_row", "_lake_row_id", "_lake_pos", "_lake_file"]
 )
