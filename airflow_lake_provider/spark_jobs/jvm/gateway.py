@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from operator import attrgetter
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from py4j.java_gateway import JavaObject
@@ -23,14 +24,17 @@ _Given = ParamSpec("_Given")
 def once_a_driver(
     make: Callable[Concatenate[SparkSession, _Given], _Made],
 ) -> Callable[Concatenate[SparkSession, _Given], _Made]:
-    """Keep what a function makes of a session and hashable arguments, for all sessions of the driver's JVM."""
+    """Keep what a function makes of a session and hashable arguments, for all sessions and threads of the driver."""
     kept: dict[tuple[SparkContext, tuple[Any, ...]], _Made] = {}
+    lock = RLock()
 
     @wraps(make)
     def made(spark: SparkSession, /, *arguments: _Given.args, **named: _Given.kwargs) -> _Made:
         key = (spark.sparkContext, (*arguments, *named.items()))
         if key not in kept:
-            kept[key] = make(spark, *arguments, **named)
+            with lock:
+                if key not in kept:
+                    kept[key] = make(spark, *arguments, **named)
         return kept[key]
 
     return made

@@ -6,7 +6,6 @@ import importlib
 import sys
 import zipimport
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import executors, rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
     container_obstacle,
-    turns_in_driver,
     worker_obstacle,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
@@ -50,14 +48,6 @@ def test_small_files_of_one_machine_need_neither_a_python_worker_nor_a_job(
     assert newest_job(spark) == last_job
     assert report.groups_by_arrow == report.groups_rewritten > 0
     assert table.rows_read() == table.rows == table.rows_in_data_files()
-
-
-@pytest.mark.parametrize(("master", "threads"), [("local", 2), ("local[2,4]", 2), ("local-cluster[1,1,900]", None)])
-def test_executors_that_are_other_processes_rewrite_small_files_too(master: str, threads: int | None) -> None:
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, defaultParallelism=2))
-    turns = turns_in_driver.__wrapped__(session)  # type: ignore[attr-defined]  # what it keeps for a driver
-    at_once = None if turns is None else [turns.acquire(blocking=False) for _ in range(3)].count(True)
-    assert at_once == threads
 
 
 @pytest.mark.parametrize("runner", [CompactionRunner.AUTO, CompactionRunner.ARROW])

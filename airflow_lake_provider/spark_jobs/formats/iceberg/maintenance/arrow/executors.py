@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_context, jvm_of, once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 
 # A row group in Arrow's format, the compressed one that is read, and the libraries; in MiB.
@@ -25,18 +25,56 @@ _OVERHEAD = "spark.executor.memoryOverhead"
 _FACTORS = ("spark.executor.memoryOverheadFactor", "spark.kubernetes.memoryOverheadFactor")
 # As Spark has them without any setting.
 _FACTOR, _LEAST_OVERHEAD, _HEAP = "0.1", "384m", "1g"
+# As SparkContext reads it: the driver runs all tasks.
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?")
 _MEMINFO, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
+class DriverTurns:
+    """Lets some threads of the driver rewrite files at once.
+
+    :param most: threads that have a turn at the same time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free, self._lock, self._running = BoundedSemaphore(most), Lock(), 0
+
+    @contextmanager
+    def one(self) -> Iterator[int]:
+        """Wait for a turn, and give how many threads have one now."""
+        with self._free:
+            running = self._count(1)
+            try:
+                yield running
+            finally:
+                self._count(-1)
+
+    def _count(self, more: int) -> int:
+        with self._lock:
+            self._running += more
+            return self._running
+
+
 @once_a_driver
-def turns_in_driver(spark: SparkSession) -> BoundedSemaphore | None:
+def turns_in_driver(spark: SparkSession) -> DriverTurns | None:
     """Return what lets as many threads of the driver rewrite files at once as there would be tasks.
 
     :return: None where executors are other processes, on other machines perhaps.
     """
-    context = spark.sparkContext
-    is_alone = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
-    return BoundedSemaphore(context.defaultParallelism) if is_alone else None
+    cores = cores_of_driver(spark)
+    return None if cores is None else DriverTurns(cores)
+
+
+def cores_of_driver(spark: SparkSession) -> int | None:
+    """Return the cores of a local master; None where the driver does not run all tasks.
+
+    ``spark.default.parallelism`` may say any other number.
+    """
+    local = _LOCAL.fullmatch(str(spark.sparkContext.master))
+    if local is None:
+        return None
+    cores = local.group(1) or "1"
+    return int(jvm_of(spark).java.lang.Runtime.getRuntime().availableProcessors()) if cores == "*" else int(cores)
 
 
 @once_a_driver
@@ -70,8 +108,10 @@ def memory_obstacle(spark: SparkSession, tasks: int) -> str | None:
     if master.partition(":")[0] in _CONTAINERS:
         return container_obstacle(conf)
 
+    cores_here = cores_of_driver(spark)
+
     def left(_: int) -> tuple[int, int | None]:
-        return os.cpu_count() or 1, memory_left()
+        return cores_here or os.cpu_count() or 1, memory_left()
 
     try:
         cores, mib = left(0) if master.startswith("local") else _asked(spark, "see what memory is left", left)

@@ -257,13 +257,14 @@ class ArrowRewrite:
             return [], None
         context = self.table.spark.sparkContext
         turns = turns_in_driver(self.table.spark) if _is_quick(splits) else None
-        tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
-        at_once = min(tasks, context.defaultParallelism) if turns is None else 1
-        if obstacle := self._executor_obstacle(at_once, has_workers=turns is None):
-            return [], obstacle
         if turns is not None:
-            with turns:
-                return list(rewrite_splits(splits, opened)), None
+            with turns.one() as running:
+                obstacle = self._memory_obstacle(running)
+                return ([], obstacle) if obstacle else (list(rewrite_splits(splits, opened)), None)
+        tasks = min(len(splits), max(context.defaultParallelism, _bytes_of(splits) // _BYTES_OF_A_TASK))
+        at_once = min(tasks, context.defaultParallelism)
+        if obstacle := worker_obstacle(self.table.spark) or self._memory_obstacle(at_once):
+            return [], obstacle
         shared, rewrite = context.broadcast(opened), rewrite_splits
         try:
             with described_jobs(self.table.spark, f"rewrite {len(splits)} splits of {self.table.name} by Arrow"):
@@ -275,11 +276,10 @@ class ArrowRewrite:
         finally:
             shared.destroy()
 
-    def _executor_obstacle(self, at_once: int, *, has_workers: bool) -> str | None:
-        obstacle = worker_obstacle(self.table.spark) if has_workers else None
+    def _memory_obstacle(self, at_once: int) -> str | None:
         # Who names Arrow has given executors the memory.
         is_chosen = self.spec.runner is CompactionRunner.ARROW
-        return obstacle if obstacle or is_chosen else memory_obstacle(self.table.spark, at_once)
+        return None if is_chosen else memory_obstacle(self.table.spark, at_once)
 
     def _discard(self) -> None:
         """Delete all that any attempt has written for splits and that is not used."""

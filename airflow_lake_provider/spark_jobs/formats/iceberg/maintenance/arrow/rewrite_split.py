@@ -135,11 +135,11 @@ def rewrite_splits(splits: Iterable[Split], files: TableFiles) -> Iterator[Split
     """Rewrite splits in a task or in the driver; what goes wrong is a result: a failed task would fail all groups."""
     from pyspark import TaskContext
 
+    context = TaskContext.get()
     # Before each later task of a worker, Spark lets Python read all directories of archives again: 80 ms.
-    for importer in sys.path_importer_cache.values():
+    for importer in list(sys.path_importer_cache.values()) if context else ():
         if isinstance(importer, zipimporter):
             vars(importer)["invalidate_caches"] = bool
-    context = TaskContext.get()
     attempt, is_repeated = (context.taskAttemptId(), context.attemptNumber() > 0) if context else (0, False)
     for split in splits:
         yield replace(rewrite_split(split, files, attempt), is_repeated=is_repeated)
