@@ -24,6 +24,7 @@ from airflow_lake_provider.operators.append import AppendAction
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.flat_reports import flat_reports, names_of_tasks, without_report
+from airflow_lake_provider.operators.group_arguments import SHARED, given_to
 from airflow_lake_provider.operators.incremental import IncrementalAction
 from airflow_lake_provider.operators.orphan_files import OrphanFilesAction
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
@@ -69,7 +70,6 @@ _ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
     )
 }
 _RULES = ("any", "all", "never")
-_OF_VERDICT = ("default_args", "email", "email_on_failure", "executor", "on_failure_callback", "owner", "queue")
 _MOST_NAMED = 10
 
 
@@ -262,15 +262,15 @@ def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any)
 
     :param group_id: of the group; its tasks are ``<group_id>.run`` and ``<group_id>.verdict``.
     :param fail_when: of :class:`LakeVerdictOperator`.
-    :param arguments: of :class:`LakeApplicationOperator`; who owns it, is told of failures and runs it, of both.
+    :param arguments: of :class:`LakeApplicationOperator`; its owner, its queue and who is told of failures, of both.
     :raises InvalidSpecError: an argument cannot be.
     """
     if "task_id" in arguments:
         raise InvalidSpecError(f"leave out task_id: the tasks are '{group_id}.run' and '{group_id}.verdict'")
-    shared = {name: arguments[name] for name in _OF_VERDICT if name in arguments}
+    shared = given_to(SHARED, arguments)
     with TaskGroup(group_id) as group:
         run = LakeApplicationOperator(task_id="run", **arguments)
-        if not run.do_xcom_push:
+        if not run.do_xcom_push and fail_when != "never":
             raise InvalidSpecError(f"do_xcom_push must be true: {group_id}.verdict judges the XCom of {group_id}.run")
         LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when, **shared)
     return group

@@ -29,6 +29,7 @@ from airflow_lake_provider.maintenance.outcome_entry import outcome_entry, outco
 from airflow_lake_provider.maintenance.outcomes import OUTCOMES, TaskOutcome, counted, outcome_of, outcomes_of_run
 from airflow_lake_provider.maintenance.trend import TRENDS
 from airflow_lake_provider.operators.flat_reports import flat_reports
+from airflow_lake_provider.operators.group_arguments import SHARED, given_to
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.links import LakePageLink, push_entries
 from airflow_lake_provider.operators.maintenance_plan import (
@@ -58,8 +59,6 @@ _OF_PLAN = (
     *("job_core_seconds", "job_tables", "history"),
 )
 _OF_BOTH = ("lake_conn_id", "allowed_tables")
-# Who is told: any task of the group may be the one that fails.
-_OF_ALL = ("default_args", "email", "email_on_failure", "on_failure_callback", "owner")
 
 
 class LakeMaintenanceOperator(LakeApplicationOperator):
@@ -282,20 +281,25 @@ def lake_maintenance(
     :param fail_on: of :class:`LakeMaintenanceVerdictOperator`.
     :param notifier: likewise.
     :param arguments: of :class:`.LakeMaintenancePlanOperator` and of :class:`LakeMaintenanceOperator`, by their names.
-        ``pool``, ``retries`` and what else both have are those of the Spark applications; ``default_args`` of the DAG
-        are those of all three. So are who owns it and who is told of failures.
+        ``pool``, ``retries`` and what else both have are those of the Spark applications. All three have the
+        ``default_args`` of the DAG, its owner, its queue and who is told of failures.
     :raises InvalidSpecError: an argument cannot be.
     """
     if "task_id" in arguments:
         raise InvalidSpecError(f"leave out task_id: the tasks are '{group_id}.plan', '.run' and '.verdict'")
-    of_verdict = {name: arguments[name] for name in ("lake_conn_id", "history", *_OF_ALL) if name in arguments}
-    shared = {name: arguments.pop(name) for name in (*_OF_BOTH, *_OF_ALL) if name in arguments}
-    of_plan = {name: arguments.pop(name) for name in _OF_PLAN if name in arguments}
+    of_all = given_to((*_OF_BOTH, *SHARED), arguments)
+    of_plan, of_verdict = (given_to(names, arguments) for names in (_OF_PLAN, ("lake_conn_id", "history", *SHARED)))
+    of_run = {name: value for name, value in arguments.items() if name not in _OF_PLAN} | of_all
     with TaskGroup(group_id) as group:
-        plan = LakeMaintenancePlanOperator(task_id="plan", **shared, **of_plan)
-        run = LakeMaintenanceOperator.partial(
-            task_id="run", map_index_template=LABEL, **shared, **arguments
-        ).expand_kwargs(plan.output)
+        plan = LakeMaintenancePlanOperator(task_id="plan", **of_all, **of_plan)
+        run = LakeMaintenanceOperator.partial(task_id="run", map_index_template=LABEL, **of_run).expand_kwargs(
+            plan.output
+        )
+        if not (plan.do_xcom_push and run.partial_kwargs.get("do_xcom_push", True)):
+            raise InvalidSpecError(
+                f"do_xcom_push must be true: {group_id}.run takes the XCom of {group_id}.plan, and {group_id}.verdict "
+                "that of both"
+            )
         # That of ``default_args``, too.
         plan.run_pool = run.pool
         LakeMaintenanceVerdictOperator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.sdk import DAG
@@ -132,3 +132,35 @@ def test_who_is_told_of_failures_is_told_by_each_task_of_the_group() -> None:
 def test_a_task_id_is_refused_by_its_name() -> None:
     with DAG("d", schedule=None), pytest.raises(InvalidSpecError, match="leave out task_id: the tasks are 'lake"):
         lake_maintenance("lake", task_id="mine")
+
+
+def test_default_args_of_the_group_that_are_for_spark_are_not_those_of_plan_and_verdict() -> None:
+    of_spark = {"pool": "spark", "retries": 3, "trigger_rule": "one_failed"}
+    with DAG("d", schedule=None, default_args={"retries": 1}) as dag:
+        lake_maintenance("lake", default_args={**of_spark, "owner": "shop", "lake_conn_id": "other", "tables": "a.*"})
+    plan, run, verdict = (cast("Any", dag.get_task(f"lake.{name}")) for name in ("plan", "run", "verdict"))
+    assert (run.pool, run.retries, run.trigger_rule) == ("spark", 3, "one_failed")
+    assert (plan.pool, plan.retries, plan.trigger_rule) == ("default_pool", 1, "all_success")
+    assert (verdict.pool, verdict.retries, verdict.trigger_rule) == ("default_pool", 1, "all_done")
+    # Tables of another pool are left out by the one of the jobs.
+    assert (plan.run_pool, plan.tables, plan.owner) == ("spark", "a.*", "shop")
+    assert (plan.lake_conn_id, run.unmap(JOB).lake_conn_id, verdict.lake_conn_id) == ("other", "other", "other")
+
+
+def test_the_queue_and_the_executor_of_the_group_are_those_of_each_task() -> None:
+    with DAG("d", schedule=None) as dag:
+        lake_maintenance("lake", queue="spark", executor="LocalExecutor")
+    for name in ("plan", "run", "verdict"):
+        task: Any = dag.get_task(f"lake.{name}")
+        assert (task.queue, task.executor) == ("spark", "LocalExecutor"), name
+
+
+@pytest.mark.parametrize("where", ["argument", "default_args", "DAG"])
+def test_a_group_without_xcom_is_refused_as_its_tasks_hand_on_by_it(where: str) -> None:
+    of_dag: dict[str, Any] = {"do_xcom_push": False} if where == "DAG" else {}
+    arguments: dict[str, Any] = {"do_xcom_push": False} if where == "argument" else {}
+    if where == "default_args":
+        arguments = {"default_args": {"do_xcom_push": False}}
+    words = "do_xcom_push must be true: lake.run takes the XCom of lake.plan, and lake.verdict that of both"
+    with DAG("d", schedule=None, default_args=of_dag), pytest.raises(InvalidSpecError, match=words):
+        lake_maintenance("lake", **arguments)

@@ -151,3 +151,27 @@ def test_who_is_told_of_failures_is_told_by_the_verdict_which_is_the_task_that_f
             assert (task.owner, task.queue) == ("shop", "spark")
     # A place for Spark is not for a task without it.
     assert dag.get_task("nightly.verdict").pool != "spark"
+
+
+def test_default_args_of_the_group_that_are_for_spark_are_not_the_verdicts() -> None:
+    of_spark = {"pool": "spark", "retries": 3, "trigger_rule": "one_failed", "do_xcom_push": True}
+    with DAG("d", schedule=None, default_args={"retries": 1}) as dag:
+        lake_application("nightly", tasks=[COMPACT], default_args={**of_spark, "owner": "shop", "queue": "spark"})
+        lake_application("own", tasks=[COMPACT], default_args={"owner": "shop"}, owner="sales")
+    run: Any = dag.get_task("nightly.run")
+    verdict: Any = dag.get_task("nightly.verdict")
+    assert (run.pool, run.retries, run.trigger_rule) == ("spark", 3, "one_failed")
+    assert (verdict.pool, verdict.retries, verdict.trigger_rule) == ("default_pool", 1, "all_success")
+    assert (verdict.owner, verdict.queue) == ("shop", "spark")
+    assert {dag.get_task(f"own.{name}").owner for name in ("run", "verdict")} == {"sales"}
+
+
+def test_an_application_without_xcom_may_have_a_verdict_that_only_tells(
+    context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with DAG("d", schedule=None) as dag:
+        lake_application("nightly", tasks=[COMPACT], do_xcom_push=False, fail_when="never")
+    verdict: Any = dag.get_task("nightly.verdict")
+    verdict.reports = None
+    verdict.execute(context)
+    assert "the application has left no reports" in capsys.readouterr().out
