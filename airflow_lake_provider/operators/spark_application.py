@@ -39,7 +39,6 @@ from airflow_lake_provider.operators.spark_log_file import open_spark_log, point
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks, untold_repeats
 from airflow_lake_provider.operators.task_run import TaskRun
-from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog
 
 if TYPE_CHECKING:
@@ -246,7 +245,6 @@ class SparkApplicationOperator(
 
     def _run_in_spark(self, tasks: list[TableTask], context: Context) -> None:
         """Submit an application for the tasks that are open, and take its reports."""
-        refuse_mixed_installation()
         target = self.target_of_submission()
         self.link_to(target, context)
         self.name_keys(context)
@@ -387,6 +385,7 @@ class SparkApplicationOperator(
 
     def _before_submit(self) -> None:
         """Note that this try has an application of its own, whose report is not an older one."""
+        self.refuse_submission()
         self._submitted = self._is_followed = True
         for sentence in filter(None, (pointer(self._spark_log), *self._driver.waits())):
             self.log.info("%s", sentence)

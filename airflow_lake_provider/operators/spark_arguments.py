@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.author_object import is_open, refuse_templa
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.driver_start import matched_files
+from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:
     Base = SparkSubmitOperator
@@ -88,16 +89,9 @@ class SparkArguments(Base):
         """Read the Spark connection.
 
         :raises InvalidConnectionError: as of :meth:`SparkTarget.read`; so UnsupportedError.
-        :raises InvalidSpecError: this worker cannot submit there: a file is not here, or its Java has no such heap.
+        :raises InvalidSpecError: likewise, or the Java of this worker has no such heap.
         """
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
-        for name in _FILES:
-            for path in (getattr(self, _attribute(name)) or "").split(","):
-                if path.strip() and _is_missing(path.strip()):
-                    raise InvalidSpecError(
-                        f"{name} has {path.strip()!r}, which this worker cannot read in {str(Path.cwd())!r}; write the "
-                        "path of a file that is there, or an address such as 's3a://...'. Nothing was submitted"
-                    )
         heap, name = getattr(self, _attribute("driver_memory")), "driver_memory"
         if not heap:
             heap, name = (self.conf or {}).get("spark.driver.memory"), "spark.driver.memory"
@@ -107,6 +101,21 @@ class SparkArguments(Base):
                 f"{heap!r}. Nothing was submitted"
             )
         return target
+
+    def refuse_submission(self) -> None:
+        """Refuse to submit what this worker cannot; it may still follow what another one has submitted.
+
+        :raises InvalidSpecError: a file is not here.
+        :raises UnsupportedError: as of :func:`refuse_mixed_installation`.
+        """
+        refuse_mixed_installation()
+        for name in _FILES:
+            for path in (getattr(self, _attribute(name)) or "").split(","):
+                if path.strip() and _is_missing(path.strip()):
+                    raise InvalidSpecError(
+                        f"{name} has {path.strip()!r}, which this worker cannot read in {str(Path.cwd())!r}; write the "
+                        "path of a file that is there, or an address such as 's3a://...'. Nothing was submitted"
+                    )
 
 
 def _attribute(name: str) -> str:

@@ -16,7 +16,7 @@ from airflow.providers.apache.spark.hooks import spark_submit as official_hook
 from airflow.providers.apache.spark.operators import spark_submit as official_operator
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import reports_to_json
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -90,7 +90,7 @@ def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_pat
     StateStore.of(context)
     context["ti"].max_tries, context["ti"].stats_tags = 2, {}  # type: ignore[misc]  # of a stand-in
 
-    def run(number: int, level: str = "full") -> Any:
+    def run(number: int, level: str = "full", **arguments: Any) -> Any:
         context["ti"].try_number = number
         return LakeCompactionOperator(
             task_id="compact",
@@ -100,6 +100,7 @@ def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_pat
             retries=2,
             report_location=str(tmp_path / "reports"),
             track_driver_via_k8s_api=True,
+            **arguments,
         ).execute(context)
 
     return run
@@ -119,6 +120,26 @@ def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended
     kubernetes.end("driver-2", DONE)
     assert attempt(3)["outcome"] == "done"
     assert list(kubernetes.phases) == ["driver-1", "driver-2"]
+
+
+@pytest.mark.parametrize("name", ["jars", "py_files", "files", "archives", "keytab"])
+def test_a_retry_follows_the_driver_of_a_worker_that_had_a_file_which_this_one_has_not(
+    kubernetes: Kubernetes, attempt: Callable[..., Any], tmp_path: Path, name: str
+) -> None:
+    given = {name: str(tmp_path / "of_one_worker.bin")}
+    (tmp_path / "of_one_worker.bin").touch()
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1, **given)
+    (tmp_path / "of_one_worker.bin").unlink()
+    kubernetes.loses_worker = False
+    kubernetes.end("driver-1", DONE)
+    assert attempt(2, **given)["outcome"] == "done"
+    # What is to be submitted needs the file.
+    kubernetes.phases["driver-1"] = "Failed"
+    with pytest.raises(InvalidSpecError, match=f"{name} has .*of_one_worker.bin', which this worker cannot read"):
+        attempt(3, **given)
+    assert list(kubernetes.phases) == ["driver-1"]
 
 
 def test_a_state_is_never_left_without_the_application_that_it_is_of(
