@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options, path_text, text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, options, path_text, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
@@ -40,14 +40,16 @@ _FLAGS = (
 )
 # What Spark reads before a driver could say what is wrong with it: by the names of the arguments and of the settings.
 _SIZES = ("executor_memory", "driver_memory", "spark.executor.memory", "spark.driver.memory")
-_WHOLE = (*_COUNTS, "spark.executor.instances", "spark.executor.cores", "spark.driver.cores", "spark.cores.max")
+# Executors may all be allocated later.
+_WHOLE = ("num_executors", "spark.executor.instances", "spark.driver.cores")
+_POSITIVE = ("executor_cores", "total_executor_cores", "spark.executor.cores", "spark.cores.max")
 _SIZE = re.compile(r"\s*0*[1-9][0-9]*(?:b|[kmgtp]b?)?\s*", re.ASCII | re.IGNORECASE)
-_COUNT = re.compile(r"[0-9]+", re.ASCII)
+# An int of Java.
+_COUNT = re.compile(r"0*[0-9]{1,9}", re.ASCII)
 # As the launcher hands it to Java, which takes bytes, but none of so few.
 _HEAP = re.compile(r"[0-9]+[kmgt]|[0-9]{8,}", re.ASCII | re.IGNORECASE)
 # What the machine that submits reads; Spark goes on without a jar that is not there.
 _FILES = ("jars", "py_files", "files", "archives", "keytab")
-_OF_THIS_MACHINE = re.compile(r"file:(?://)?(?=/)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # Spark takes them from its command line, which says what the connection says.
 _OF_CONNECTION = {
@@ -130,24 +132,41 @@ def _read(value: Any, name: str) -> Any:
         joined = ",".join(map(str, value))
         raise InvalidSpecError(f"{name} must be one text with commas, such as {joined!r}, got {value!r}")
     if name in _FLAGS:
-        return flag(value, name)
+        # Airflow takes them by their truth.
+        return flag(bool(value) if value in (None, 0, 1) else value, name)
     if name == _COMMANDS:
-        # Of a text, each letter would be a command.
-        return list(names(value, name, "commands")) if value else None
+        return _read_commands(value, name) if value else None
     if name == _INTERVAL:
         return _read_seconds(value, name)
     if name in _COUNTS:
-        return value if value is None or value == "" else _fitting(value, name, name)
+        # Airflow leaves out a number of 0.
+        is_left_out = value is None or value == "" or (type(value) is int and value == 0)
+        return value if is_left_out else _fitting(value, name, name)
     given = optional(text)(path_text(value, name), name)
     return given if given is None else _fitting(given, name, name)
 
 
 def _is_missing(name: str) -> bool:
     """Tell whether a file of this machine cannot be read; an address is Spark's to look for."""
-    path = unquote(_OF_THIS_MACHINE.sub("", name)) if _OF_THIS_MACHINE.match(name) else name
     # Spark unpacks what is before the sign under the name behind it.
-    path = path.partition("#")[0]
-    return not _ADDRESS.match(path) and not os.access(path, os.R_OK) and not matched_files(path)
+    path = name.partition("#")[0]
+    if path[:5].lower() == "file:":
+        # A sign of a glob, and of no query.
+        path = unquote(urlsplit(path.replace("?", "%3F")).path)
+    elif _ADDRESS.match(path):
+        return False
+    return not os.access(path, os.R_OK) and not matched_files(path)
+
+
+def _read_commands(value: Any, name: str) -> list[str]:
+    """Return the commands but for those that a template left blank; an error shows none, as they may have secrets."""
+    # Of a text, each letter would be a command.
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise InvalidSpecError(f"{name} must be a list of commands, got a {type(value).__name__}")
+    for number, command in enumerate(value):
+        if not isinstance(command, str):
+            raise InvalidSpecError(f"{name}[{number}] must be a text, got a {type(command).__name__}")
+    return [command for command in value if command.strip()]
 
 
 def _read_seconds(value: Any, name: str) -> float:
@@ -164,14 +183,18 @@ def _fitting(value: Any, what: str, name: str) -> Any:
     """
     if what in _SIZES and not _SIZE.fullmatch(str(value)):
         raise InvalidSpecError(f"{name} must be a size of Spark such as '4g' or '512m', got {value!r}")
-    if what in _WHOLE and not _COUNT.fullmatch(str(value)):
-        raise InvalidSpecError(f"{name} must be a whole number such as 2, got {value!r}")
+    least = 1 if what in _POSITIVE else 0
+    if what in (*_WHOLE, *_POSITIVE) and not (_COUNT.fullmatch(str(value)) and int(value) >= least):
+        raise InvalidSpecError(f"{name} must be a whole number of at least {least}, such as 2, got {value!r}")
     return value
 
 
 def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
     if value is None or value == "":
         return None
+    if not isinstance(value, Mapping):
+        # Its text may have secrets.
+        raise InvalidSpecError(f"{name} must map the name of an option to its value, got a {type(value).__name__}")
     texts = options(value, name)
     if name == "conf" and (refused := _OF_CONNECTION.keys() & texts.keys()):
         named = "; ".join(f"{setting!r} is {_OF_CONNECTION[setting]}" for setting in sorted(refused))

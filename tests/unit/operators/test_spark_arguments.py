@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,20 +87,36 @@ COUNTS = {
 }
 
 
+AT_LEAST = {"num_executors": 0, "executor_cores": 1, "total_executor_cores": 1}
+
+
 @pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("count", ["two", -1, "-1", 1.5, True, "2.0", [2]])
+@pytest.mark.parametrize("count", ["two", -1, "-1", 1.5, True, False, "2.0", [2], "99999999999"])
 def test_a_count_that_is_none_is_refused_before_spark_starts(name: str, count: Any) -> None:
-    with pytest.raises(InvalidSpecError, match=f"{name} must be a whole number such as 2, got "):
+    words = f"must be a whole number of at least {AT_LEAST[name]}, such as 2, got "
+    with pytest.raises(InvalidSpecError, match=f"{name} {words}"):
         compaction(**{name: count})
+    with pytest.raises(InvalidSpecError, match=rf"conf\['{COUNTS[name]}'\] ({words}|must be a text)"):
+        compaction(conf={COUNTS[name]: count})
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_no_core_is_refused_and_no_executor_is_not_as_spark_may_allocate_some_later(name: str) -> None:
+    arguments: list[dict[str, Any]] = [{name: "0"}, {name: "000"}, {"conf": {COUNTS[name]: 0}}]
+    for given in arguments:
+        if AT_LEAST[name]:
+            with pytest.raises(InvalidSpecError, match=r"must be a whole number of at least 1, such as 2, got '0+'"):
+                compaction(**given)
+        else:
+            compaction(**given)
 
 
 @pytest.mark.parametrize(("name", "setting"), COUNTS.items())
 def test_a_count_as_spark_takes_it_is_none_to_refuse(name: str, setting: str) -> None:
-    for count in (None, 0, 2, "2"):
+    # Airflow leaves out a number of 0, as it does None.
+    for count in (None, "", 0, 2, "2", "010"):
         compaction(**{name: count})
     compaction(conf={setting: 2})
-    with pytest.raises(InvalidSpecError, match=r"conf\['spark\..*'\] must be a whole number such as 2, got 'two'"):
-        compaction(conf={setting: "two"})
 
 
 @pytest.mark.parametrize("seconds", ["30", timedelta(seconds=30), -1, True, None, float("nan")])
@@ -116,7 +133,7 @@ FLAGS = [
 
 
 @pytest.mark.parametrize("name", FLAGS)
-@pytest.mark.parametrize("value", ["{{ params.x }}", "no", 1])
+@pytest.mark.parametrize("value", ["{{ params.x }}", "no", 2, ["yes"]])
 def test_a_switch_that_any_text_would_turn_on_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidSpecError, match=f"{name} (must be true or false, got|is not templated)"):
         compaction(**{name: value})
@@ -128,12 +145,22 @@ def test_a_switch_of_a_text_is_what_it_says(name: str) -> None:
     assert getattr(job, name if name == "durable" else f"_{name}") is False
 
 
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize(("value", "truth"), [(0, False), (1, True), (None, False)])
+def test_a_switch_that_airflow_takes_by_its_truth_is_what_that_is(name: str, value: Any, truth: bool) -> None:
+    job = compaction(**{name: value})
+    # Of it None means what Airflow has by default.
+    expected = True if name == "durable" and value is None else truth
+    assert getattr(job, name if name == "durable" else f"_{name}") is expected
+
+
 @pytest.mark.parametrize("name", ["conf", "env_vars"])
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("spark.x=1", "must map the name of an option to its value, got 'spark.x=1'"),
-        (["spark.x=1"], "must map the name of an option to its value, got .'spark.x=1'."),
+        # What they hold may be secret.
+        ("spark.x=1", "must map the name of an option to its value, got a str$"),
+        (["spark.x=1"], "must map the name of an option to its value, got a list$"),
         ({"x": None}, r"\['x'\] must be a text, a number or a boolean, got None"),
         ({"x": ["a"]}, r"\['x'\] must be a text, a number or a boolean, got .'a'."),
         ({"": "a"}, "must map the name of an option to its value, got the name ''"),
@@ -199,7 +226,13 @@ DELETION: dict[str, Any] = {"table": "shop.orders", "keys_from": "k.csv", "keys"
 
 @pytest.mark.usefixtures("orders")
 @pytest.mark.parametrize("name", ["jars", "py_files", "files", "archives", "keytab"])
-@pytest.mark.parametrize("path", ["gone.bin", "/gone/x.bin", "file:///gone/x.bin", "/gone/*.bin"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("gone.bin", "/gone/x.bin", "file:///gone/x.bin", "/gone/*.bin", "/gone/x.bin#alias"),
+        *("file://localhost/gone/x.bin", "file:///gone/x%23.bin#alias"),
+    ],
+)
 def test_a_file_that_the_worker_has_not_is_refused_before_anything_is_submitted(
     context: Context, words: Path, tmp_path: Path, name: str, path: str
 ) -> None:
@@ -213,9 +246,12 @@ def test_a_file_that_the_worker_has_not_is_refused_before_anything_is_submitted(
 
 @pytest.mark.usefixtures("orders")
 def test_files_that_the_worker_has_and_addresses_go_to_spark(context: Context, words: Path, tmp_path: Path) -> None:
-    (tmp_path / "a b.bin").touch()
+    for name in ("a b.bin", "a#b.bin", "a%23b.jar"):
+        (tmp_path / name).touch()
     for path in (
         *(f"{tmp_path}/a b.bin", f"{tmp_path}/*.bin", f"file:{tmp_path}/a%20b.bin", f"{tmp_path}/a b.bin#alias"),
+        *(f"file://{tmp_path}/a%23b.bin", f"file://{tmp_path}/a%23b.bin#alias", f"file:{tmp_path}/a?b.bin"),
+        *(f"file://localhost{tmp_path}/a%20b.bin", f"FILE:{tmp_path}/a%20b.bin", f"{tmp_path}/a%23b.jar"),
         *("s3a://bucket/gone.bin", "local:///opt/gone.bin", "hdfs:/gone.bin"),
     ):
         assert path in values_of("--archives", words_given(words, context, archives=path))
@@ -373,12 +409,32 @@ def test_a_path_object_stands_for_its_text(context: Context, words: Path, tmp_pa
         compaction(**lost)
 
 
-@pytest.mark.parametrize("commands", ["curl -X POST localhost:15020/quit", ["echo", 5], [""]])
-def test_commands_after_the_job_that_are_no_list_of_texts_are_refused(context: Context, commands: Any) -> None:
-    with pytest.raises(InvalidSpecError, match="post_submit_commands must be a list of commands, got "):
+COMMANDS = "post_submit_commands"
+
+
+@pytest.mark.parametrize(
+    ("commands", "words"),
+    [
+        ("curl -H 'Authorization: Bearer hush' localhost/quit", " must be a list of commands, got a str"),
+        ({"curl hush": 1}, " must be a list of commands, got a dict"),
+        (["curl -H 'Authorization: Bearer hush' localhost/quit", 5], r"\[1\] must be a text, got a int"),
+    ],
+)
+def test_commands_after_the_job_that_are_no_list_of_texts_are_refused_without_their_text(
+    context: Context, commands: Any, words: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=f"^{COMMANDS}{words}$"):
         compaction(post_submit_commands=commands)
     job: Any = compaction(post_submit_commands=["echo {{ params.x }}"])
-    job.post_submit_commands = "echo 1"
-    refused = refusal(job, context)
-    assert isinstance(refused, InvalidSpecError)
-    assert str(refused).startswith("post_submit_commands must be a list of commands")
+    job.post_submit_commands = commands
+    assert re.match(COMMANDS + words, str(refusal(job, context)))
+
+
+def test_a_command_that_a_template_left_blank_is_none(context: Context) -> None:
+    job: Any = compaction(post_submit_commands=["{{ params.x or '' }}", "echo b", " "])
+    job.render_template_fields({**context, "params": {"x": None}})
+    job.read_spark_arguments()
+    assert job.post_submit_commands == ["echo b"]
+    job.post_submit_commands = [""]
+    job.read_spark_arguments()
+    assert not job.post_submit_commands
