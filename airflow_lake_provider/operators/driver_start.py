@@ -23,6 +23,7 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
+from airflow_lake_provider.submission.properties_file import read_properties
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     chosen_binary,
@@ -46,8 +47,6 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JARS = ("spark.jars", "spark.jars.packages")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
-# The end of a line that goes on in the next one, in a properties file of Java.
-_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:\r\n|\r|\n)[ \t\f]*")
 # Where a driver, its blocks and its pages listen. Only the variable moves the pages, too.
 _LOCAL_IP = "SPARK_LOCAL_IP"
 _ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
@@ -187,7 +186,7 @@ class _DriverJava:
         environment = _launched_with(operator, target)
         home = environment.get("SPARK_HOME")
         spark_folder = Path(home) if home and not _names_a_binary(operator) else None
-        return cls(given_settings(operator, target, settings), environment, spark_folder)
+        return cls(given_settings(operator, settings), environment, spark_folder)
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
@@ -198,7 +197,7 @@ class _DriverJava:
         return {_LOCAL_IP: _LOOPBACK} if target.master.startswith("local") and not is_told else {}
 
     def tuned(self, *, is_short: bool) -> str:
-        # Another Spark may name a collector in settings that are not read here.
+        # What another binary calls may name a collector where nobody reads it.
         if self.spark_home is None:
             return ""
         conf = settings_folder(self.spark_home, self.environment)
@@ -270,30 +269,46 @@ def _no_jars(given: str) -> InvalidSpecError:
 
 def spark_release(operator: SparkSubmitOperator) -> SparkRelease | None:
     """Return the Spark that an operator submits with; None where it cannot be told."""
-    binary = operator._spark_binary or binary_of_connection(str(operator._conn_id)) or spark_submit_binary()
-    home = spark_home(binary, {**os.environ, **(operator.env_vars or {})})
+    home = _home_of(operator)
     return SparkRelease.of_home(home) if home is not None else None
+
+
+def _home_of(operator: SparkSubmitOperator) -> Path | None:
+    """Return the folder of the Spark that an operator submits with; None where it cannot be told."""
+    environment = {**os.environ, **(operator.env_vars or {})}
+    named = operator._spark_binary or _extra_binary(str(operator._conn_id))
+    binary = chosen_binary(named, environment) or spark_submit_binary(environment)
+    return spark_home(binary, environment)
 
 
 def binary_of_connection(spark_conn_id: str) -> str | None:
     """Return the extra ``spark-binary`` of a Spark connection; None where it is no choice."""
-    return chosen_binary(BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary"))
+    return chosen_binary(_extra_binary(spark_conn_id))
 
 
-def given_settings(operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> dict[str, str]:
+def _extra_binary(spark_conn_id: str) -> str | None:
+    named: str | None = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
+    return named
+
+
+def given_settings(operator: SparkSubmitOperator, settings: str) -> dict[str, str]:
     """Return the settings of the author, of this package and of the site, as Spark has them.
 
     :param settings: text of the attempt's properties file, with the author's.
     """
-    environment = _launched_with(operator, target)
-    defaults = settings_folder(Path(environment.get("SPARK_HOME", "")), environment) / "spark-defaults.conf"
-    is_there = defaults.is_file() and os.access(defaults, os.R_OK)
-    texts = [defaults.read_text(encoding="utf-8", errors="replace") if is_there else "", settings]
-    # Java ends a line at these two signs alone: to it a value may have the others.
-    lines = [line.strip() for text in texts for line in re.split(r"[\r\n]", _CONTINUED.sub(r"\1", text))]
-    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
-    options = {pair[0]: pair[-1] for pair in pairs}
+    options = {**read_properties(_site_settings(operator)), **read_properties(settings)}
     return {**options, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+
+
+def _site_settings(operator: SparkSubmitOperator) -> str:
+    """Return the text of the ``spark-defaults.conf`` of the Spark that an operator submits with."""
+    environment = {**os.environ, **(operator.env_vars or {})}
+    home = _home_of(operator)
+    if home is None and not environment.get("SPARK_CONF_DIR"):
+        return ""
+    defaults = settings_folder(home or Path(), environment) / "spark-defaults.conf"
+    is_there = defaults.is_file() and os.access(defaults, os.R_OK)
+    return defaults.read_text(encoding="utf-8", errors="replace") if is_there else ""
 
 
 def _launched_with(operator: SparkSubmitOperator, target: SparkTarget) -> dict[str, str]:

@@ -141,7 +141,7 @@ def spark_submit_arguments(
 
     :param start: of :meth:`SparkSubmission.driver_start`.
     """
-    given = given_settings(operator, submission.target, submission.files.settings.read_text(encoding="utf-8"))
+    given = given_settings(operator, submission.files.settings.read_text(encoding="utf-8"))
 
     def joined(ours: list[str], name: str) -> str | None:
         theirs = getattr(operator, name) or (_without_runtime(given.get(_SETTING_OF[name], "")) if ours else None)
