@@ -55,6 +55,14 @@ def test_the_name_follows_the_shipped_code_and_nothing_else(tmp_path: Path, pack
     assert len(set(names)) == 3
 
 
+def test_the_name_follows_how_the_archive_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = job_archive(tmp_path).name
+    changed = tmp_path / "job_files.py"
+    changed.write_text(Path(module.__file__).read_text().replace("optimize=0", "optimize=1"))
+    monkeypatch.setattr(module, "__file__", str(changed))
+    assert job_archive(tmp_path).name != first
+
+
 def test_it_holds_the_folders_of_the_driver_and_the_packages_first_file(tmp_path: Path) -> None:
     inside = set(zipfile.ZipFile(job_archive(tmp_path)).namelist())
     wanted = {
