@@ -6,6 +6,7 @@ py4j and PySpark's private attributes are known in this folder only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import wraps
 from operator import attrgetter
 from threading import RLock
@@ -69,6 +70,15 @@ def java_column(column: Column) -> Any:
 def hadoop_settings(spark: SparkSession) -> Any:
     """Return the ``org.apache.hadoop.conf.Configuration`` of the driver."""
     return spark.sparkContext._jsc.hadoopConfiguration()
+
+
+def opened_file(spark: SparkSession, location: str) -> closing[Any]:
+    """Open a file of any scheme that Hadoop can read, an ``org.apache.hadoop.fs.FSDataInputStream``.
+
+    :raises JavaError: it is not there, or cannot be read.
+    """
+    path = jvm_of(spark).org.apache.hadoop.fs.Path(location)
+    return closing(path.getFileSystem(hadoop_settings(spark)).open(path))
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns, widens
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_units import refuse_units_of
@@ -76,13 +76,8 @@ def _given_schema(spark: SparkSession, options: Mapping[str, str]) -> str | None
     parser = jvm_of(spark).org.apache.avro.Schema.Parser()
     if text is not None:
         return str(parser.parse(text).toString())
-    with _opened(spark, str(url)) as stream:
+    with opened_file(spark, str(url)) as stream:
         return str(parser.parse(stream).toString())
-
-
-def _opened(spark: SparkSession, location: str) -> closing[Any]:
-    path = jvm_of(spark).org.apache.hadoop.fs.Path(location)
-    return closing(path.getFileSystem(hadoop_settings(spark)).open(path))
 
 
 def _refuse_units_beside(given: str, first_of: Mapping[str, InputFile]) -> None:
@@ -135,7 +130,7 @@ def _schema_text(spark: SparkSession, file: InputFile) -> str:
     avro = jvm_of(spark).org.apache.avro
     try:
         with (
-            _opened(spark, file.path) as stream,
+            opened_file(spark, file.path) as stream,
             closing(avro.file.DataFileStream(stream, avro.generic.GenericDatumReader())) as header,
         ):
             return str(header.getSchema().toString())

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 # Bytes of a file, from a place on; fewer at its end.
@@ -89,9 +88,8 @@ def refuse_cut_ends(spark: SparkSession, files: Sequence[InputFile]) -> None:
 
 
 def _check(spark: SparkSession, file: InputFile, is_whole: Callable[[Read, int], bool]) -> bool:
-    where = jvm_of(spark).org.apache.hadoop.fs.Path(file.path)
     try:
-        with closing(where.getFileSystem(hadoop_settings(spark)).open(where)) as stream:
+        with opened_file(spark, file.path) as stream:
 
             def read(place: int, count: int) -> bytes:
                 if place >= file.size:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_options import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures import is_cut_connection, is_unreachable
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
 from airflow_lake_provider.spark_jobs.sources.file_ends import SIGNATURE_BYTES, disguise_of, refuse_cut_ends
 from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, refuse_long_lines
@@ -333,10 +333,8 @@ def _named(text: str, files: Sequence[InputFile]) -> InputFile | None:
 
 
 def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
-    jvm = jvm_of(spark)
-    where = jvm.org.apache.hadoop.fs.Path(path)
     try:
-        with closing(where.getFileSystem(hadoop_settings(spark)).open(where)) as stream:
+        with opened_file(spark, path) as stream:
             return bytes(stream.readNBytes(count))
     except JavaError as error:
         raise JobFailedError(f"{path} cannot be read now ({reason_of(error)})") from error

@@ -31,10 +31,10 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     record_schema,
     refuse_without_avro,
 )
-from airflow_lake_provider.spark_jobs.sources.kafka.records import UNSEEN, VALUE
+from airflow_lake_provider.spark_jobs.sources.kafka.records import DECODED, UNSEEN, VALUE, with_fields
 from airflow_lake_provider.spark_jobs.sources.kafka.registry import SchemaRegistry
 
-_PREFIX, _DECODED = "_lake_prefix", "_lake_decoded"
+_PREFIX = "_lake_prefix"
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
 _OTHER_RECORD = "a value of another record than that of the subject"
@@ -70,7 +70,7 @@ class AvroValues:
         refuse_without_avro(self.spark)
         if self.access is None:
             reader = record_schema(str(self.schema), f"the schema of topic {self.topic}")
-            return _flat(rows.withColumn(_DECODED, decoded(sf.col(VALUE), reader, reader)), reader)
+            return _flat(rows.withColumn(DECODED, decoded(sf.col(VALUE), reader, reader)), reader)
         framed = rows.withColumn(_PREFIX, sf.expr(prefix_of(VALUE)))
         if self.sample is None:
             looked_at = framed.select(_PREFIX).distinct().limit(MOST_SCHEMAS + 2)
@@ -100,16 +100,12 @@ class AvroValues:
         if self.sample is not None:
             faults.append(sf.when(~sf.col(_PREFIX).isin(list(ids.values())), UNSEEN))
         framed = framed.withColumn(UNPARSABLE, sf.coalesce(*faults))
-        return _flat(framed.withColumn(_DECODED, value), reader)
+        return _flat(framed.withColumn(DECODED, value), reader)
 
 
 def _flat(rows: DataFrame, reader: Schema) -> tuple[DataFrame, list[str]]:
-    # Those of the key are there, and are those of the key.
-    there = {name.lower() for name in rows.columns}
-    names = [name for field in reader["fields"] if (name := str(field["name"])).lower() not in there]
-    is_unfit = sf.col(VALUE).isNotNull() & sf.col(f"{_DECODED}.{READ}").isNull()
-    flagged = rows.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, sf.when(is_unfit, _UNFIT)))
-    return flagged.select("*", *(sf.col(_DECODED).getField(name).alias(name) for name in names)), names
+    is_unfit = sf.col(VALUE).isNotNull() & sf.col(f"{DECODED}.{READ}").isNull()
+    return with_fields(rows, [str(field["name"]) for field in reader["fields"]], sf.when(is_unfit, _UNFIT))
 
 
 def _refuse_lost_inside(reader: Schema, writer: Schema, number: int, field: str, kind: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,10 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sources.kafka.protobuf_messages import FAULT, message_rows
-from airflow_lake_provider.spark_jobs.sources.kafka.records import UNFIT_MESSAGE, VALUE
-
-_DECODED = "_lake_decoded"
+from airflow_lake_provider.spark_jobs.sources.kafka.records import DECODED, UNFIT_MESSAGE, VALUE, with_fields
 
 
 @dataclass(frozen=True)
@@ -49,18 +45,12 @@ class ProtobufValues:
         # Its stubs know no struct.
         decode: Any = arrow_udf
         value = decode(decoded, from_arrow_type(reader.kind))(sf.col(VALUE))
-        # Those of the key are there, and are those of the key.
-        there = {name.lower() for name in rows.columns}
-        names = [name for name in reader.names if name.lower() not in there]
-        made = rows.withColumn(_DECODED, value)
-        fault = sf.concat(sf.lit(f"{UNFIT_MESSAGE}: "), sf.col(_DECODED).getField(FAULT))
-        flagged = made.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, fault))
-        return flagged.select("*", *(sf.col(_DECODED).getField(name).alias(name) for name in names)), names
+        fault = sf.concat(sf.lit(f"{UNFIT_MESSAGE}: "), sf.col(DECODED).getField(FAULT))
+        return with_fields(rows.withColumn(DECODED, value), reader.names, fault)
 
     def _bytes(self) -> bytes:
-        path = jvm_of(self.spark).org.apache.hadoop.fs.Path(self.descriptors)
         try:
-            with closing(path.getFileSystem(hadoop_settings(self.spark)).open(path)) as stream:
+            with opened_file(self.spark, self.descriptors) as stream:
                 return bytes(stream.readAllBytes())
         except JavaError as error:
             if "FileNotFoundException" not in java_names(error):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -27,7 +27,7 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl, refu
 from airflow_lake_provider.spark_jobs.sources.text_values import read_as
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted, quoted_name, text_literal
 
-KEY, VALUE = "_lake_record_key", "_lake_record_value"
+KEY, VALUE, DECODED = "_lake_record_key", "_lake_record_value", "_lake_decoded"
 _PLACE, _TEXT, _PARSED = "_lake_place", "_lake_text", "_lake_parsed"
 _TOMBSTONE = "a record without a value"
 _NO_OBJECT = "no JSON object in UTF-8"
@@ -148,6 +148,18 @@ def read_records(
         has_bare_deletes=deletes,
         topic=source.topic,
     )
+
+
+def with_fields(rows: DataFrame, names: Sequence[str], fault: Column) -> tuple[DataFrame, list[str]]:
+    """Add the fields of ``DECODED`` as columns, and return their names.
+
+    :param names: of all fields; those of the key are there, and are those of the key.
+    :param fault: of a value that cannot be decoded; NULL for others.
+    """
+    there = {name.lower() for name in rows.columns}
+    added = [name for name in names if name.lower() not in there]
+    flagged = rows.withColumn(UNPARSABLE, sf.coalesce(UNPARSABLE, fault))
+    return flagged.select("*", *(sf.col(DECODED).getField(name).alias(name) for name in added)), added
 
 
 def _first_fault(source: KafkaTopic, *, deletes: bool) -> str:
