@@ -225,12 +225,12 @@ def _hdfs_address(conn_id: str, warehouse: str | None, properties: Mapping[str, 
 
 ICEBERG_VERSION = "1.12.0"
 # Spark and its Scala, those that the tests ran on; the first is the Spark that comes with the package.
-RUNTIMES = {
-    release: f"org.apache.iceberg:iceberg-spark-runtime-{'_'.join(release)}:{ICEBERG_VERSION}"
-    for release in (("4.1", "2.13"), ("3.5", "2.12"))
-}
 # In the name of each of its packages and jars.
 RUNTIME_NAME = "iceberg-spark-runtime"
+RUNTIMES = {
+    release: f"org.apache.iceberg:{RUNTIME_NAME}-{'_'.join(release)}:{ICEBERG_VERSION}"
+    for release in (("4.1", "2.13"), ("3.5", "2.12"))
+}
 SPARK_RUNTIME = RUNTIMES["4.1", "2.13"]
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"

@@ -245,6 +245,7 @@ def _inner(kind: Descriptor) -> _Column:
     return _record(kind)
 
 
+@cache
 def _names_of(kind: EnumDescriptor, field: str) -> _Column:
     name_of = {number: value.name for number, value in kind.values_by_number.items()}
 
