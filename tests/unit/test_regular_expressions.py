@@ -95,6 +95,8 @@ def uses() -> list[Use]:
         for node in ast.walk(tree):
             match node:
                 case ast.Attribute(value=ast.Name(id=name), attr=method) if (module.__name__, name) in named:
+                    if method == "pattern":  # its text is part of another one, which is tried itself
+                        continue
                     assert method in METHODS, f"{place}: {name}.{method}"
                     found.append(Use(f"{place}:{name}", named[module.__name__, name], method))
     for name, kind in vars(failure_causes).items():
