@@ -99,14 +99,6 @@ class LoadSpec(JobSpec):
         """Columns of the batch that are not stored."""
         return tuple(self.schema_contract.exclude_columns)
 
-    @property
-    def keep_consumed_for(self) -> timedelta | None:
-        """Time for which a consumed file is remembered that left the source; None, for ever, where rows count."""
-        if self.counts_rows or self.source.letters:
-            return None
-        files = self.source.files
-        return duration(files.max_file_age, "max_file_age") if files else ONE_YEAR
-
     def refuse_excluded(self, what: str, names: Sequence[str]) -> None:
         """Refuse columns that are needed, and excluded from what is written.
 
@@ -116,6 +108,16 @@ class LoadSpec(JobSpec):
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
         if lost:
             raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
+
+
+def keep_consumed_for(source: Source) -> timedelta | None:
+    """Return how long a consumed file is remembered that left a source; None for ever.
+
+    Where rows count, all are remembered for ever.
+    """
+    if source.letters:
+        return None
+    return duration(source.files.max_file_age, "max_file_age") if source.files else ONE_YEAR
 
 
 @dataclass(frozen=True, kw_only=True)

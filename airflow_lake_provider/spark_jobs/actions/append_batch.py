@@ -71,7 +71,7 @@ def _without_changed(new: _New) -> _New:
 def _leaving_out(new: _New, decision: InputDecision) -> InputDecision:
     """Return the decision without what has changed, of which the position keeps what was added: it is changed still."""
     start = decision.start
-    position = position_behind(new.listed.without_changed(start), start, new.spec.keep_consumed_for)
+    position = position_behind(new.listed.without_changed(start), start, kept_for=None)
     return replace(decision, wanted=decision.wanted.without_changed(start), position=position)
 
 

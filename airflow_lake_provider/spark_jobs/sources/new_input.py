@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
+from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat, keep_consumed_for
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 
@@ -64,11 +64,11 @@ def decide_input(
     if not spec.keeps_position:
         nothing = SourcePosition()
         return InputDecision(start=nothing, wanted=listed, position=nothing, repeats=True)
-    kept_for = spec.keep_consumed_for
     if spec.is_complete:
         return decide_whole_input(spec, applied_state, listed)
     if counts_rows := spec.counts_rows:
         _refuse_to_count_again(spec, applied_state)
+    kept_for = None if counts_rows else keep_consumed_for(spec.source)
     changed = _changed_parts(applied_state.position, listed)
     start = _start(spec, applied_state, listed, changed)
     if other_stream is not None:
@@ -156,7 +156,7 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
     engine = getattr(spec, "merge_engine", None)
     is_dated = isinstance(engine, History) and engine.at is not None
     is_asked = spec.on_repeat is OnRepeat.APPLY or not listed.shows_changes
-    after = replace(listed.position_after(start, spec.keep_consumed_for), generation=start.generation + 1)
+    after = replace(listed.position_after(start, keep_consumed_for(spec.source)), generation=start.generation + 1)
     return InputDecision(
         start=start,
         wanted=listed,

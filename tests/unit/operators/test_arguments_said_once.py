@@ -59,9 +59,9 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
 # An argument on which several rules depend stands once more for each of them: each rule asks it something else. The
 # list may only shrink. What gives an engine or a source an answer of its own has no place here.
 MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
-    LakeUpsertOperator: {"source": 8, "schema_contract": 5, "merge_engine": 5},
-    LakeAppendOperator: {"source": 9, "schema_contract": 5, "deduplicate_against": 6},
-    LakeOverwritePartitionsOperator: {"source": 9, "schema_contract": 5, "where": 5, "on_repeat": 5},
+    LakeUpsertOperator: {"source": 7, "schema_contract": 5, "merge_engine": 5},
+    LakeAppendOperator: {"source": 8, "schema_contract": 5, "deduplicate_against": 6},
+    LakeOverwritePartitionsOperator: {"source": 8, "schema_contract": 5, "where": 5, "on_repeat": 5},
     LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
     LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},
     LakeRemoveOrphanFilesOperator: {"mode": 5},

@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.specs.load import keep_consumed_for
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
@@ -116,10 +117,10 @@ def test_a_source_remembers_its_files_for_as_long_as_asked_and_replays_no_sums(
 ) -> None:
     files = {"type": "files", "path": "in/*.parquet"}
     spec = upsert(source={**files, "max_file_age": "P30DT1H", "on_source_change": "replay"}).build_spec(context)
-    assert spec.keep_consumed_for == timedelta(days=31)
-    assert upsert().build_spec(context).keep_consumed_for == timedelta(days=365)
+    assert keep_consumed_for(spec.source) == timedelta(days=31)
+    assert keep_consumed_for(upsert().build_spec(context).source) == timedelta(days=365)
     sums: dict[str, Any] = {"merge_engine": Aggregation({"n": "sum"})}
-    assert upsert(**sums).build_spec(context).keep_consumed_for is None
+    assert upsert(**sums).build_spec(context).counts_rows
     for wrong, said in (
         ({**sums, "source": {**files, "on_source_change": "replay"}}, "would count all files again"),
         ({"source": {**files, "on_source_change": "again"}}, "'continue', 'replay', 'fail'"),
