@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.operators.task_run import TaskRun, clearing
+from airflow_lake_provider.operators.task_run import TaskRun
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -28,8 +28,9 @@ class StoredApplication(Base):
 
     def name_keys(self, context: Context) -> None:
         """Give each clearing keys of its own: a cleared task is not reconnected to the application it had before."""
+        tries = TaskRun(context, self.retries or 0).tries_of_application
         for name in _KEYS:
-            setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
+            setattr(self, name, f"{getattr(type(self), name)} {tries}")
 
     def may_follow(self, context: Context) -> bool:
         """Tell whether an application of an earlier try may run, or has left reports that nobody has read.
@@ -38,7 +39,8 @@ class StoredApplication(Base):
         """
         self.name_keys(context)
         store = context.get("task_state_store")
-        if store is None or not self.durable or not TaskRun(context, self.retries or 0).is_retry:
+        # Asked in a first try, too: what the author has lowered the retries to may hide that this is none.
+        if store is None or not self.durable or context["ti"].try_number <= 1:
             return False
         try:
             application = store.get(self.external_id_key)

@@ -44,7 +44,7 @@ class TaskRun:
         """
         instance = self.context["ti"]
         task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index), *self.part)
-        who = (*batch, *task, clearing(self.context)) if cleared_is_new else batch or task
+        who = (*batch, *task, self.clearing) if cleared_is_new else batch or task
         tries = self._tries_since_clearing if cleared_is_new else instance.try_number
         run_after = None if batch else self._begun_at(cleared_is_new=cleared_is_new)
         return RunIdentity.of(*who, try_number=tries, run_after=run_after)
@@ -86,7 +86,7 @@ class TaskRun:
             return False
         with suppress(Exception):
             store = self._store
-            return store is not None and store.get(UNTOLD) not in (None, clearing(self.context))
+            return store is not None and store.get(UNTOLD) not in (None, self.clearing)
         return False
 
     def note_submission(self) -> None:
@@ -95,7 +95,7 @@ class TaskRun:
         with suppress(Exception):
             store = self._store
             if store is not None and not store.get(UNTOLD):
-                store.set(UNTOLD, clearing(self.context))
+                store.set(UNTOLD, self.clearing)
 
     def note_told(self, errors: Iterable[LakeProviderError | None] = ()) -> None:
         """Note that what the task has committed is told.
@@ -147,13 +147,29 @@ class TaskRun:
         return bool(instance.try_number > instance.max_tries)
 
     @property
+    def clearing(self) -> str:
+        """Text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
+        return f"up to try {self.context['ti'].max_tries}"
+
+    @property
+    def tries_of_application(self) -> str:
+        """Text that names the tries of which one may follow the application of another.
+
+        A clearing after the author has lowered the retries may leave max_tries as it was. A text that a retry does not
+        share costs a submission, and the run key meets what was committed.
+        """
+        is_cleared = bool(self.context["dag_run"].clear_number) and self._first_try > 1
+        return f"{self.clearing} from try {self._first_try}" if is_cleared else self.clearing
+
+    @property
     def _tries_since_clearing(self) -> int:
+        return int(self.context["ti"].try_number - self._first_try + 1)
+
+    @property
+    def _first_try(self) -> int:
+        """Number of the first try since the task was cleared, or since its run began."""
         instance = self.context["ti"]
         # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
         first_try = instance.max_tries - self.retries + 1
-        return int(instance.try_number - max(1, first_try) + 1)
-
-
-def clearing(context: Context) -> str:
-    """Return a text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
-    return f"up to try {context['ti'].max_tries}"
+        # It is yet to come only where the author has lowered the retries since.
+        return int(first_try) if 1 < first_try <= instance.try_number else 1

@@ -260,6 +260,14 @@ def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, contex
     assert [is_retry(number, 4) for number in (3, 4, 5)] == [False, True, True]
 
 
+def test_a_try_after_the_author_has_lowered_the_retries_is_still_a_retry(
+    lake_connection: str, context: Context
+) -> None:
+    # max_tries stays at the retries that the task had when its run began.
+    context["ti"].try_number, context["ti"].max_tries = 2, 3
+    assert upsert(retries=0).task_run(context).is_retry
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

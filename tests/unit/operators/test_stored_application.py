@@ -90,14 +90,14 @@ def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_pat
     StateStore.of(context)
     context["ti"].max_tries, context["ti"].stats_tags = 2, {}  # type: ignore[misc]  # of a stand-in
 
-    def run(number: int, level: str = "full", **arguments: Any) -> Any:
+    def run(number: int, level: str = "full", retries: int = 2, **arguments: Any) -> Any:
         context["ti"].try_number = number
         return LakeCompactionOperator(
             task_id="compact",
             table="shop.orders",
             level=level,
             fail_on_conflict=True,
-            retries=2,
+            retries=retries,
             report_location=str(tmp_path / "reports"),
             track_driver_via_k8s_api=True,
             **arguments,
@@ -120,6 +120,32 @@ def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended
     kubernetes.end("driver-2", DONE)
     assert attempt(3)["outcome"] == "done"
     assert list(kubernetes.phases) == ["driver-1", "driver-2"]
+
+
+def test_a_task_that_is_cleared_after_its_author_has_lowered_the_retries_takes_no_report_of_before(
+    kubernetes: Kubernetes, attempt: Callable[..., Any], context: Context
+) -> None:
+    kubernetes.report = DONE
+    assert attempt(1)["outcome"] == "done"
+    # Its max_tries is the tries so far and the retries of now: what it was before.
+    context["dag_run"].clear_number = 1
+    assert attempt(2, retries=1)["outcome"] == "done"
+    assert list(kubernetes.phases) == ["driver-1", "driver-2"]
+
+
+@pytest.mark.parametrize("retries", [1, 0])
+def test_a_retry_follows_its_driver_though_its_author_has_lowered_the_retries(
+    kubernetes: Kubernetes, attempt: Callable[..., Any], context: Context, retries: int
+) -> None:
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1)
+    kubernetes.loses_worker = False
+    kubernetes.end("driver-1", DONE)
+    # Of the run another task was cleared. By the metadata alone nothing is due.
+    context["dag_run"].clear_number = int(retries == 0)
+    assert attempt(2, level="auto", retries=retries)["outcome"] == "done"
+    assert list(kubernetes.phases) == ["driver-1"]
 
 
 @pytest.mark.parametrize("name", ["jars", "py_files", "files", "archives", "keytab"])
