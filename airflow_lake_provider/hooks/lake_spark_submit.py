@@ -16,7 +16,12 @@ from airflow_lake_provider.catalogs.catalog_connection import read_extra
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.spark_connection import EXAMPLE, refuse_extra, refuse_lost_keytab, refuse_master
 from airflow_lake_provider.hooks.stored_connection import stored_connection
-from airflow_lake_provider.submission.spark_installation import chosen_binary, launch_environment, spark_submit_binary
+from airflow_lake_provider.submission.spark_installation import (
+    chosen_binary,
+    launch_environment,
+    spark_submit_binary,
+    without_spark_connect,
+)
 from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
 from airflow_lake_provider.submission.yarn_staging import (
     folder_in_line,
@@ -257,7 +262,9 @@ class LakeSparkSubmitHook(SparkSubmitHook):
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Start the application."""
         self.before_submit()
-        driver: str | None = super().submit(application, **kwargs)
+        # The official hook only adds variables to the worker's.
+        with without_spark_connect():
+            driver: str | None = super().submit(application, **kwargs)
         return driver
 
     @property

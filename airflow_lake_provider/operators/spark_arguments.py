@@ -56,6 +56,8 @@ _OF_CONNECTION = {
     "spark.master": "the host of the Spark connection",
     "spark.submit.deployMode": "deploy_mode, or the extra 'deploy-mode' of the Spark connection",
 }
+# What asks for a session of Spark Connect, by a value where others are no such question.
+_CONNECT = {"spark.remote": "", "SPARK_REMOTE": "", "spark.api.mode": "connect", "SPARK_API_MODE": "connect"}
 
 
 class SparkArguments(Base):
@@ -206,6 +208,12 @@ def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
             f"conf[{unset[0]!r}] must not be 'None', which a template makes of a param without a value; write "
             "{{ params.x or '1g' }}, with a value that holds then"
         )
+    for setting, given in texts.items():
+        if _CONNECT.get(setting) in ("", given.strip().lower()):
+            raise InvalidSpecError(
+                f"{name}[{setting!r}] asks for a session of Spark Connect, and a job has a driver of its own; leave it "
+                "out. The Spark connection says where the job runs"
+            )
     if name == "conf":
         for setting, given in texts.items():
             _fitting(given, setting, f"conf[{setting!r}]")

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
 _LOG_LEVEL = {"spark.log.level": "WARN"}
+# A site's spark-defaults.conf may say otherwise for its notebooks.
+_CLASSIC = {"spark.api.mode": "classic"}
 
 # Lists that an argument of the command line replaces, wherever Spark has them from.
 _SETTING_OF = {
@@ -86,7 +88,7 @@ class SparkSubmission:
         files = JobFiles.open(base, run.who)
         try:
             files.write_spec(job_to_json(job))
-            settings = {**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}
+            settings = {**_LOG_LEVEL, **_CLASSIC, **_scheduler(job), **connection.spark_settings()}
             for conn_id, access in accesses.items():
                 settings |= access.to_settings(conn_id)
             files.write_settings(settings, properties_file)

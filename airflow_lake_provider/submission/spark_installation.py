@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,6 +76,23 @@ def launch_environment(
     if home is not None and binary in (None, str(home / "bin" / "spark-submit")):
         wanted["SPARK_HOME"] = str(home)
     return {name: value for name, value in wanted.items() if name not in environment}
+
+
+# Of workers whose other tasks use Spark Connect: spark-submit takes no remote beside a master.
+_CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_CONNECT_MODE_ENABLED")
+
+
+@contextmanager
+def without_spark_connect(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+    """Take away the variables by which PySpark opens a session of Spark Connect, as long as an application starts.
+
+    :param environment: the worker's, which a process takes over.
+    """
+    taken = {name: environment.pop(name) for name in _CONNECT if name in environment}
+    try:
+        yield
+    finally:
+        environment.update(taken)
 
 
 def spark_submit_binary(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -187,8 +187,8 @@ def test_the_settings_hold_the_connection_and_only_this_user_may_read_them(conte
     settings = opened(job, context, LOCAL).files.settings
     found = java_properties.load(settings.read_text(encoding="utf-8"))
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
-    once = {"spark.yarn.maxAppAttempts": "1"}
-    assert found == {**job.lake.connection.spark_settings(), **once, "spark.log.level": "INFO"}
+    ours = {"spark.yarn.maxAppAttempts": "1", "spark.api.mode": "classic"}
+    assert found == {**job.lake.connection.spark_settings(), **ours, "spark.log.level": "INFO"}
     assert set(SECRETS) <= set(found.values())
 
 

@@ -183,6 +183,21 @@ def test_settings_that_the_connection_says_are_refused_in_conf(setting: str, whe
         compaction(conf={setting: "cluster"})
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("conf", {"spark.remote": "sc://h"}),
+        ("conf", {"spark.api.mode": "Connect"}),
+        ("env_vars", {"SPARK_REMOTE": "local"}),
+        ("env_vars", {"SPARK_API_MODE": "connect"}),
+    ],
+)
+def test_a_session_of_spark_connect_is_refused(name: str, given: dict[str, str]) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"^{name}\['.*'\] asks for a session of Spark Connect"):
+        compaction(**{name: given})
+    compaction(conf={"spark.api.mode": "classic"})
+
+
 def test_a_setting_that_a_param_left_empty_is_no_setting_of_the_value_none(context: Context) -> None:
     job = compaction(conf={"spark.executor.memory": TEMPLATE})
     job.render_template_fields({**context, "params": {"x": None}})
@@ -279,7 +294,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder, file = tmp_path / "bin", tmp_path / "words.json"
     folder.mkdir()
     program = folder / "spark-submit"
-    left = "{'words': sys.argv[1:], 'x': os.environ.get('LAKE_X')}"
+    left = "{'words': sys.argv[1:], 'x': os.environ.get('LAKE_X'), 'variables': list(os.environ)}"
     program.write_text(
         f"#!/usr/bin/env python3\nimport json, os, sys\njson.dump({left}, open({str(file)!r}, 'w'))\nsys.exit(1)\n"
     )
@@ -319,6 +334,24 @@ def test_a_connection_without_a_deploy_mode_means_client_whatever_sparks_default
 ) -> None:
     assert values_of("--deploy-mode", words_given(words, context)) == ["client"]
     assert values_of("--deploy-mode", words_given(words, context, deploy_mode="client")) == ["client"]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_worker_whose_other_tasks_use_spark_connect_submits_with_a_session_of_its_own(
+    context: Context, words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = {
+        "SPARK_REMOTE": "sc://connect:15002",
+        "SPARK_CONNECT_MODE": "1",
+        "SPARK_CONNECT_MODE_ENABLED": "1",
+        "SPARK_LOCAL_REMOTE": "1",
+        "SPARK_API_MODE": "connect",
+    }
+    for name, value in connect.items():
+        monkeypatch.setenv(name, value)
+    words_given(words, context)
+    assert not connect.keys() & set(json.loads(words.read_text())["variables"])
+    assert connect.items() <= os.environ.items()
 
 
 LISTS_OF_SETTINGS = {
