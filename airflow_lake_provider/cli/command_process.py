@@ -41,19 +41,21 @@ def run_driver(submit: SparkSubmitOperator, attempt: SparkSubmission, start: Dri
 
     :param submit: its arguments are put together here.
     :param start: of ``attempt.driver_start``.
+    :raises LakeProviderError: nothing can be submitted.
     """
     # Spark's packages take their time to be imported.
     from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
     from airflow_lake_provider.operators.driver_exit import DriverEnd
     from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
 
+    attempt.prepare(start)
     end = DriverEnd()
     for name, value in spark_submit_arguments(attempt, submit, start).items():
         setattr(submit, name, value)
     try:
         hook = LakeSparkSubmitHook.adopt(
             submit._get_hook(),
-            attempt.forget_old_report,
+            lambda: None,
             lambda _: None,
             java_options=start.options,
             on_line=end.heed,

@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.catalogs.spark_catalog_properties import SPARK_RUNTIME, runtime_for
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.submission.class_archive import (
     ARCHIVE_AT_EXIT,
     ClassArchive,
@@ -62,6 +62,7 @@ class DriverStart:
     :param class_path: for ``--driver-class-path``; None for the plain one.
     :param options: of the driver's JVM, which come before those of an author.
     :param environment: of ``spark-submit``, beside what an author gives.
+    :param obstacle: why no driver can start.
     """
 
     jars: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class DriverStart:
     environment: Mapping[str, str] = field(default_factory=dict)
     archive: ClassArchive | None = None
     attempt: str = ""
+    obstacle: LakeProviderError | None = None
 
     @classmethod
     def plan(

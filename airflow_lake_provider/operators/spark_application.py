@@ -368,7 +368,7 @@ class SparkApplicationOperator(
         if self._attempt is not None:
             # On a copy: what belongs to one submission must not stay in the author's arguments.
             submitted = copy.copy(self)
-            self._driver = self._attempt.driver_start(self, is_short=self.is_short)
+            self._driver = self._attempt.start_or_obstacle(self, is_short=self.is_short)
             for name, value in spark_submit_arguments(self._attempt, self, self._driver).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
@@ -386,11 +386,11 @@ class SparkApplicationOperator(
     def _before_submit(self) -> None:
         """Note that this try has an application of its own, whose report is not an older one."""
         self.refuse_submission()
+        if self._attempt is not None:
+            self._attempt.prepare(self._driver)
         self._submitted = self._is_followed = True
         for sentence in filter(None, (pointer(self._spark_log), *self._driver.waits())):
             self.log.info("%s", sentence)
-        if self._attempt is not None:
-            self._attempt.forget_old_report()
 
     def _close_attempt(self) -> None:
         """Remove the files of this try, secrets among them."""

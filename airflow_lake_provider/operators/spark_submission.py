@@ -15,6 +15,7 @@ from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.catalogs.spark_catalog_properties import RUNTIME_NAME
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.load import LoadSpec
@@ -51,6 +52,7 @@ class SparkSubmission:
 
     :param report_path: local path in client mode, fsspec path in cluster mode.
     :param drivers: packages for the databases and topics that are read.
+    :param obstacle: why nothing can be submitted; an application of an earlier try can be followed nevertheless.
     """
 
     files: JobFiles
@@ -59,6 +61,7 @@ class SparkSubmission:
     target: SparkTarget
     report_path: str
     drivers: tuple[str, ...] = ()
+    obstacle: LakeProviderError | None = None
 
     @classmethod
     def open(
@@ -76,22 +79,16 @@ class SparkSubmission:
         :param properties_file: the author's, merged with ours.
         :param report_location: for cluster mode; default: ``[lake]`` setting.
         :param run: of the Airflow task.
-        :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use; the
-            author's file cannot be read.
+        :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use.
         :raises JobFailedError: in cluster mode, its store does not answer.
         """
         # First: what is refused leaves no files behind.
         shared = shared_report(job, run, report_location, connection.address) if target.cluster_mode else None
-        connections = _connections(job)
-        accesses = {conn_id: source_access(conn_id, kind) for conn_id, kind in connections.items()}
         base = job_directory()
         files = JobFiles.open(base, run.who)
         try:
             files.write_spec(job_to_json(job))
-            settings = {**_LOG_LEVEL, **_CLASSIC, **_scheduler(job), **connection.spark_settings()}
-            for conn_id, access in accesses.items():
-                settings |= access.to_settings(conn_id)
-            files.write_settings(settings, properties_file)
+            drivers, obstacle = _write_settings(files, job, connection, properties_file)
             archive = job_archive(base)
         except BaseException:
             # They hold secrets, and nobody else knows them yet.
@@ -103,13 +100,15 @@ class SparkSubmission:
             connection=connection,
             target=target,
             report_path=shared or str(files.report),
-            drivers=packages_of(accesses.values()),
+            drivers=drivers,
+            obstacle=obstacle,
         )
 
     def driver_start(self, operator: SparkSubmitOperator, *, is_short: bool = False) -> DriverStart:
         """Decide how the driver gets its jars, and whether an archive of its classes is used or made.
 
         :param is_short: whether the job ends before the JVM's second compiler pays.
+        :raises LakeProviderError: no driver can start.
         """
         settings = self.files.settings.read_text(encoding="utf-8")
         attempt = self.files.folder.name.rpartition("-")[2]
@@ -123,17 +122,50 @@ class SparkSubmission:
             drivers=self.drivers,
         )
 
+    def start_or_obstacle(self, operator: SparkSubmitOperator, *, is_short: bool) -> DriverStart:
+        """Decide as :meth:`driver_start` does, and leave what refuses a driver to :meth:`prepare`."""
+        try:
+            return self.driver_start(operator, is_short=is_short)
+        except LakeProviderError as error:
+            return DriverStart(obstacle=error)
+
     def read_reports(self) -> dict[str, JobReport | JobFailure]:
         """Read what the driver left, by task."""
         return read_reports(self.report_path)
 
-    def forget_old_report(self) -> None:
-        """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""
+    def prepare(self, start: DriverStart) -> None:
+        """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place.
+
+        :param start: of :meth:`driver_start`.
+        :raises LakeProviderError: nothing can be submitted, or the report cannot be removed.
+        """
+        for obstacle in filter(None, (self.obstacle, start.obstacle)):
+            raise obstacle
         forget_report(self.report_path)
 
     def close(self) -> None:
         """Remove spec, settings and a local report."""
         self.files.close()
+
+
+def _write_settings(
+    files: JobFiles, job: Job, connection: CatalogConnection, properties_file: str | None
+) -> tuple[tuple[str, ...], LakeProviderError | None]:
+    """Write Spark's settings, none where there is an obstacle.
+
+    :return: packages for the databases and topics that are read, and the obstacle. That is a connection which is not
+        there, or a file of the author's which cannot be read.
+    """
+    settings = {**_LOG_LEVEL, **_CLASSIC, **_scheduler(job), **connection.spark_settings()}
+    try:
+        accesses = {conn_id: source_access(conn_id, kind) for conn_id, kind in _connections(job).items()}
+        for conn_id, access in accesses.items():
+            settings |= access.to_settings(conn_id)
+        files.write_settings(settings, properties_file)
+    except LakeProviderError as error:
+        files.write_settings({})
+        return (), error
+    return packages_of(accesses.values()), None
 
 
 def spark_submit_arguments(

@@ -24,6 +24,7 @@ from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import job_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
 from airflow_lake_provider.operators.task_run import UNTOLD
 from airflow_lake_provider.submission.job_files import APPLICATION
@@ -154,9 +155,9 @@ def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context,
     first.close()
     second = opened(job, context, CLUSTER)
     assert second.read_reports() == {TASK: REPORT}
-    second.forget_old_report()
+    second.prepare(DriverStart())
     assert second.read_reports() == {}
-    second.forget_old_report()
+    second.prepare(DriverStart())
 
 
 def test_configured_jars_take_the_place_of_packages(

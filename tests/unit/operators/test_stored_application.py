@@ -168,6 +168,35 @@ def test_a_retry_follows_the_driver_of_a_worker_that_had_a_file_which_this_one_h
     assert list(kubernetes.phases) == ["driver-1"]
 
 
+@pytest.mark.parametrize("what", ["properties_file", "spark_jars"])
+def test_a_retry_follows_the_driver_of_a_worker_that_had_settings_or_jars_which_this_one_has_not(
+    kubernetes: Kubernetes,
+    attempt: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    job_directory: Path,
+    tmp_path: Path,
+    what: str,
+) -> None:
+    of_one_worker = tmp_path / "of_one_worker"
+    of_one_worker.write_text("spark.app.name=x\n", encoding="utf-8")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(of_one_worker))
+    given = {"properties_file": str(of_one_worker)} if what == "properties_file" else {}
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1, **given)
+    of_one_worker.unlink()
+    if what == "properties_file":
+        monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
+    kubernetes.loses_worker = False
+    kubernetes.end("driver-1", DONE)
+    assert attempt(2, **given)["outcome"] == "done"
+    kubernetes.phases["driver-1"] = "Failed"
+    with pytest.raises(InvalidSpecError, match=f"{what}.*of_one_worker"):
+        attempt(3, **given)
+    assert list(kubernetes.phases) == ["driver-1"]
+    assert list(job_directory.glob("attempt-*")) == []
+
+
 def test_a_state_is_never_left_without_the_application_that_it_is_of(
     kubernetes: Kubernetes, attempt: Callable[..., Any], context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
