@@ -117,12 +117,17 @@ class SparkTarget:
 
 
 def web_address(text: object) -> str | None:
-    """Return an address that a link may have: of HTTP, without a user, a query or a slash at its end; else None."""
+    """Return an address that a link may have: of HTTP, without a user, a query or a slash at its end; else None.
+
+    :param text: a host and a port alone are of HTTP, as Airflow's hook takes those of YARN.
+    """
+    given = text.strip() if isinstance(text, str) else ""
     try:
-        parts = urlsplit(text.strip()) if isinstance(text, str) else None
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        is_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not is_host:
         return None
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 

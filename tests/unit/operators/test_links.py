@@ -119,7 +119,10 @@ def test_a_link_that_cannot_be_kept_fails_no_task(monkeypatch: pytest.MonkeyPatc
         ("https://user:hush@h/proxy?a=b#c", "https://h/proxy"),
         ("ftp://h", None),
         ("javascript:alert(1)", None),
-        ("h:18080", None),
+        # As Hadoop writes it, and Airflow's hook takes it.
+        (" rm.example.com:8088 ", "http://rm.example.com:8088"),
+        ("h", "http://h"),
+        ("", None),
         ("http://", None),
         ("http://[", None),
         (None, None),
