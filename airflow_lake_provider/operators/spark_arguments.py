@@ -41,8 +41,11 @@ _FLAGS = (
 # What Spark reads before a driver could say what is wrong with it: by the names of the arguments and of the settings.
 _SIZES = ("executor_memory", "driver_memory", "spark.executor.memory", "spark.driver.memory")
 # Executors may all be allocated later.
-_WHOLE = ("num_executors", "spark.executor.instances", "spark.driver.cores")
-_POSITIVE = ("executor_cores", "total_executor_cores", "spark.executor.cores", "spark.cores.max")
+_WHOLE = ("num_executors", "spark.executor.instances")
+_POSITIVE = (
+    *("executor_cores", "total_executor_cores"),
+    *("spark.executor.cores", "spark.cores.max", "spark.driver.cores"),
+)
 _SIZE = re.compile(r"\s*0*[1-9][0-9]*(?:b|[kmgtp]b?)?\s*", re.ASCII | re.IGNORECASE)
 # An int of Java.
 _COUNT = re.compile(r"0*[0-9]{1,9}", re.ASCII)

@@ -111,6 +111,11 @@ def test_no_core_is_refused_and_no_executor_is_not_as_spark_may_allocate_some_la
             compaction(**given)
 
 
+def test_a_driver_without_a_core_is_refused_as_spark_submit_does_not_start_it() -> None:
+    with pytest.raises(InvalidSpecError, match=r"conf\['spark\.driver\.cores'\] must be .* of at least 1"):
+        compaction(conf={"spark.driver.cores": 0})
+
+
 @pytest.mark.parametrize(("name", "setting"), COUNTS.items())
 def test_a_count_as_spark_takes_it_is_none_to_refuse(name: str, setting: str) -> None:
     # Airflow leaves out a number of 0, as it does None.
