@@ -92,8 +92,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
     """
 
     template_fields: Sequence[str] = ("tasks", *SparkApplicationOperator.template_fields)
-    # For messages, with a place for its number.
-    _name_of_task = "tasks[{}]"
+    _name_of_task = "tasks[{}]"  # For messages, with a place for its number.
 
     def __init__(
         self,
@@ -103,7 +102,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
         **application: Any,
     ) -> None:
         application.setdefault("name", f"{type(self).__name__} {application.get('task_id', '')}")
-        super().__init__(**application)
+        # A list has no names, by which Airflow would push several outputs; it fails once the commits are made.
+        super().__init__(**{**application, "multiple_outputs": False})
         with refusing_for_good():
             refuse_template(parallelism, "parallelism")
             self.parallelism = positive(parallelism, "parallelism")

@@ -122,7 +122,8 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
         history: str | None = None,
         **operator: Any,
     ) -> None:
-        super().__init__(**operator)
+        # A list has no names, by which Airflow would push several outputs.
+        super().__init__(**{**operator, "multiple_outputs": False})
         self.tables = tables
         self.only_changed = only_changed
         self.lake_conn_id = lake_conn_id

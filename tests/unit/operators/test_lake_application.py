@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedEr
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceOperator
+from airflow_lake_provider.operators.maintenance_plan import LakeMaintenancePlanOperator
 from tests.unit.operators.mapped import RENDERED, rendered
 from tests.unit.operators.submitted import COMPACT, NOWHERE, UPSERT, application
 
@@ -44,6 +45,17 @@ WRONG: list[tuple[Any, str]] = [
 def test_a_task_that_cannot_be_is_refused_while_the_dag_is_parsed(task: Any, words: str) -> None:
     with pytest.raises(InvalidSpecError, match=words):
         application(task)
+
+
+@pytest.mark.parametrize("default_args", [{"multiple_outputs": True}, {}])
+def test_a_list_is_one_output_which_airflow_would_fail_over_after_the_commits(default_args: dict[str, Any]) -> None:
+    given: dict[str, Any] = {} if default_args else {"multiple_outputs": True}
+    with DAG("d", schedule=None, default_args=default_args):
+        run = application(COMPACT, **given)
+        plan = LakeMaintenancePlanOperator(task_id="plan", **given)
+        mapped = LakeApplicationOperator.partial(task_id="mapped", **given).expand(tasks=[[COMPACT]])
+    one_of_mapped = mapped.unmap({"tasks": [COMPACT]})
+    assert [task.multiple_outputs for task in (run, plan, one_of_mapped)] == [False, False, False]
 
 
 def test_what_is_still_a_template_is_refused_when_it_was_rendered(context: Context) -> None:
