@@ -19,18 +19,19 @@ LETTERS_TABLE = "lake_ops.dead_letters"
 
 def _max_share(value: object, name: str) -> float:
     given = share(value, name)
-    if not 0 <= given < 1:
-        raise InvalidSpecError(f"{name} must be a share from 0 to below 1, got {value!r}")
+    if not 0 <= given <= 1:
+        raise InvalidSpecError(f"{name} must be a share from 0 to 1, got {value!r}")
     return given
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter(ArgumentObject):
-    """Put records aside that cannot be applied, each as it is written in its file, and apply the others.
+    """Put records aside that cannot be applied, each as it is written in its file or topic, and apply the others.
 
     :param table: lake table of the dead letters, of the same catalog; it is created where it is missing, and many loads
         may share it.
-    :param max_share: of the records that are read; a run with more dead letters is refused, and nothing is written.
+    :param max_share: of the records that one commit reads; a run with more dead letters is refused before it writes
+        anything.
     """
 
     table: str = field(default=LETTERS_TABLE, metadata=reads(table_name))
@@ -44,11 +45,11 @@ class DeadLetter(ArgumentObject):
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse a source whose records cannot be put aside one by one, and loads in which their lack does harm."""
         source = spec.source
-        if source.files is None or source.is_change_stream or source.is_made:
+        if not source.takes_dead_letter:
             raise InvalidSpecError(
-                f"{spec.table}: dead_letter takes rows of Files, and {type(source).__name__} is something else: "
-                "changes have an order in which none may be missing, and rows of tables and queries can be read. Leave "
-                "bad rows out in a Query"
+                f"{spec.table}: dead_letter takes rows of Files and KafkaTopic, and {type(source).__name__} is "
+                "something else: changes have an order in which none may be missing, and rows of tables and queries "
+                "can be read. Leave bad rows out in a Query"
             )
         if spec.is_complete:
             raise InvalidSpecError(
@@ -62,7 +63,8 @@ class DeadLetter(ArgumentObject):
             )
         if spec.table.lower() == self.table.lower():
             raise InvalidSpecError(f"{spec.table}: dead_letter needs a table of its own")
-        if unfit := _unfit(str(source.files.format), source.files.options):
+        files = source.files
+        if files is not None and (unfit := _unfit(str(files.format), files.options)):
             raise InvalidSpecError(
                 f"{spec.table}: dead_letter takes a record of text where it is a line of its own, in UTF-8; {unfit}"
             )

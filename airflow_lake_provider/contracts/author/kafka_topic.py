@@ -198,6 +198,7 @@ class KafkaTopic(Topic):
 
     kind: ClassVar[str] = "kafka-topic"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.kafka.source:KafkaSource"
+    takes_dead_letter: ClassVar[bool] = True
     is_queryable: ClassVar[bool] = True
     value_format: ValueFormat | str = field(default=ValueFormat.JSON, kw_only=True, metadata=reads(_form_of_values))
     schema: str | None = field(default=None, kw_only=True, metadata=reads(optional(text), "id BIGINT"))

@@ -86,7 +86,8 @@ class Source(ArgumentObject):
     is_change_stream: ClassVar[bool] = False
     # A query can be over it.
     is_queryable: ClassVar[bool] = False
-    # Rows are made of what is read, and are not those that are there.
+    # Bad records can be put aside one by one; rows are made of what is read, and are not those that are there.
+    takes_dead_letter: ClassVar[bool] = False
     is_made: ClassVar[bool] = False
     # Whether one run reads all that was there at its start, in several commits. An annotation would be an argument.
     catch_up = False
@@ -185,6 +186,7 @@ class Files(Source):
     kind: ClassVar[str] = "files"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.files:FilesSource"
     has_plain_rows: ClassVar[bool] = True
+    takes_dead_letter: ClassVar[bool] = True
     is_queryable: ClassVar[bool] = True
     path: str = field(metadata=reads(file_path, _RENDERED_LATER))
     format: str | None = field(default=None, metadata=reads(optional(file_format)))

@@ -92,7 +92,8 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
         counted = counts(written)
         # Duplicates alone are committed, too: once they are no recent rows any more, they would be added. So are
         # offsets without rows: the next run would read the same share, or miss records that the broker has removed.
-        is_worth_it = counted["batch_rows"] or new.has_to_move
+        # So are letters: the next run would read their records once more.
+        is_worth_it = counted["batch_rows"] or put_aside.get("dead_letters") or new.has_to_move
         return counts_to_summary(batch_files=files, **counted, **put_aside) if is_worth_it else None
 
     put_aside: dict[str, int] = {}

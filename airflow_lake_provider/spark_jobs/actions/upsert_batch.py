@@ -89,8 +89,8 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
 
 def _moves_alone(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> bool:
     """Return whether a batch without a row to write moves the position."""
-    # Else the next run would read the same share.
-    if new.decision.wanted.is_share:
+    # Else the next run would read the same share, or the same bad records.
+    if new.decision.wanted.is_share or (batch.dead_letters is not None and batch.dead_letters.count):
         return True
     return not batch.side.dropped and new.target.exists() and new.has_to_move
 

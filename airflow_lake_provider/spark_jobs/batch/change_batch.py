@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 ARRIVAL = "_lake_arrival"
 UNPARSABLE = "_lake_unparsable"
 RECORD = "_lake_record"
+PLACE = "_lake_place"
 TEXTS_OF_TIMES = "_lake_texts_of_times"
 DELETED = "_lake_deleted"
 RESET = "_lake_reset"

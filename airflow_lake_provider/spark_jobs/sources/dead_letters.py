@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
-    ARRIVAL,
     LETTER_ID,
+    PLACE,
     RECORD,
     REPLAYED_AT,
     TEXTS_OF_TIMES,
@@ -25,15 +25,12 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     DeadLetters,
     Fault,
 )
-from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, ROUNDED
-from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
+from airflow_lake_provider.spark_jobs.sources.raw_batch import IDENTITY, NOTE, RawBatch
 from airflow_lake_provider.spark_jobs.sources.row_records import json_of_rows
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _REASON, _CLASS = "_lake_reason", "_lake_error_class"
-_FILE, _FIRST = "_lake_file", "_lake_first_row"
 _SHOWN = 3
 
 
@@ -55,11 +52,12 @@ def without_dead_letters(
         if faults
         else {_REASON: sf.lit(None).cast("string"), _CLASS: sf.lit(None).cast("string")}
     )
-    counts = {row[_REASON]: row["count"] for row in judged.groupBy(_REASON).count().collect()}
-    read, dead = sum(counts.values()), sum(count for reason, count in counts.items() if reason is not None)
+    # Of each record there may be another reason.
+    counts = {row[_CLASS]: row["count"] for row in judged.groupBy(_CLASS).count().collect()}
+    read, dead = sum(counts.values()), sum(count for kind, count in counts.items() if kind is not None)
     if dead > share_of(read, spec.dead_letter.max_share):
-        _refuse(spec, judged, raw, counts, dead, read)
-    hidden = (RECORD, TEXTS_OF_TIMES, UNPARSABLE, _REASON, _CLASS)
+        _refuse(spec, judged, raw, dead, read)
+    hidden = (RECORD, PLACE, NOTE, TEXTS_OF_TIMES, UNPARSABLE, _REASON, _CLASS)
     without = replace(raw, in_any_order=None, may_be_unparsable=False)
     letters = DeadLetters(target=spec.table, count=dead, rows=raw.rows.limit(0), judged=raw.rows)
     if not dead:
@@ -81,9 +79,11 @@ def _faults(spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: St
             text_literal(f"NULL in the column {key}, which tells rows apart"),
             "'NULL_KEY'",
         )
+    # A row that deletes may have its key alone.
+    is_row = f" AND coalesce({CHANGE_TYPE}, '') <> 'delete'" if raw.has_change_type else ""
     for name in _required(spec, raw.rows.columns, table_schema):
         yield (
-            f"{quoted_name(name)} IS NULL",
+            f"{quoted_name(name)} IS NULL{is_row}",
             text_literal(f"NULL in the column {name}, which the table requires"),
             "'NULL_VALUE'",
         )
@@ -96,54 +96,36 @@ def _required(spec: LoadSpec, columns: Sequence[str], table_schema: StructType |
     return [name for name in columns if name.lower() in required - excluded]
 
 
-def _refuse(
-    spec: LoadSpec, judged: DataFrame, raw: RawBatch, counts: dict[str | None, int], dead: int, read: int
-) -> None:
+def _refuse(spec: LoadSpec, judged: DataFrame, raw: RawBatch, dead: int, read: int) -> None:
     letter: Any = spec.dead_letter
-    worst = sorted(((count, reason) for reason, count in counts.items() if reason is not None), reverse=True)
-    reasons = "; ".join(f"{reason}: {count}" for count, reason in worst[:_SHOWN])
-    place = describe_first(judged, sf.col(_REASON).isNotNull(), raw.files)
+    is_dead = sf.col(_REASON).isNotNull()
+    by_reason = judged.filter(is_dead).groupBy(_REASON).count()
+    worst = by_reason.orderBy(sf.desc("count"), sf.desc(_REASON)).limit(_SHOWN).collect()
+    reasons = "; ".join(f"{row[_REASON]}: {row['count']}" for row in worst)
+    place = raw.first_place(judged, is_dead)
     raise BadInputError(
         f"{spec.table}: {dead} of {read} records cannot be applied, which is more than max_share={letter.max_share:g} "
         f"of dead_letter takes ({reasons}): {place}. Nothing was written, nor to {letter.table}. Look whether schema "
-        "and options of the source fit the files; where they do, give a greater max_share for this run, below 1"
+        "and options of the source fit what it reads; where they do, give a greater max_share for this run"
     )
 
 
 def _letters(spec: LoadSpec, dead: DataFrame, raw: RawBatch) -> DataFrame:
     """Return the rows of the table of dead letters, whose ids depend on the input alone."""
     record = sf.col(RECORD) if RECORD in dead.columns else json_of_rows(dead)
-    first_rows = raw.first_rows()
-    numbers = range(len(raw.files))
-    files = pa.table(
-        {
-            _FILE: pa.array(numbers, pa.int32()),
-            "file": pa.array([file.path for file in raw.files], pa.string()),
-            "_lake_identity": pa.array([file.identity for file in raw.files], pa.string()),
-            _FIRST: pa.array([first_rows.get(number) for number in numbers], pa.int64()),
-        }
-    )
-    place = sf.struct(f"{ARRIVAL}.block", f"{ARRIVAL}.row").alias("_lake_place")
-    placed = dead.select(sf.col(f"{ARRIVAL}.file").alias(_FILE), place, record.alias("record"), _REASON, _CLASS)
-    placed = placed.join(sf.broadcast(dataframe_of(dead.sparkSession, files)), _FILE)
-    # Rows have other numbers in another try: the same text is told apart by how often it came before in its file.
-    same = Window.partitionBy(_FILE, "record").orderBy("_lake_place")
-    parts = [
-        sf.lit(spec.table),
-        sf.lit(spec.source_name),
-        sf.col("_lake_identity"),
-        sf.col("record"),
-        sf.col("_lake_n"),
-    ]
-    line = f"CASE WHEN _lake_place.block = 0 THEN _lake_place.row - {_FIRST} + 1 END AS line"
-    return placed.withColumn("_lake_n", sf.row_number().over(same)).select(
+    placed = raw.placed(dead.withColumn("record", record))
+    # Rows have other numbers in another try: the same text is told apart by how often it came before in its input.
+    same = Window.partitionBy(IDENTITY, "record").orderBy(PLACE)
+    of_load = (sf.lit(spec.table), sf.lit(spec.source_name))
+    parts = [*of_load, sf.col(IDENTITY), sf.col("record"), sf.row_number().over(same)]
+    return placed.select(
         sf.sha2(sf.concat_ws("\x1f", *parts), 256).alias(LETTER_ID),
         sf.lit(spec.table).alias("target"),
         sf.lit(spec.source_name).alias("source"),
         "file",
-        sf.expr(line),
+        "line",
         "record",
-        sf.col(_REASON).alias("reason"),
+        sf.concat_ws("; ", _REASON, NOTE).alias("reason"),
         sf.col(_CLASS).alias("error_class"),
         sf.lit(datetime.now(UTC)).alias("put_aside_at"),
         sf.lit(spec.run.label).alias("run"),

@@ -158,7 +158,8 @@ def parsed_lines(
     # In two steps, so that each is made once.
     judged = lines.select("*", _fault_of_line(kind, options).alias(_FAULT)).selectExpr("*", f"{parsed} AS {_PARSED}")
     columns = [sf.expr(f"{_PARSED}.{quoted_name(name)} AS {quoted_name(name)}") for name in plain.names]
-    of_parsed = _fault_of_json(options, plain) if kind == "json" else text_literal(OTHER_COUNT)
+    of_json = fault_of_object("value", _PARSED, options, plain) if kind == "json" else ""
+    of_parsed = of_json or text_literal(OTHER_COUNT)
     sound = fault_of_line("value", options) if kind == "json" else "NULL"
     fault = f"CASE WHEN {_PARSED}.{UNPARSABLE} IS NOT NULL THEN {of_parsed} ELSE {sound} END"
     return judged, [*columns, sf.expr(f"coalesce({_FAULT}, {fault})").alias(UNPARSABLE)]
@@ -173,12 +174,15 @@ def _fault_of_line(kind: str, options: Mapping[str, str]) -> Column:
     return sf.when(~is_utf8("value"), sf.lit(NO_UTF8)).otherwise(sf.expr(fault))
 
 
-def _fault_of_json(options: Mapping[str, str], plain: StructType) -> str:
-    """Return SQL of what is wrong with a line of JSON that is not what its columns are."""
+def fault_of_object(line: str, parsed: str, options: Mapping[str, str], plain: StructType) -> str:
+    """Return SQL of what is wrong with a line of JSON that is not what its columns are.
+
+    :param parsed: column of what was made of the line.
+    """
     texts = columns_text(StructType([StructField(name, StringType()) for name in plain.names]))
-    as_texts = parsed_line("from_json", "value", texts, options)
+    as_texts = parsed_line("from_json", line, texts, options)
     unfit = ", ".join(
-        f"CASE WHEN {_PARSED}.{name} IS NULL AND {as_texts}.{name} IS NOT NULL THEN {text_literal(shown)} END"
+        f"CASE WHEN {parsed}.{name} IS NULL AND {as_texts}.{name} IS NOT NULL THEN {text_literal(shown)} END"
         for name, shown in ((quoted_name(each), each) for each in plain.names)
     )
     named = f"concat({text_literal(f'{CHANGED_VALUE}{IN_COLUMN}')}, nullif(concat_ws(', ', {unfit}), ''))"

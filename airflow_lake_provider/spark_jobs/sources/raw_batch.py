@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, TimestampType
@@ -14,13 +15,16 @@ from pyspark.sql.types import StringType, StructField, TimestampType
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, PLACE, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
 from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, is_utf8
 
+# Of a letter: the input that it is of, in which equal records are counted, and what helps to repair it.
+IDENTITY, NOTE = "_lake_identity", "_lake_note"
+_FILE, _FIRST = "_lake_file", "_lake_first_row"
 # Before the column whose value it is.
 IN_COLUMN = ", in "
 _SHOWN = 5
@@ -60,6 +64,29 @@ class RawBatch:
     encoding: str = ""
     first_rows: Callable[[], dict[int, int]] = dict
 
+    def first_place(self, rows: DataFrame, is_bad: Column) -> str:
+        """Return where the first bad row is, for a message.
+
+        :param rows: those of the batch, each with its condition.
+        """
+        return describe_first(rows, is_bad, self.files)
+
+    def placed(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the batch with ``file`` and ``line``, ``IDENTITY``, ``PLACE`` to order by, and ``NOTE``."""
+        first_rows, numbers = self.first_rows(), range(len(self.files))
+        files = pa.table(
+            {
+                _FILE: pa.array(numbers, pa.int32()),
+                "file": pa.array([file.path for file in self.files], pa.string()),
+                IDENTITY: pa.array([file.identity for file in self.files], pa.string()),
+                _FIRST: pa.array([first_rows.get(number) for number in numbers], pa.int64()),
+            }
+        )
+        at = rows.selectExpr("*", f"{ARRIVAL}.file AS {_FILE}", f"struct({ARRIVAL}.block, {ARRIVAL}.row) AS {PLACE}")
+        joined = at.join(sf.broadcast(dataframe_of(rows.sparkSession, files)), _FILE)
+        line = f"CASE WHEN {PLACE}.block = 0 THEN {PLACE}.row - {_FIRST} + 1 END AS line"
+        return joined.selectExpr("*", line, f"CAST(NULL AS STRING) AS {NOTE}")
+
     def stored_fields(self, exclude_columns: Sequence[str]) -> list[StructField]:
         """Return the columns that are for the table: without our own, those left out, and what tells of deletes."""
         excluded = {name.lower() for name in (*exclude_columns, *((CHANGE_TYPE,) if self.has_change_type else ()))}
@@ -73,7 +100,7 @@ class RawBatch:
         :raises BadInputError: above 0; it names the file and the first such record.
         """
         if count:
-            place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
+            place = self.first_place(self.rows, sf.col(UNPARSABLE).isNotNull())
             fault = sf.split_part(UNPARSABLE, sf.lit(IN_COLUMN), sf.lit(1)).alias("fault")
             flagged = self.rows.filter(sf.col(UNPARSABLE).isNotNull()).select(fault, UNPARSABLE)
             rows = flagged.filter(sf.col("fault").isin(*FAULTS)).distinct().orderBy(UNPARSABLE).limit(_SHOWN).collect()

@@ -204,6 +204,15 @@ def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> N
     assert (report.dead_letters, report.rows_inserted) == (29, 71)
 
 
+def test_letters_alone_are_kept_and_their_file_is_not_read_again(flow: Flow) -> None:
+    flow.arrive("1.jsonl", {"id": "x"})
+    letter = DeadLetter(table="letters.alone_in_files", max_share=1)
+    report = append(flow, "run 1", dead_letter=letter)
+    assert (report.outcome, report.dead_letters, flow.records()) == (Outcome.APPLIED, 1, [])
+    assert append(flow, "run 2", dead_letter=letter).outcome is Outcome.NOTHING_NEW
+    assert [each["run"] for each in letters_of(flow, letter.table)] == ["dag run 1 task -1"]
+
+
 def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_text(new_flow: NewFlow) -> None:
     flow = new_flow(exclude_columns=(), delete_when=None)
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ _PREFIX = "_lake_prefix"
 _NO_FRAME = "a value that does not begin with the id of a schema"
 _UNFIT = "a value that its writer's schema does not fit"
 _OTHER_RECORD = "a value of another record than that of the subject"
+_NO_SCHEMA = "a value of a schema that cannot be read"
 _OTHER_NAMES = (
     "Where they name subjects by the record (RecordNameStrategy, TopicRecordNameStrategy), give the source "
     "subject='<namespace>.<record>', or '<topic>-<namespace>.<record>'"
@@ -52,6 +53,7 @@ class AvroValues:
     :param subject: whose latest version is the reader's schema.
     :param access: of the registry; None where ``schema`` is the writer's.
     :param sample: some of the values, whose ids of schemas are taken for all that there are; None to look at all.
+    :param puts_aside: whether values are put aside whose schema the registry lacks, or is none of a record.
     """
 
     spark: SparkSession
@@ -60,6 +62,7 @@ class AvroValues:
     access: RegistryAccess | None
     schema: str | None
     sample: Sequence[bytes] | None = None
+    puts_aside: bool = False
 
     def decode(self, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Add the columns of the values, and return their names.
@@ -81,12 +84,12 @@ class AvroValues:
             raise BadInputError(f"topic {self.topic} has values of more than {MOST_SCHEMAS} schemas; give max_records")
         registry = SchemaRegistry(self.access)
         ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
-        writers = {number: record_schema(registry.writer(number), f"schema {number}") for number in ids}
+        writers, unread = self._writers(registry, ids)
         # Others are named by a record, of which a topic may have several: Avro would read one as another.
         is_by_topic = self.subject == f"{self.topic}-value"
         latest = record_schema(registry.latest(self.subject, _OTHER_NAMES if is_by_topic else ""), self.subject)
         named = {full_name(latest), *latest.get("aliases", ())}
-        others = [] if is_by_topic else [number for number in ids if full_name(writers[number]) not in named]
+        others = [] if is_by_topic else [number for number in writers if full_name(writers[number]) not in named]
         writers = {number: writer for number, writer in writers.items() if number not in others}
         reader = with_lost_fields(latest, writers)
         payload = sf.expr(f"substring({VALUE}, {PREFIX_BYTES + 1})")
@@ -97,10 +100,27 @@ class AvroValues:
         no_frame = sf.when(sf.col(VALUE).isNotNull() & sf.col(_PREFIX).isNull(), _NO_FRAME)
         of_other = sf.when(sf.col(_PREFIX).isin([ids[number] for number in others]), _OTHER_RECORD)
         faults = [sf.col(UNPARSABLE), no_frame, *([of_other] if others else [])]
+        faults += [sf.when(sf.col(_PREFIX) == sf.lit(ids[number]), fault) for number, fault in unread.items()]
         if self.sample is not None:
             faults.append(sf.when(~sf.col(_PREFIX).isin(list(ids.values())), UNSEEN))
         framed = framed.withColumn(UNPARSABLE, sf.coalesce(*faults))
         return _flat(framed.withColumn(DECODED, value), reader)
+
+    def _writers(self, registry: SchemaRegistry, ids: Iterable[int]) -> tuple[dict[int, Schema], dict[int, str]]:
+        """Return the schemas of values, and what is wrong with those that are put aside for theirs.
+
+        :raises LakeProviderError: the registry does not answer, or lacks a schema of values that are not.
+        """
+        writers: dict[int, Schema] = {}
+        unread: dict[int, str] = {}
+        for number in ids:
+            try:
+                writers[number] = record_schema(registry.writer(number), f"schema {number}")
+            except (BadInputError, UnsupportedError) as error:
+                if not self.puts_aside:
+                    raise
+                unread[number] = f"{_NO_SCHEMA}: {error}"
+        return writers, unread
 
 
 def _flat(rows: DataFrame, reader: Schema) -> tuple[DataFrame, list[str]]:

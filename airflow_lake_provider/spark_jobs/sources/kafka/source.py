@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
@@ -61,6 +61,8 @@ class KafkaSource(TopicSource, PlainSource):
 
         :param takes_replacements: they were not.
         """
+        if self._keeps_records:
+            return super().rows(wanted, deduplicate_by, takes_replacements=takes_replacements)
         listing = wanted.listing
         with self.reading(listing):
             raw = self._read(listing, is_sampled=not takes_replacements)
@@ -89,15 +91,30 @@ class KafkaSource(TopicSource, PlainSource):
             fields = [field for field in parse_ddl(str(self.source.schema)) if field.name.lower() not in of_key]
             read = last_values(self.spark, self.access, self.source.topic, ranges)
             what, may_be_left_out = f"topic {self.source.topic}", bool(self.spec.source.is_made)
-            refuse_other_names(json_values(read or ()), StructType(fields), what, may_be_left_out=may_be_left_out)
-        batch = read_records(self.source, records, decode, deletes=self.source.tells_deletes(keys), has_order=has_order)
+            values = json_values(read or ())
+            if self._keeps_records:
+                values = _declared_alone(values, {field.name for field in fields})
+            refuse_other_names(values, StructType(fields), what, may_be_left_out=may_be_left_out)
+        batch = read_records(
+            self.source,
+            records,
+            decode,
+            deletes=self.source.tells_deletes(keys),
+            has_order=has_order,
+            topic_id=listing.topic.id,
+            keeps_records=self._keeps_records,
+        )
         columns = [name for name in batch.rows.columns if not name.startswith("_lake_")]
         refuse_unfit_columns(columns, f"topic {self.source.topic}")
         if not has_order:
             of_rows = {name.lower() for name in (*keys, *self.spec.exclude_columns)}
-            values = [name for name in columns if name.lower() not in of_rows]
-            refuse_unordered_share(self.spec, self.source, listing, values)
+            others = [name for name in columns if name.lower() not in of_rows]
+            refuse_unordered_share(self.spec, self.source, listing, others)
         return batch
+
+    @property
+    def _keeps_records(self) -> bool:
+        return self.spec.dead_letter is not None
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of records, and no record."""
@@ -108,7 +125,8 @@ class KafkaSource(TopicSource, PlainSource):
 
     def _avro(self, sample: Sequence[bytes] | None) -> AvroValues:
         of = self.source
-        return AvroValues(self.spark, of.topic, of.subject_of_values, self.registry_access, of.schema, sample)
+        subject, access = of.subject_of_values, self.registry_access
+        return AvroValues(self.spark, of.topic, subject, access, of.schema, sample, self._keeps_records)
 
     def _protobuf(self) -> ProtobufValues:
         try:
@@ -122,3 +140,10 @@ class KafkaSource(TopicSource, PlainSource):
                 "airflow-lake-provider[protobuf] in the Python of driver and executors"
             ) from error
         return ProtobufValues(self.spark, str(self.source.descriptors), str(self.source.message))
+
+
+def _declared_alone(values: Iterable[Any], names: Set[str]) -> Iterator[Any]:
+    """Yield objects without names that are not declared: for these, each record is looked at."""
+    for value in values:
+        if isinstance(value, dict):
+            yield {name: inner for name, inner in value.items() if name in names}

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters, dead_letter
-from airflow_lake_provider.contracts.author.lake_tables import LakeTable
+from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
+from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
-from airflow_lake_provider.contracts.author.sources import Debezium, Files
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.specs.append import AppendSpec
@@ -19,6 +21,7 @@ from airflow_lake_provider.contracts.specs.overwrite_partitions import Overwrite
 from airflow_lake_provider.contracts.specs.spec_codec import spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
+TOPIC = KafkaTopic("kafka", "orders", schema="id BIGINT")
 BASE: dict[str, Any] = {"table": "shop.orders", "source": Files("/in/*.csv"), "dead_letter": DeadLetter()}
 
 
@@ -37,17 +40,20 @@ def of(path: str, **options: Any) -> Files:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: DeadLetter(max_share=1), ["max_share", "below 1"]),
+        (lambda: DeadLetter(max_share=1.1), ["max_share", "from 0 to 1"]),
         (lambda: DeadLetter(max_share=-0.1), ["max_share", "from 0"]),
         (lambda: DeadLetter(max_share="much"), ["max_share", "'much'"]),  # type: ignore[arg-type]  # what is refused
         (lambda: DeadLetter(table="letters"), ["'letters'"]),
         (lambda: append(dead_letter="lake_ops.letters"), ["dead_letter", "mapping"]),
         (lambda: append(dead_letter={"share": 1}), ["dead_letter", "share"]),
         (lambda: append(dead_letter=DeadLetter(table="shop.orders")), ["a table of its own"]),
-        (lambda: append(source=LakeTable("a.b")), ["rows of Files", "LakeTable"]),
-        (lambda: append(source=Query("SELECT 1", over="/in/*.csv")), ["rows of Files", "Query"]),
-        (lambda: append(source=RepairedLetters()), ["rows of Files", "RepairedLetters"]),
+        (lambda: append(source=LakeTable("a.b")), ["rows of Files and KafkaTopic", "LakeTable"]),
+        (lambda: append(source=Query("SELECT 1", over="/in/*.csv")), ["rows of Files and KafkaTopic", "Query"]),
+        (lambda: append(source=RepairedLetters()), ["rows of Files and KafkaTopic", "RepairedLetters"]),
+        (lambda: append(source=Query("SELECT 1", over=TOPIC)), ["rows of Files and KafkaTopic", "Query"]),
         (lambda: upsert(source=Debezium("/in/*.json", "orders")), ["Debezium", "order"]),
+        (lambda: upsert(source=DebeziumTopic("kafka", "orders", table="shop.orders")), ["DebeziumTopic", "order"]),
+        (lambda: append(source=Changes("a.b")), ["Changes", "order"]),
         (lambda: upsert(is_complete=True), ["complete=True", "leave out dead_letter"]),
         (lambda: append(source=Files("/in/*.xml", options={"rowTag": "a"})), ["XML"]),
         (lambda: append(source=of("/in/*.json", multiLine=True)), ["leave out multiLine"]),
@@ -92,10 +98,14 @@ def test_what_cannot_be_put_aside_is_refused_in_words(make: Any, words: list[str
         of("/in/*.json", encoding="utf8"),
         of("/in/*.parquet"),
         of("{{ params.path }}"),
+        TOPIC,
+        KafkaTopic("kafka", "orders", value_format="avro", registry="registry"),
+        KafkaTopic("kafka", "orders", value_format="protobuf", descriptors="/in/shop.desc", message="shop.Order"),
+        KafkaTopic("kafka", "orders", value_format="binary"),
     ],
-    ids=lambda source: str(source.path),
+    ids=repr,
 )
-def test_records_are_put_aside_where_each_is_a_line_or_a_row(source: Files) -> None:
+def test_records_are_put_aside_where_each_is_a_line_or_a_row_or_a_message(source: Source) -> None:
     assert append(source=source).dead_letter == DeadLetter()
 
 
