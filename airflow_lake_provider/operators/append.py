@@ -55,8 +55,8 @@ class LakeAppendOperator(LakeJobOperator[AppendSpec]):
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index.
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was added. With
         ``"apply"`` a cleared task or a new run adds all of the input once more, and Airflow's own retries do not.
-    :param dead_letter: ``DeadLetter``: records of ``Files`` and ``KafkaTopic`` that cannot be read, or lack what the
-        table needs, go to its table. Left out, they refuse the batch.
+    :param dead_letter: ``DeadLetter``: records of files, topics and tables that cannot be read, or lack what the table
+        needs, go to its table. Left out, they refuse the batch.
     :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
         the table as it is to be, and ``batch``, the rows that are added. They wait on a branch until it finds none.
     :param allow_sql: take ``Query`` and ``audits`` that run shell commands. They are code in any case: never

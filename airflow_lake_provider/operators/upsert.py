@@ -63,8 +63,8 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :param complete: the source holds the whole table: keys that it lacks are deleted, by ``deletes`` of
         ``merge_engine``, and only rows that differ are written. All of it is read whenever something of it has changed.
     :param max_deleted_share: of the table's live rows; a complete batch that would delete more is refused.
-    :param dead_letter: ``DeadLetter``: records of ``Files`` and ``KafkaTopic`` that cannot be read, or lack what the
-        table needs, go to its table. Left out, they refuse the batch.
+    :param dead_letter: ``DeadLetter``: records of files, topics and tables that cannot be read, or lack what the table
+        needs, go to its table. Left out, they refuse the batch.
     :param audits: name -> SQL query of the rows that must not be, or ``Audits``. A query reads the views ``audited``,
         the table as it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they
         find none.

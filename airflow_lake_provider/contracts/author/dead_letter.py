@@ -47,9 +47,8 @@ class DeadLetter(ArgumentObject):
         source = spec.source
         if not source.takes_dead_letter:
             raise InvalidSpecError(
-                f"{spec.table}: dead_letter takes rows of Files and KafkaTopic, and {type(source).__name__} is "
-                "something else: changes have an order in which none may be missing, and rows of tables and queries "
-                "can be read. Leave bad rows out in a Query"
+                f"{spec.table}: dead_letter takes rows of Files, KafkaTopic, JdbcTable and LakeTable, and "
+                f"{type(source).__name__} is something else: {_why_not(source)}"
             )
         if spec.is_complete:
             raise InvalidSpecError(
@@ -68,6 +67,15 @@ class DeadLetter(ArgumentObject):
             raise InvalidSpecError(
                 f"{spec.table}: dead_letter takes a record of text where it is a line of its own, in UTF-8; {unfit}"
             )
+
+
+def _why_not(source: Source) -> str:
+    """Return why records of a source cannot be put aside one by one, in words."""
+    if source.is_change_stream:
+        return "changes have an order in which none may be missing"
+    if source.is_made:
+        return "its rows may be others when they are made once more, to be written. Leave bad rows out where it is made"
+    return "nothing says what one record of it is. Refuse or leave out bad records where they are read"
 
 
 def _unfit(kind: str, options: Mapping[str, str]) -> str | None:

@@ -78,6 +78,7 @@ class JdbcTable(Source):
 
     kind: ClassVar[str] = "jdbc-table"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.jdbc.source:JdbcSource"
+    takes_dead_letter: ClassVar[bool] = True
     is_queryable: ClassVar[bool] = True
     connection: str = field(metadata=reads(text, "database"))
     table: str | None = field(default=None, metadata=reads(optional(_relation), "table"))

@@ -35,6 +35,7 @@ class LakeTable(TableSource):
 
     kind: ClassVar[str] = "lake-table"
     reader: ClassVar[str] = f"{DRIVERS_SIDE}.lake_table:LakeTableSource"
+    takes_dead_letter: ClassVar[bool] = True
     has_plain_rows: ClassVar[bool] = True
     capability: ClassVar[str] = "lake-table-source"
     as_of: str | datetime | None = field(default=None, kw_only=True, metadata=reads(optional(as_of), is_later=True))

@@ -196,7 +196,7 @@ def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot
     if source.columns is not None:
         rows = rows.select(*map(quoted, resolve_columns(rows, source.columns, f"columns of {table}")))
     refuse_unfit_columns(rows.columns, f"source table {table}")
-    return RawBatch(rows=rows)
+    return RawBatch(rows=rows, origin=table)
 
 
 def _check_where(spark: SparkSession, spec: Any, source: TableSource, rows: DataFrame) -> None:

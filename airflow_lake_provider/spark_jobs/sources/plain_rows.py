@@ -165,7 +165,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
     types = _types_of_files(spec, table_schema)
     with released_on_failure() as cached, refusing_other_headers(spark, source.name, files):
         batch = source.raw(listing, types)
-        if batch.may_be_unparsable:
+        if batch.may_be_unparsable or spec.dead_letter is not None:
             cached.append(batch.rows)
         identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
         keys = resolve_columns(batch.rows, identity, "keys")

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, PLACE, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
-from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, is_utf8
 
@@ -48,6 +48,7 @@ class RawBatch:
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     :param hint: what else may be wrong with a record that cannot be read.
     :param encoding: of text that is not UTF-8, where the reader puts the mark in the place of other bytes; else empty.
+    :param origin: table of rows that have no place in files.
     :param first_rows: numbers of the first lines of files, by the index of the file; none where records are no lines.
     """
 
@@ -62,6 +63,7 @@ class RawBatch:
     lines: DataFrame | None = None
     hint: str = ""
     encoding: str = ""
+    origin: str = ""
     first_rows: Callable[[], dict[int, int]] = dict
 
     def first_place(self, rows: DataFrame, is_bad: Column) -> str:
@@ -69,10 +71,14 @@ class RawBatch:
 
         :param rows: those of the batch, each with its condition.
         """
-        return describe_first(rows, is_bad, self.files)
+        return f"in {self.origin}" if self.origin else describe_first(rows, is_bad, self.files)
 
     def placed(self, rows: DataFrame) -> DataFrame:
         """Return rows of the batch with ``file`` and ``line``, ``IDENTITY``, ``PLACE`` to order by, and ``NOTE``."""
+        if self.origin:
+            origin, nowhere = text_literal(self.origin), "CAST(NULL AS BIGINT)"
+            own = (f"{origin} AS file", f"{nowhere} AS line", f"{origin} AS {IDENTITY}", f"{nowhere} AS {PLACE}")
+            return rows.selectExpr("*", *own, f"CAST(NULL AS STRING) AS {NOTE}")
         first_rows, numbers = self.first_rows(), range(len(self.files))
         files = pa.table(
             {

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -202,6 +203,32 @@ def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> N
     flow.arrive("1.jsonl", *(event(n) for n in range(71)), *({"id": f"x{n}"} for n in range(29)))
     report = flow.apply(dead_letter=DeadLetter(table="letters.exact", max_share=0.29), delete_when=None)
     assert (report.dead_letters, report.rows_inserted) == (29, 71)
+
+
+def test_rows_of_a_lake_table_are_letters_once_whatever_is_committed_to_it(new_flow: NewFlow) -> None:
+    flow = new_flow(exclude_columns=(), delete_when=None)
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING NOT NULL, n INT) USING iceberg")
+    flow.spark.sql("CREATE TABLE flows.letters_source (id BIGINT, name STRING, n BIGINT) USING iceberg")
+    bad = "(NULL, 'b', 2), (NULL, 'b', 2), (3, NULL, 3), (4, 'd', 10000000000)"
+    flow.spark.sql(f"INSERT INTO flows.letters_source VALUES (1, 'a', 1), {bad}")
+    given: dict[str, Any] = {
+        "source": LakeTable("flows.letters_source"),
+        "dead_letter": DeadLetter(table="letters.lake_rows", max_share=0.8),
+        "schema_contract": SchemaContract(wider_types="quarantine"),
+    }
+    with pytest.raises(BadInputError, match=r"4 of 5 records .* max_share=0\.79 .* in flows\.letters_source"):
+        flow.apply("run 1", **{**given, "dead_letter": DeadLetter(table="letters.lake_rows", max_share=0.79)})
+    assert flow.apply("run 1", **given).dead_letters == 4
+    flow.spark.sql("INSERT INTO flows.letters_source VALUES (5, 'e', 5)")
+    assert flow.apply("run 2", **given).dead_letters == 4
+    assert flow.rows() == {1: ("a", 1), 5: ("e", 5)}
+    letters = letters_of(flow, "letters.lake_rows")
+    assert [(each["error_class"], each["file"], each["line"], each["record"]) for each in letters] == [
+        ("NULL_VALUE", "flows.letters_source", None, '{"id":3,"name":null,"n":3}'),
+        ("OTHER_TYPE", "flows.letters_source", None, '{"id":4,"name":"d","n":10000000000}'),
+        *[("NULL_KEY", "flows.letters_source", None, '{"id":null,"name":"b","n":2}')] * 2,
+    ]
 
 
 def test_letters_alone_are_kept_and_their_file_is_not_read_again(flow: Flow) -> None:

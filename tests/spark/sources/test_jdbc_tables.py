@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.errors import (
@@ -123,6 +125,25 @@ def test_each_run_reads_a_whole_table_and_a_retry_is_recognised(shop: Shop, new_
     assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED
     assert flow.apply("run 2").batch_rows == 2
     assert flow.rows() == {1: (1,), 2: (1,)}
+    assert shop.waiting_transactions() == 0
+
+
+def test_rows_without_a_key_are_put_aside_and_read_from_the_database_once(shop: Shop, new_flow: NewFlow) -> None:
+    shop.run("CREATE TABLE stock (id int, n numeric(5, 2))", "INSERT INTO stock VALUES (1, 0), (NULL, 1.5), (3, NULL)")
+    letter = DeadLetter(table="letters.of_database", max_share=0.5)
+    flow = new_flow(source=JdbcTable("pg_shop", "stock"), dead_letter=letter, **PLAIN)
+    # Rows that come while the letters are written are of the next run.
+    change = InterruptedProgress(at="dead letters", then=lambda: shop.run("INSERT INTO stock VALUES (NULL, 2), (4, 4)"))
+    assert flow.apply("run 1", progress=change).dead_letters == 1
+    assert sorted(flow.rows()) == [1, 3]
+    assert flow.apply("run 2").dead_letters == 2
+    assert sorted(flow.rows()) == [1, 3, 4]
+    letters = replace(flow, table=letter.table).records()
+    place = "stock of connection 'pg_shop'"
+    assert sorted((each["run"], each["file"], each["error_class"], each["record"]) for each in letters) == [
+        ("dag run 1 task -1", place, "NULL_KEY", '{"id":null,"n":1.50}'),
+        ("dag run 2 task -1", place, "NULL_KEY", '{"id":null,"n":2.00}'),
+    ]
     assert shop.waiting_transactions() == 0
 
 

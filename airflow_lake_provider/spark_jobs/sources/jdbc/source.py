@@ -216,7 +216,11 @@ class JdbcSource(PlainSource):
             # What is read again would be of another moment. A second reader of a part may begin before the first ends.
             with database_errors(self.access):
                 rows = rows.localCheckpoint(eager=not listing.is_empty)
-        return RawBatch(rows=rows)
+        elif self.spec.dead_letter is not None:
+            # Judged, put aside and written, and read from the database once.
+            rows = rows.persist()
+        assert isinstance(listing, RelationListing)
+        return RawBatch(rows=rows, origin=listing.relation.what)
 
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of a listing, and no row."""

@@ -9,8 +9,10 @@ import pytest
 
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters, dead_letter
 from airflow_lake_provider.contracts.author.debezium_topic import DebeziumTopic
+from airflow_lake_provider.contracts.author.jdbc_table import JdbcTable
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.author.lake_tables import Changes, LakeTable
+from airflow_lake_provider.contracts.author.pyspark_function import PySparkFunction
 from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, Source
@@ -47,10 +49,19 @@ def of(path: str, **options: Any) -> Files:
         (lambda: append(dead_letter="lake_ops.letters"), ["dead_letter", "mapping"]),
         (lambda: append(dead_letter={"share": 1}), ["dead_letter", "share"]),
         (lambda: append(dead_letter=DeadLetter(table="shop.orders")), ["a table of its own"]),
-        (lambda: append(source=LakeTable("a.b")), ["rows of Files and KafkaTopic", "LakeTable"]),
-        (lambda: append(source=Query("SELECT 1", over="/in/*.csv")), ["rows of Files and KafkaTopic", "Query"]),
-        (lambda: append(source=RepairedLetters()), ["rows of Files and KafkaTopic", "RepairedLetters"]),
-        (lambda: append(source=Query("SELECT 1", over=TOPIC)), ["rows of Files and KafkaTopic", "Query"]),
+        (
+            lambda: append(source=Query("SELECT 1", over="/in/*.csv")),
+            ["LakeTable, and Query", "made once more"],
+        ),
+        (
+            lambda: append(source=PySparkFunction("shop.rows:of", over={"a": LakeTable("a.b")})),
+            ["PySparkFunction", "made"],
+        ),
+        (lambda: append(source=RepairedLetters()), ["RepairedLetters", "what one record of it is"]),
+        (
+            lambda: append(source=Query("SELECT 1", over=TOPIC)),
+            ["LakeTable, and Query", "made once more"],
+        ),
         (lambda: upsert(source=Debezium("/in/*.json", "orders")), ["Debezium", "order"]),
         (lambda: upsert(source=DebeziumTopic("kafka", "orders", table="shop.orders")), ["DebeziumTopic", "order"]),
         (lambda: append(source=Changes("a.b")), ["Changes", "order"]),
@@ -102,10 +113,12 @@ def test_what_cannot_be_put_aside_is_refused_in_words(make: Any, words: list[str
         KafkaTopic("kafka", "orders", value_format="avro", registry="registry"),
         KafkaTopic("kafka", "orders", value_format="protobuf", descriptors="/in/shop.desc", message="shop.Order"),
         KafkaTopic("kafka", "orders", value_format="binary"),
+        LakeTable("a.b"),
+        JdbcTable("db", "public.orders", watermark="changed"),
     ],
     ids=repr,
 )
-def test_records_are_put_aside_where_each_is_a_line_or_a_row_or_a_message(source: Source) -> None:
+def test_records_are_put_aside_where_each_is_a_line_a_message_or_a_row(source: Source) -> None:
     assert append(source=source).dead_letter == DeadLetter()
 
 
