@@ -296,7 +296,10 @@ VALUE = FailureKind(
         # All others of the class "data exception" of the SQL standard; but settings and data sources are no values.
         r"\bSQLSTATE: 22(?!022|KD)[0-9A-Z]{3}\b",
         r"Illegal sequence boundaries",
-        r"\b(?:IllegalFormat\w{0,30}|UnknownFormatConversion|MissingFormatArgument)Exception\b",
+        r"\b(?:IllegalFormat\w{0,30}|UnknownFormatConversion|MissingFormatArgument|PatternSyntax)Exception\b",
+        # Of intervals and long texts, of XPath, and of a line of CSV: Spark gives these no condition.
+        r"\bArithmeticException: (?:integer|long) overflow|RuntimeException: Error loading expression '",
+        r"\bTextParsingException: ",
     ),
     BadInputError,
 )

@@ -253,6 +253,11 @@ SAID = {
         "SparkException: [AVRO_INCOMPATIBLE_READ_TYPE] Cannot convert Avro `n` to SQL `n`. SQLSTATE: 22KD3",
         "IllegalArgumentException: requirement failed: Illegal sequence boundaries: 1 to 2 by 0",
         "UnknownFormatConversionException: Conversion = 'q'",
+        "SparkException: " + LOST + "java.lang.RuntimeException: Error loading expression 'a'\n\tat org.apache.spark.X",
+        "SparkException: " + LOST + "java.util.regex.PatternSyntaxException: Unclosed group near index 3\n(x",
+        "ArithmeticException: integer overflow",
+        "SparkException: " + LOST + "java.lang.ArithmeticException: long overflow\n\tat java.base/java.lang.Math.X",
+        "TextParsingException: java.lang.ArrayIndexOutOfBoundsException - Index 20480 out of bounds for length 20480",
     ],
 }
 OF_A_CATALOG = [
