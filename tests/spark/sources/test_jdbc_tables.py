@@ -238,7 +238,7 @@ def test_a_watermark_that_has_got_a_zone_is_another_one(shop: Shop, new_flow: Ne
     ("kind", "value", "error", "says"),
     [
         ("timestamptz", "NULL", BadInputError, "is NULL in some rows"),
-        ("timestamptz", "'infinity'", BadInputError, "is infinite"),
+        ("timestamptz", "'infinity'", BadInputError, "is infinite, or before year 1 in its greatest value, infinity"),
         ("date", "'9999-01-01'", BadInputError, "lies more than a day in the future"),
         ("text", "'a'", BadInputError, "is of type text; it must be a whole number"),
         ("numeric", "1", BadInputError, "is of type numeric; it must be a whole number"),

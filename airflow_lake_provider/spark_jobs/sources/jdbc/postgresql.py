@@ -192,6 +192,8 @@ class PostgreSql(Dialect):
         text, now = _GREATEST.get(column.kind, ("m", None))
         flags = ", false AS is_unfit, false AS is_in_future"
         if now is not None:
+            # Infinity has no such form.
+            text = f"coalesce({text}, m::text)"
             flags = f", NOT isfinite(m) OR m < '0001-01-01' AS is_unfit, m > {now} + interval '1 day' AS is_in_future"
         greatest = f"SELECT max({_quoted_identifier(column.name)}) AS m FROM {relation} AS lake"
         return f"SELECT {text} AS value{flags} FROM ({greatest}) AS greatest"
