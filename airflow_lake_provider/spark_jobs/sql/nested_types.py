@@ -13,6 +13,8 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     FractionalType,
     IntegralType,
     MapType,
@@ -75,6 +77,22 @@ def loses_fractions(given: DataType, wanted: DataType) -> bool:
     its cents, is meant so.
     """
     return isinstance(given, FractionalType) and not _is_whole(given) and _is_whole(wanted)
+
+
+def becomes_infinite(value: str, given: DataType, made: str, wanted: DataType) -> str:
+    """Return the condition that a cast makes an infinite FLOAT of a DOUBLE that has a value; ``false`` where it cannot.
+
+    :param value: SQL of what is cast, and ``made`` of the result.
+    """
+    kinds = {type(each) for each in types_inside(given)}, {type(each) for each in types_inside(wanted)}
+    if DoubleType not in kinds[0] or FloatType not in kinds[1]:
+        return "false"
+    was, is_now = (any_of(conditions_inside(*each, _is_infinite)) for each in ((value, given), (made, wanted)))
+    return f"coalesce({is_now}, false) AND NOT coalesce({was}, false)"
+
+
+def _is_infinite(value: str, kind: DataType) -> str | None:
+    return f"abs({value}) = double('Infinity')" if isinstance(kind, (DoubleType, FloatType)) else None
 
 
 def _is_whole(kind: DataType) -> bool:

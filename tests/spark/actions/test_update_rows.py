@@ -15,7 +15,10 @@ from airflow_lake_provider.contracts.errors import (
     ForgottenRunError,
     InvalidSpecError,
 )
+from airflow_lake_provider.contracts.reports.failure_causes import VALUE
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.failures import root_cause
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import rows_outside, update
@@ -129,6 +132,26 @@ def test_an_expression_that_does_not_fit_its_column_is_refused(
     assert table.head() == before
     assert update(table, assignments={"day": "date_from_unix_date(CAST(amount AS INT))"}, where="id = 1").rows_updated
     assert table.records()[0]["day"] == date(1970, 1, 11)
+
+
+def test_a_double_beyond_its_float_column_is_refused_and_others_are_stored(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 2)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (rate FLOAT, rates ARRAY<STRUCT<a: FLOAT>>)")
+    before = table.head()
+    for assignments in ({"rate": "1e39D * id"}, {"rates": "array(NULL, named_struct('a', 1e39D * id))"}):
+        with pytest.raises(SPARK_ERRORS, match="beyond FLOAT") as refused:
+            update(table, assignments=assignments, where="id = 1")
+        cause = root_cause(refused.value)
+        assert cause is not None
+        assert cause.kind is VALUE
+    assert table.head() == before
+    sound = {"rate": "double('-Infinity')", "rates": "array(NULL, named_struct('a', CAST(amount AS DOUBLE)))"}
+    assert update(table, assignments=sound, where="id = 1").rows_updated == 1
+    row = next(each for each in table.records() if each["id"] == 1)
+    assert (row["rate"], row["rates"]) == (float("-inf"), [None, {"a": float(row["amount"])}])
+    assert update(table, assignments={"rate": "CAST(NULL AS DOUBLE)"}, where="id = 1").rows_updated == 1
+    assert next(each for each in table.records() if each["id"] == 1)["rate"] is None
 
 
 def test_an_expression_without_a_fraction_is_a_whole_number_and_a_price_is_rounded(spark: SparkSession) -> None:

@@ -77,6 +77,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import (
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.nested_types import (
+    becomes_infinite,
     fitted_value,
     is_nested,
     is_number_as_time,
@@ -287,8 +288,7 @@ def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str,
 
 def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expression: str) -> Column:
     """Return the value of an assignment; fields of a struct are matched by name, where a cast goes by their place."""
-    value = sf.expr(expression)
-    given = rows.select(value.alias("value")).schema[0].dataType
+    given = rows.select(sf.expr(expression).alias("value")).schema[0].dataType
     differences = list(schema_differences(field.dataType, given, (field.name,)))
     for each in differences:
         kinds = [field.dataType for field in (each.wanted, each.present) if field is not None]
@@ -311,8 +311,12 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
                 f"{table.name}: the value assigned to {field.name} is {given.simpleString()}, and differs from the "
                 f"column's {field.dataType.simpleString()} in the fields {unlike}; give each field of the column"
             )
-        value = sf.expr(fitted_value(f"({expression})", given, field.dataType, lambda _: "NULL"))
-    return value.cast(nullable(field.dataType)).alias(field.name)
+    fitted = fitted_value(f"({expression})", given, field.dataType, lambda _: "NULL")
+    made = sf.expr(fitted).cast(nullable(field.dataType))
+    if (beyond := becomes_infinite(f"({expression})", given, fitted, field.dataType)) != "false":
+        error = f"the value assigned to {field.name} is beyond FLOAT; assign a smaller one, or make the column a DOUBLE"
+        made = sf.when(sf.expr(beyond), sf.raise_error(sf.lit(error))).otherwise(made)
+    return made.alias(field.name)
 
 
 def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str, str]) -> None:
