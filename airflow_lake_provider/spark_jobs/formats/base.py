@@ -265,12 +265,16 @@ class FormatTable(ABC):
         """
         raise self._lacking("lake-table-source")
 
-    def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
+    def rows_at(
+        self, snapshot: str | None, where: str | None = None, *, is_head: bool = False, allow_sql: bool = False
+    ) -> DataFrame:
         """Live rows at a snapshot, in the columns of its time, of which a query finds what its predicates ask for.
 
         :param snapshot: None where the table had none, which is no rows.
         :param where: SQL predicate that rows have to satisfy, judged before.
         :param is_head: whether the snapshot was taken as the head, so that columns are wanted as they are now.
+        :param allow_sql: the predicate is code of its author.
+        :raises InvalidSpecError: it names a value in a spelling that no row has.
         :raises UnsupportedError: Spark cannot read the table's columns.
         """
         raise self._lacking("read-changes")

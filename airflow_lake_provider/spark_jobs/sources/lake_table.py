@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,8 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import resolve_columns
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
@@ -172,7 +174,9 @@ def shape_of(source: TableSource, **more: str) -> Mapping[str, str]:
     return digests(where=source.where, columns=",".join(source.columns or ()), **more)
 
 
-def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot: str | None = None) -> RawBatch:
+def read_table(
+    spark: SparkSession, spec: LoadSpec | DeleteRowsSpec, source: TableSource, snapshot: str | None = None
+) -> RawBatch:
     """Read a table of the spec's catalog lazily.
 
     :param snapshot: as text; None where the table had none, which is no rows.
@@ -186,7 +190,7 @@ def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot
         rows = opened.rows_at(snapshot, is_head=is_head)
         if where is not None:
             _check_where(spark, spec, source, rows)
-            rows = opened.rows_at(snapshot, where, is_head=is_head)
+            rows = opened.rows_at(snapshot, where, is_head=is_head, allow_sql=spec.allow_sql)
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
     except MissingTableError as error:
@@ -199,7 +203,7 @@ def read_table(spark: SparkSession, spec: JobSpec, source: TableSource, snapshot
     return RawBatch(rows=rows, origin=table)
 
 
-def _check_where(spark: SparkSession, spec: Any, source: TableSource, rows: DataFrame) -> None:
+def _check_where(spark: SparkSession, spec: LoadSpec | DeleteRowsSpec, source: TableSource, rows: DataFrame) -> None:
     where = str(source.where)
     if spec.allow_sql:
         check_expression(spark, where, source.table)

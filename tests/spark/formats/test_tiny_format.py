@@ -81,7 +81,9 @@ class LoggedTable(TinyTable):
     def identity(self) -> str:
         return self.folder.name
 
-    def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
+    def rows_at(
+        self, snapshot: str | None, where: str | None = None, *, is_head: bool = False, allow_sql: bool = False
+    ) -> DataFrame:
         return self.spark.read.parquet(f"{self.folder}/{snapshot or self._head()['version']}")
 
     def has_passed(self, position: str, snapshot: str) -> bool:

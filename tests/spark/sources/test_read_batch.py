@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.append import AppendSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, open_source
@@ -313,9 +313,11 @@ def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_pat
 
 
 def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    run, gone = RunIdentity.of("dag", "run", "task", "-1"), LakeTable("batches.none", name="none")
+    spec = AppendSpec(catalog="lake_default", table="shop.target", run=run, source=gone)
     with pytest.raises(BadInputError, match=r"source table batches\.none cannot be read"):
         # As where it is dropped once it was listed.
-        read_table(spark, JobSpec(catalog="lake_default", table="shop.target"), LakeTable("batches.none"))
+        read_table(spark, spec, gone)
     with pytest.raises(MissingTableError, match=r"batches\.none: the source table does not exist"):
         changes(spark, LakeTable("batches.none"))
     path = files_in(tmp_path, a_json='{"id": 1}\n')

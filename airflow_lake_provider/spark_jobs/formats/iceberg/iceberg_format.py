@@ -63,6 +63,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.fit_rows import as_st
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_capitals
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import applied_state
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import rows_of_keys
@@ -165,8 +166,12 @@ class IcebergFormatTable(FormatTable):
     def snapshot_as_of(self, moment: str) -> str:
         return snapshot_as_of(self.table.refresh().facts, moment)
 
-    def rows_at(self, snapshot: str | None, where: str | None = None, *, is_head: bool = False) -> DataFrame:
+    def rows_at(
+        self, snapshot: str | None, where: str | None = None, *, is_head: bool = False, allow_sql: bool = False
+    ) -> DataFrame:
         self.table.refresh_readable()
+        if where is not None and not allow_sql:
+            refuse_capitals(self.table, where)
         if snapshot is None:
             # Its first commit may have come since: that is none of what was asked for.
             return self.table.spark.table(self.table.sql_name).limit(0)

@@ -34,6 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_capitals
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
@@ -305,6 +306,7 @@ def _check_where(table: IcebergTable, rows: DataFrame, wanted: ChangeFilter) -> 
         return
     otherwise = ", or set allow_sql=True, which makes it code"
     check_predicate(table.spark, wanted.where, rows.schema, str(table.name), otherwise=otherwise)
+    refuse_capitals(table, wanted.where)
 
 
 def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -211,7 +212,9 @@ def refuse_capitals(table: IcebergTable, where: str) -> None:
     """
     if not _WITH_CAPITALS.search(where):
         return
-    uuids = [str(field.name()) for field in table.java.schema().columns() if str(field.type()) == "uuid"]
+    # An earlier snapshot has the names of its time.
+    fields = chain.from_iterable(schema.columns() for schema in table.java.schemas().values())
+    uuids = sorted({str(field.name()) for field in fields if str(field.type()) == "uuid"})
     named = [name for name in uuids if name.lower() in where.lower()]
     if named:
         raise InvalidSpecError(f"{table.name}: where has a UUID in capitals; write those of {named} in lower case")

@@ -12,6 +12,7 @@ from pyiceberg.types import IntegerType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.lake_tables import LakeTable
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
@@ -19,6 +20,7 @@ from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
 
 FIRST, SECOND = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), UUID("00000000-0000-4000-8000-0000000000ff")
@@ -79,6 +81,24 @@ def test_an_erasure_is_not_told_that_a_uuid_in_capitals_is_held_nowhere(flow: Fl
     assert str(FIRST).upper() not in str(refused_where.value)
     assert erase(str(FIRST)) == 1
     assert held(flow) == [(SECOND, 1)]
+
+
+def test_a_source_is_not_taken_for_empty_as_its_predicate_has_a_uuid_in_capitals(flow: Flow, tmp_path: Path) -> None:
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('format-version' = '3')")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES ('{FIRST}', 1)")
+    first = flow.head()
+    flow.spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN id TO uid")
+    copy, capitals = Flow(flow.spark, f"{flow.table}_copy", tmp_path), str(FIRST).upper()
+    now, then = f"uid = '{capitals}'", f"id = '{capitals}'"
+    for number, source in enumerate((LakeTable(flow.table, where=now), LakeTable(flow.table, where=then, as_of=first))):
+        with pytest.raises(InvalidSpecError, match="a UUID in capitals") as refused:
+            append(copy, f"run {number}", source=source)
+        assert capitals not in str(refused.value)
+    with pytest.raises(InvalidSpecError, match="a UUID in capitals"):
+        read_changes(flow.spark, flow.table, None, None, keys=["uid"], where=now)
+    # That is code, which may well have capitals.
+    append(copy, "run 2", source=LakeTable(flow.table, where=f"upper(uid) = '{capitals}'"), allow_sql=True)
+    assert copy.loaded().scan().count() == 1
 
 
 def test_a_uuid_that_lives_on_between_those_of_its_file_is_not_deleted(flow: Flow) -> None:
