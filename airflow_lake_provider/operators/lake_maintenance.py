@@ -18,8 +18,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_lake_provider.contracts.argument_validation import names
 from airflow_lake_provider.contracts.author_object import refuse_template
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.reports.history_entry import DONE, FAILED, NOTHING_DUE
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
@@ -53,6 +55,7 @@ _MOST_NAMED = 10
 # Of a notification; the log of the task has all of it.
 _MOST_LINES = 50
 _LONGEST_LINE = 300
+_DROPPED = "the table was dropped or renamed after it was planned"
 # Arguments of the group that are the plan's; those of both are named where they are passed.
 _OF_PLAN = (
     *("tables", "only_changed", "policy_file", "policy", "dry_run", "max_core_seconds", "max_bytes", "max_tables"),
@@ -98,8 +101,17 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
 
     def result(self, tasks: list[TableTask], context: Context) -> list[dict[str, Any]]:
         """Return the reports, each with the moment at which its task had ended at the latest."""
+        for task in self._dropped(tasks):
+            task.take(JobReport(table=task.table, outcome=Outcome.NOTHING_DUE, reason=_DROPPED))
         ended_at = datetime.now(UTC).isoformat()
         return [{**each, "ended_at": each.get("ended_at") or ended_at} for each in super().result(tasks, context)]
+
+    def _dropped(self, tasks: list[TableTask]) -> list[TableTask]:
+        """Return the tasks of tables that are gone, and that the catalog does not list any more."""
+        missing = [task for task in tasks if isinstance(task.error, MissingTableError)]
+        within = {TableName.parse(task.table).namespace for task in missing}
+        listed = {str(each) for namespace in within for each in self.lake.list_tables(namespace)}
+        return [task for task in missing if task.table not in listed]
 
     def outcome(self, task: TableTask) -> str:
         """Return the outcome of a task as those of maintenance are called."""

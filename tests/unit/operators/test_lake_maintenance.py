@@ -10,16 +10,18 @@ from airflow.sdk import DAG
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.operators.lake_maintenance import (
     LakeMaintenanceOperator,
     lake_maintenance,
 )
 from airflow_lake_provider.operators.maintenance_plan import LakeMaintenancePlanOperator
+from airflow_lake_provider.tables.base import ListedTable
 from tests.unit.operators.test_application_outcomes import driver, last_try
 
 if TYPE_CHECKING:
@@ -52,6 +54,33 @@ def test_a_report_has_the_outcomes_of_maintenance(
     driver(**{"compaction shop.orders": done, "compaction shop.others": refused})
     job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
     assert [report["outcome"] for report in job.execute(context)] == ["done", "unsupported"]
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize("is_seen_by", ["worker", "driver"])
+def test_a_table_that_was_dropped_since_the_plan_is_no_failure_and_keeps_no_other_waiting_for_a_retry(
+    orders: Table,
+    lake_catalog: SqlCatalog,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_seen_by: str,
+    is_listed: bool,
+) -> None:
+    others = lake_catalog.create_table("shop.others", orders.schema())
+    for number in range(16):
+        append((orders, others)[number % 2], number)
+    done = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="")
+    gone = JobFailure.of(MissingTableError("shop.others"))
+    driver(**{"compaction shop.orders": done, "compaction shop.others": gone})
+    if is_seen_by == "worker":
+        lake_catalog.drop_table("shop.others")
+    listed = [ListedTable(("shop", "others"))] if is_listed else []
+    monkeypatch.setattr(LakeCatalogHook, "list_tables", lambda *_: listed)
+    context["ti"].max_tries = 1 if not is_listed else 0
+    job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
+    assert [report["outcome"] for report in job.execute(context)] == ["done", "failed" if is_listed else "nothing-due"]
 
 
 @pytest.mark.parametrize(
