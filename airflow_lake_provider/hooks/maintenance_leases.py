@@ -49,7 +49,7 @@ class MaintenanceLeases:
 
         def read(ops: OpsTable) -> dict[str, MaintenanceLease]:
             leases = _leases(ops, ops.load_if_there())
-            return {each.table_name: each for each in leases if each.expires_at > now}
+            return {each.table_name: each for each in leases if each.holds(now)}
 
         return self._own.tried("not read", read, {})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_lake_provider.maintenance.fleet_run import FleetRun
+from airflow_lake_provider.maintenance.past_outcomes import is_ahead
 from airflow_lake_provider.maintenance.plan import TablePlan
 
 # Each time a budget may take other tables, which may be leased, too.
@@ -36,6 +37,13 @@ class MaintenanceLease:
     acquired_at: datetime
     expires_at: datetime
 
+    def holds(self, now: datetime) -> bool:
+        """Tell whether others have to leave the table alone; for good, one of a clock that is ahead would.
+
+        :param now: UTC.
+        """
+        return self.expires_at > now and not is_ahead(self.acquired_at, now)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseDecision:
@@ -60,7 +68,7 @@ def with_leases(
     :param asking: lease of the run, for any table.
     :param now: UTC.
     """
-    others = {each.table_name: each for each in leases if each.expires_at > now and each.run_key != asking.run_key}
+    others = {each.table_name: each for each in leases if each.holds(now) and each.run_key != asking.run_key}
     own = (replace(asking, table_name=name) for name in sorted(set(wanted) - others.keys()))
     return LeaseDecision(
         leases=(*others.values(), *own), refused={name: others[name] for name in wanted if name in others}
@@ -72,7 +80,7 @@ def without_leases(leases: Iterable[MaintenanceLease], run_key: str, now: dateti
     before = tuple(leases)
     if not any(each.run_key == run_key for each in before):
         return before
-    return tuple(each for each in before if each.run_key != run_key and each.expires_at > now)
+    return tuple(each for each in before if each.run_key != run_key and each.holds(now))
 
 
 def without_leased(plans: Iterable[TablePlan], leases: Mapping[str, MaintenanceLease]) -> list[TablePlan]:

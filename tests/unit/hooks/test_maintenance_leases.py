@@ -70,6 +70,20 @@ def test_a_lease_of_a_run_that_died_is_over_after_its_time(leases: MaintenanceLe
     assert rows(lake_catalog) == {"shop.a": "two"}
 
 
+def test_a_lease_that_a_clock_has_dated_ahead_does_not_hold(
+    leases: MaintenanceLeases, lake_catalog: SqlCatalog
+) -> None:
+    ahead = NOW + timedelta(days=400)
+    leases.take(["shop.a"], replace(run("dead"), acquired_at=ahead, expires_at=ahead + timedelta(hours=6)))
+    assert leases.current() == {}
+    assert leases.take(["shop.a"], run("one")) == {}
+    assert rows(lake_catalog) == {"shop.a": "one"}
+    # Clocks differ by minutes, and such a lease is one.
+    soon = NOW + timedelta(minutes=10)
+    leases.take(["shop.b"], replace(run("two"), acquired_at=soon, expires_at=soon + timedelta(hours=6)))
+    assert set(leases.take(["shop.b"], run("one"))) == {"shop.b"}
+
+
 def test_a_run_makes_one_commit_and_no_commit_to_the_tables(
     leases: MaintenanceLeases, lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
