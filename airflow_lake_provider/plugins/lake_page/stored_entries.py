@@ -36,6 +36,8 @@ P = ParamSpec("P")
 # Older entries are not looked for.
 REMEMBERED = timedelta(days=60)
 _MOST_HEADERS, _MOST_CHANGED, _MOST_NIGHTS, _MOST_TRENDS = 300, 60, 60, 20
+# Characters of nights: some thousand tasks, which are read in 10 ms.
+_LITTLE = 500_000
 _FAILED = (TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED)
 
 
@@ -152,11 +154,16 @@ class StoredEntries:
         """Return what verdicts have left, newest first; of closed DAGs, the tasks of some tables.
 
         :param most: runs that had tasks; the newest of each verdict is among them in any case, with tasks or without.
+            Where these say little, older ones are read, too: runs by commits come often, each of a few tables.
         """
         newest, idle = self._newest(OUTCOMES, _MOST_NIGHTS), self._newest(NO_OUTCOMES, _MOST_NIGHTS)
+        first = max(most, sum(rank == 1 for _, rank in newest))
         keys = {place: [NO_OUTCOMES] for place, rank in idle if rank == 1}
-        keys |= {place: [OUTCOMES] for number, (place, rank) in enumerate(newest) if rank == 1 or number < most}
-        texts = self._values(keys)
+        texts = [*self._values(keys | {place: [OUTCOMES] for place, _ in newest[:first]})]
+        for start in range(first, len(newest), most):
+            if sum(len(text) for _, _, text, _ in texts) > _LITTLE:
+                break
+            texts += self._values({place: [OUTCOMES] for place, _ in newest[start : start + most]})
         read = ((place, self._read(place, Night.of, text), stored) for place, _, text, stored in texts)
         nights = [
             (place, replace(self._seen(place, night), at=min(night.at, stored)))

@@ -320,6 +320,15 @@ def test_runs_in_which_nothing_was_due_hide_no_failure_and_the_newest_of_them_is
     assert read_fleet(session, set(), NOW, {("lake", "a.b")}).tables[0].has_failed
 
 
+def test_runs_that_did_something_to_other_tables_hide_no_failure_of_a_table(session: Session) -> None:
+    leave(session, look_of({"a.b": 10, "a.c": 20}, NIGHT - DAYS), NIGHT - DAYS)
+    leave(session, night_of({"a.b": "failed"}, NIGHT - DAYS), NIGHT - DAYS, task="verdict")
+    for number in range(30):
+        at = NIGHT - DAYS / 2 + timedelta(minutes=15 * number)
+        leave(session, night_of({"a.c": "done"}, at), at, task="verdict")
+    assert {each.row.table: each.has_failed for each in fleet(session).tables} == {"a.b": True, "a.c": False}
+
+
 def test_an_entry_of_a_run_without_tasks_that_an_earlier_version_has_left_is_shown(session: Session) -> None:
     leave(session, look_of({"a.b": 10}, NIGHT))
     (entry,) = night_of({}, NIGHT).values()
