@@ -99,7 +99,7 @@ def trend_entry(table: str, points: Sequence[TrendPoint]) -> dict[str, Any]:
     most = {name: max(counts, default=_UNCOUNTED) for name, counts in counted.items()}
     return {
         "version": VERSION,
-        "table": _cut(table),
+        "table": name_in_entry(table),
         "at": newest[-1].at.isoformat(timespec="seconds") if newest else None,
         "outcome": _NO_WORD.sub("", newest[-1].outcome)[:20] if newest else None,
         "hours": _text(min(_MOST_HOURS, max(0, gap)) for gap in gaps),
@@ -122,8 +122,8 @@ def _share(count: int, most: int) -> int:
     return count if count <= 0 else round(count * _SCALE / most)
 
 
-def _cut(name: str) -> str:
-    """Return a name that is short enough; two tables share none."""
+def name_in_entry(name: str) -> str:
+    """Return the name by which an entry has a table: a short one; two tables share none."""
     if len(json.dumps(name)) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]

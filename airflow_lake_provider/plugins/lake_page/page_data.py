@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from airflow_lake_provider.maintenance.trend import name_in_entry
 from airflow_lake_provider.plugins.lake_page.entries import Due, Fields, Lag, Night, Outcome, Row, Trend
 from airflow_lake_provider.plugins.lake_page.stored_entries import Look, Place, StoredEntries
 
@@ -286,7 +287,7 @@ def _states(
             look=look,
             outcomes=tuple(done[key][1]) if key in done else (),
             night=done[key][0] if key in done else None,
-            trend=trends.get(key),
+            trend=trends.get((key[0], name_in_entry(key[1]))),
             is_gone=is_gone(look, row.table),
             now=entries.now,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
 from airflow.models.dag import DagModel
@@ -20,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from airflow_lake_provider.maintenance.fleet_entries import CHANGED, DETAILS, FLEET, ROWS, VERSION
 from airflow_lake_provider.maintenance.outcome_entry import NO_OUTCOMES, OUTCOMES
-from airflow_lake_provider.maintenance.trend import TRENDS
+from airflow_lake_provider.maintenance.trend import TRENDS, name_in_entry
 from airflow_lake_provider.plugins.lake_page.entries import (
     Fields,
     Header,
@@ -173,7 +174,7 @@ class StoredEntries:
         return sorted(nights, key=lambda each: each[1].at, reverse=True)
 
     def trends(self, nights: Sequence[tuple[Place, Night]]) -> dict[tuple[str, str], Trend]:
-        """Return the newest trend of each table, by its connection and name.
+        """Return the newest trend of each table, by its connection and its name as trends have it.
 
         :param nights: whose verdicts may have left some.
         """
@@ -184,7 +185,7 @@ class StoredEntries:
             # It has no version of its own: each of its elements has.
             listed = self._read(place, entry_of, f'{{"version": 0, "trends": {text}}}', 0)
             for each in map(Trend.of, listed.each("trends") if listed is not None else ()):
-                if each is not None and self._sees(place, of_places[place], each.table):
+                if each is not None and self._sees(place, of_places[place], each.table, self._assets_in_trends):
                     trends.setdefault((of_places[place].conn_id, each.table), each)
         return trends
 
@@ -261,10 +262,15 @@ class StoredEntries:
         whose = () if self.assets else (XComModel.dag_id.in_(self.dag_ids),)
         return which, *whose, XComModel.timestamp >= self.now - REMEMBERED
 
-    def _sees(self, place: Place, entry: Header | Night, table: str) -> bool:
-        return self.may_read(place) or any(
-            (authority, table) in self.assets for authority in (entry.conn_id, entry.authority)
-        )
+    @cached_property
+    def _assets_in_trends(self) -> set[tuple[str, str]]:
+        return {(authority, name_in_entry(table)) for authority, table in self.assets}
+
+    def _sees(
+        self, place: Place, entry: Header | Night, table: str, assets: Collection[tuple[str, str]] | None = None
+    ) -> bool:
+        own = self.assets if assets is None else assets
+        return self.may_read(place) or any((authority, table) in own for authority in (entry.conn_id, entry.authority))
 
     def _seen(self, place: Place, night: Night) -> Night:
         return replace(night, tasks=tuple(task for task in night.tasks if self._sees(place, night, task.table)))

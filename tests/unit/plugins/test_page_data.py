@@ -423,6 +423,18 @@ def test_a_table_has_the_details_of_its_look_and_the_trend_of_its_runs(session: 
     assert set(page.state.trend.deletes) == {-1}
 
 
+@pytest.mark.parametrize("table", [f"a.{'x' * 200}", f"a.{'ж' * 40}"], ids=["long", "long as JSON has it"])
+def test_a_table_with_a_long_name_has_a_trend_for_each_who_may_see_it(session: Session, table: str) -> None:
+    leave(session, look_of({table: 10}, NIGHT), dag_id="theirs")
+    other = f"{table}y"
+    trends = [trend_entry(name, [TrendPoint(at=NIGHT, score=50)]) for name in (table, other)]
+    leave(session, {**night_of({table: "done", other: "done"}, NIGHT), "trends": trends}, dag_id="theirs", task="v")
+    seen: list[tuple[set[str], set[tuple[str, str]]]] = [({"theirs"}, set()), (set(), {("lake", table)})]
+    for dag_ids, assets in seen:
+        (state,) = read_fleet(session, dag_ids, NOW, assets).tables
+        assert state.trend is not None
+
+
 @pytest.mark.parametrize(("age", "is_stale"), [(1, False), (3, True)])
 def test_a_table_is_stale_by_the_limit_of_its_policy_as_of_now(session: Session, age: int, is_stale: bool) -> None:
     policy = MaintenancePolicy(fresh_within=timedelta(hours=2))
