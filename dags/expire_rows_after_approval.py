@@ -1,7 +1,8 @@
 """Remove old orders every week, once somebody has approved what would go.
 
 The worker counts from metadata which rows are too old. Where none is, the run ends there, and nobody is asked. Else the
-task ``approve`` waits with the numbers, on the page *Required Actions*. Without an answer it counts as rejected.
+task ``approve`` waits with the numbers, on the page *Required Actions*. Without an answer it counts as rejected. Orders
+that grow too old meanwhile stay until the next run: ``before`` is the limit that was approved.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ with DAG(
         response_timeout=timedelta(days=2),
         retries=0,
     )
-    expire = LakeRowExpiryOperator(task_id="expire", **OLD_ORDERS, max_share=0.2)
+    approved = "{{ ti.xcom_pull(task_ids='look')['expired_before'] }}"
+    expire = LakeRowExpiryOperator(task_id="expire", **OLD_ORDERS, before=approved, max_share=0.2)
 
     is_due(look.output) >> approve >> expire

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from airflow_lake_provider.contracts.argument_validation import share_of
-from airflow_lake_provider.contracts.durations import epoch_millis, to_iso
+from airflow_lake_provider.contracts.durations import epoch_millis, in_utc, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_facts import Snapshot
 
@@ -111,6 +111,8 @@ class _Asked(Protocol):
     def keep(self) -> timedelta: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def before(self) -> datetime | None: ...
 
 
 def age_limit(
@@ -130,7 +132,8 @@ def age_limit(
         if arrived is None:
             return None
         moment = min(asked_at, _EPOCH + timedelta(milliseconds=min(arrived.at, epoch_millis(asked_at))))
-    return AgeLimit(column=asked.column, kind=kind, moment=moment - asked.keep)
+    limit = moment - asked.keep
+    return AgeLimit(column=asked.column, kind=kind, moment=limit if asked.before is None else min(limit, asked.before))
 
 
 def age_sentence(asked: _Asked, limit: AgeLimit | None) -> str:
@@ -138,10 +141,23 @@ def age_sentence(asked: _Asked, limit: AgeLimit | None) -> str:
     if limit is None:
         return "no commit that brought rows is in the table's history any more, so nobody knows how old its rows are"
     since = "the last commit that brought rows" if asked.clock is Clock.LAST_COMMIT else "the present"
-    return (
-        f"rows with {asked.column} before {limit.literal}, {to_iso(asked.keep)} before {since}, are too old; those "
-        "without a value stay"
-    )
+    by = "as asked" if limit.moment == asked.before else f"{to_iso(asked.keep)} before {since}"
+    return f"rows with {asked.column} before {limit.literal}, {by}, are too old; those without a value stay"
+
+
+def moment_of_row(value: object, name: str) -> datetime:
+    """Return a value of a column of time, as reports have it, with a zone: UTC where it has none.
+
+    :raises InvalidSpecError: it is none.
+    """
+    try:
+        given = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+        if isinstance(given, datetime):
+            return in_utc(given if given.tzinfo else given.replace(tzinfo=UTC))
+    # One of year 1 in another zone is none in UTC.
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidSpecError(f"{name} must be a date or a time such as '2026-11-27', got {value!r}")
 
 
 def without_age(column: str, columns: Mapping[str, str]) -> str | None:

@@ -42,6 +42,9 @@ class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):
         stay. Dates, and timestamps without a zone, count as UTC.
     :param keep: age from which on a row goes; timedelta or ISO-8601 text, at least a day (templated).
     :param clock: ``"last-commit"`` counts ages back from the last commit that brought rows, ``"now"`` from the present.
+    :param before: value of the column from which on no row goes, however old it is; None for no such limit. With
+        ``expired_before`` of a dry run, what somebody has approved is the limit, though rows have arrived since
+        (templated).
     :param max_share: of the table's rows; an expiry of more is refused. 1 allows all.
     :param max_attempts: commits tried before a conflict fails the task.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
@@ -59,6 +62,7 @@ class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):
         column: str,
         keep: timedelta | str,
         clock: str = "last-commit",
+        before: datetime | str | None = None,
         max_share: float = 0.5,
         max_attempts: int = 5,
         dry_run: bool | str = False,

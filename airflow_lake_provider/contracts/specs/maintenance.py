@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.author.maintenance_policy import (
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.durations import duration, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.row_age import Clock
+from airflow_lake_provider.contracts.row_age import Clock, moment_of_row
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempts, derived
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
@@ -307,6 +307,7 @@ class RowExpirySpec(JobSpec):
     # LakeJobOperator has a method of the argument's name.
     keep: timedelta = argument(_age, timedelta(days=30), attribute="kept_for")
     clock: Clock = argument(choice_of(Clock), default=Clock.LAST_COMMIT, templated=False)
+    before: datetime | None = argument(optional(moment_of_row), default=None)
     max_share: float = argument(share, default=0.5, templated=False)
     max_attempts: int = attempts()
     # BaseOperator has a method of the argument's name.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit, most_rows
+from airflow_lake_provider.contracts.row_age import AgeLimit, Clock, age_limit, age_sentence, most_rows
 from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -155,3 +155,28 @@ def test_a_retry_is_the_same_run_whenever_it_asks() -> None:
     texts = {spec(asked_at=NOW + timedelta(days=n), max_share=0.1 * (n + 1)).digest_text() for n in range(3)}
     assert len(texts) == 1
     assert spec(keep=timedelta(days=31)).digest_text() not in texts
+
+
+@pytest.mark.parametrize("clock", list(Clock))
+@pytest.mark.parametrize("column", ["at", "local", "day"])
+def test_the_limit_of_a_dry_run_holds_though_rows_have_arrived_since(column: str, clock: Clock) -> None:
+    looked = age_limit(spec(column, clock=clock), COLUMNS, NOW, [ARRIVED])
+    assert looked is not None
+    later, newer = NOW + timedelta(days=2), commit(-1, added_records=1)
+    without = age_limit(spec(column, clock=clock), COLUMNS, later, [newer, ARRIVED])
+    asked = spec(column, clock=clock, before=looked.literal)
+    limit = age_limit(asked, COLUMNS, later, [newer, ARRIVED])
+    assert limit is not None
+    assert without is not None
+    assert limit.literal == looked.literal < without.literal
+    assert f"before {looked.literal}, as asked, are too old" in age_sentence(asked, limit)
+    # It lets nothing go that is not old enough.
+    assert age_limit(spec(column, clock=clock, before="2999-01-01"), COLUMNS, later, [newer, ARRIVED]) == without
+
+
+@pytest.mark.parametrize(
+    "before", ["yesterday", "None", "2026-13-01", 20261127, date(2026, 11, 27), "0001-01-01T00:00+14:00"]
+)
+def test_what_is_no_value_of_a_column_of_time_is_refused(before: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="before must"):
+        spec(before=before)

@@ -79,6 +79,14 @@ def test_a_dry_run_of_exactly_the_share_would_not_be_refused(events: Table, cont
     assert "refused" in answer(expiry(dry_run=True, max_share=0.144), context).reason
 
 
+def test_no_row_goes_from_the_limit_of_an_earlier_look_on(events: Table, context: Context) -> None:
+    looked = answer(expiry(dry_run=True, keep="P60D"), context)
+    now_older = answer(expiry(dry_run=True), context)
+    again = answer(expiry(dry_run=True, before=looked.expired_before), context)  # type: ignore[attr-defined]  # of the action
+    assert (again.expired_before, again.rows_deleted) == (looked.expired_before, looked.rows_deleted)  # type: ignore[attr-defined]  # of the action
+    assert again.expired_before < now_older.expired_before  # type: ignore[attr-defined]  # of the action
+
+
 def test_nothing_due_starts_no_spark(events: Table, context: Context) -> None:
     report = answer(expiry(keep="P365D"), context)
     assert (report.outcome.value, "no file has such a row" in report.reason) == ("nothing-new", True)

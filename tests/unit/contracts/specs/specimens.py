@@ -98,7 +98,7 @@ MAXIMAL: dict[str, JobSpec] = {
         partial_progress=False,
         delete_ratio_threshold=0.5,
     ),
-    "expire-rows": RowExpirySpec(**BASE, column="day", keep=timedelta(days=30), asked_at=NOW),
+    "expire-rows": RowExpirySpec(**BASE, column="day", keep=timedelta(days=30), before=NOW, asked_at=NOW),
     "compute-statistics": StatisticsSpec(**BASE, of_columns=("id",)),
     "rewrite-manifests": RewriteManifestsSpec(**BASE, sort=True),
     "snapshot-expiry": SnapshotExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),

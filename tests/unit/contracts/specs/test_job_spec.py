@@ -146,6 +146,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "foreign_files": ForeignFiles.KEEP,
         "keep": timedelta(days=31),
         "clock": Clock.NOW,
+        "before": datetime(2025, 1, 1, tzinfo=UTC),
         "prefix_mismatch_mode": PrefixMismatchMode.ERROR,
         "quarantine_for": timedelta(days=3),
         **({"mode": RemovalMode.DRY_RUN, "older_than": timedelta(days=4)} if isinstance(spec, OrphanFilesSpec) else {}),
