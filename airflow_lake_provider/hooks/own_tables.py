@@ -37,7 +37,7 @@ class OwnTable:
 
     def __init__(self, hook: LakeCatalogHook, setting: str, default: str, name: str | None, **columns: Any) -> None:
         given = conf.get("lake", setting, fallback=default) if name is None else name
-        self.name = None if given in ("", OFF) else TableName.parse(given)
+        self.name = name_of_own_table(given)
         self._hook, self._columns = hook, columns
 
     def ask(self, call: Callable[[OpsTable], T]) -> T:
@@ -71,6 +71,14 @@ class OwnTable:
         except Exception:
             log.warning("Table %s was %s", self.name, what, exc_info=True)
         return default
+
+
+def name_of_own_table(given: object) -> TableName | None:
+    """Return the name that an author or a setting gives; None where it switches the table off.
+
+    :raises InvalidSpecError: it is no name.
+    """
+    return None if given in ("", OFF) else TableName.parse(given)
 
 
 def with_own_tables(patterns: TablePatterns, hook: LakeCatalogHook, own: Iterable[TableName | None]) -> TablePatterns:

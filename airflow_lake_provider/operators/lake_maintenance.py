@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
+from airflow_lake_provider.hooks.own_tables import name_of_own_table
 from airflow_lake_provider.maintenance.costs import SHORT_JOB, SHORT_JOB_BYTES
 from airflow_lake_provider.maintenance.history_entries import history_entries
 from airflow_lake_provider.maintenance.outcome_entry import outcome_entry, outcome_key
@@ -165,6 +166,8 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         self.reports = reports
         self.lake_conn_id = lake_conn_id
         refuse_template(history, "history")
+        if history is not None:
+            name_of_own_table(history)
         self.history = history
         if notifier is not None and not callable(notifier):
             raise InvalidSpecError(

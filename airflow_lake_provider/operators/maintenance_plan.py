@@ -32,7 +32,7 @@ from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
-from airflow_lake_provider.hooks.own_tables import with_own_tables
+from airflow_lake_provider.hooks.own_tables import name_of_own_table, with_own_tables
 from airflow_lake_provider.hooks.table_plans import PlannedTables, plan_tables
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.fleet_entries import fleet_entries
@@ -139,6 +139,8 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
                 refuse_template(value, name)
                 if isinstance(value, (int, float)) and value < 0:
                     raise InvalidSpecError(f"{name} must be 0 or more, got {value!r}; None is no limit")
+            if history is not None:
+                name_of_own_table(history)
             self.only_changed = flag(only_changed, "only_changed")
             self.allowed_tables = table_patterns(allowed_tables)
             self.budget = Budget(

@@ -322,6 +322,8 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
         ({"max_bytes": False}, "max_bytes must be a size"),
         ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
         ({"history": "{{ params.history }}"}, "history is not templated"),
+        ({"history": False}, "table name False is not of the form"),
+        ({"history": "maintenance_history"}, "table name 'maintenance_history' is not of the form"),
         ({"run_pool": "{{ params.pool }}"}, "run_pool is not templated"),
         ({"allowed_tables": "shop.*"}, "allowed_tables must be a list"),
     ],

@@ -159,6 +159,12 @@ def test_an_author_says_what_else_is_red(context: Context) -> None:
         group(fail_on=["broken"])
 
 
+def test_a_history_that_is_no_name_of_a_table_is_refused_while_the_dag_is_parsed() -> None:
+    jobs = LakeMaintenancePlanOperator(task_id="plan").output
+    with pytest.raises(InvalidSpecError, match="table name True is not of the form"):
+        LakeMaintenanceVerdictOperator(task_id="v", jobs=jobs, reports=jobs, history=True)  # type: ignore[arg-type]  # what authors write
+
+
 def test_a_plan_that_failed_makes_the_verdict_red_and_one_that_was_skipped_skips_it(context: Context) -> None:
     with pytest.raises(AirflowFailException, match=r"nightly\.plan made no plan, its state is failed"):
         verdict_of(None, [], [], context, "failed")
