@@ -17,25 +17,39 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import epoch_millis
-from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    BrokenInvariantError,
+    JobFailedError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.file_locations import is_below, normalised, normalised_folder
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
-from airflow_lake_provider.iceberg.orphan_files import QUARANTINE
+from airflow_lake_provider.iceberg.orphan_files import QUARANTINE, name_key
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import chunks_of_listing
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import delete_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
+    delete_files,
+    reachable_files,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import name_of_location
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _JOURNAL = ".moves.jsonl"
 # What a run of ours has put there: a file that it moved, or a journal.
 _MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d{{4}}-[^/]*|{re.escape(_JOURNAL)})$")
-_BATCH = 1_000
+# Before the name that a moved file had: the numbers of its journal, and of the file in it.
+_PREFIX = len("000001-0000-")
+# For each the metadata is read once; storage takes fewer at a time.
+_BATCH = 100_000
 _NAMED, _MOST_CAUSES = 3, 20
 _NOT_OWN = "the journal names what is not the table's own"
 _OCCUPIED = "another file has come to its place since"
@@ -48,6 +62,12 @@ def _begins_with(spark: SparkSession, one: Any, other: Any, size: int) -> bool:
     """
     io = jvm_of(spark).org.apache.commons.io
     return bool(io.IOUtils.contentEquals(io.input.BoundedInputStream(one, size), other))
+
+
+def _journal_of(moved: str) -> str:
+    """Return the journal of a moved file."""
+    folder, _, name = moved.rpartition("/")
+    return f"{folder}/{re.split('[-.]', name)[0]}{_JOURNAL}"
 
 
 def _new_run() -> str:
@@ -207,18 +227,63 @@ class QuarantinedFiles:
     def purge(self, before: datetime, owners: FileOwners) -> int:
         """Delete what was moved before a moment, and return the number of files.
 
-        What has another name than files that were moved, or no time, stays.
+        What has another name than files that were moved, or no time, stays. So does a file that a writer has committed
+        since, where the quarantine alone has it. A journal goes after its files, which come back by it.
 
         :param owners: of the folders where the table lay before.
+        :raises BrokenInvariantError: there are such files; all others are gone.
         """
-        end, purged = epoch_millis(before), 0
-        listed = chain.from_iterable(map(self._listed, self._folders(owners)))
-        # A store that does not know the time says 0.
-        old = (location for location, at in listed if 0 < at < end and _MOVED.search(location))
+        journals, kept, needed, purged = list[str](), set[str](), dict[str, str](), 0
+        old = self._old(epoch_millis(before), owners, journals, kept)
         while batch := list(islice(old, _BATCH)):
-            purged -= delete_files(self.table, batch)
-            purged += sum(not location.endswith(_JOURNAL) for location in batch)
+            needed |= (live := self._live_alone(batch))
+            purged += self._deleted([location for location in batch if location not in live])
+        kept.update(map(_journal_of, needed))
+        self._deleted([journal for journal in journals if journal not in kept])
+        if needed:
+            raise BrokenInvariantError(
+                f"{self.table.name}: a commit has named {len(needed):,} files after they were moved to the quarantine, "
+                f"such as {', '.join(list(needed.values())[:_NAMED])}. They stay there. No writer names files of its "
+                "own that are a day old: find it, and run mode='restore'"
+            )
         return purged
+
+    def _deleted(self, locations: list[str]) -> int:
+        """Delete files and return how many are gone."""
+        return len(locations) - delete_files(self.table, locations) if locations else 0
+
+    def _old(self, end: int, owners: FileOwners, journals: list[str], kept: set[str]) -> Iterator[str]:
+        """Yield the files that were moved before a moment.
+
+        :param end: epoch milliseconds.
+        :param journals: filled with those that are as old.
+        :param kept: filled with the journals of files that are not.
+        """
+        for location, at in chain.from_iterable(map(self._listed, self._folders(owners))):
+            if not _MOVED.search(location):
+                continue
+            # A store that does not know the time says 0.
+            if not 0 < at < end:
+                kept.add(_journal_of(location))
+            elif location.endswith(_JOURNAL):
+                journals.append(location)
+            else:
+                yield location
+
+    def _live_alone(self, moved: Sequence[str]) -> dict[str, str]:
+        """Return those of some files of the quarantine that a snapshot names, and that are not at their place."""
+        table, text = self.table.refresh(), pa.string()
+        current = table.java.operations().current()
+        live = reachable_files(table, current, str(current.metadataFileLocation()))
+        by_name = {name_key(location)[_PREFIX:]: location for location in moved}
+        names = dataframe_of(table.spark, pa.table({"name": pa.array(by_name, text)}))
+        # Names of Iceberg's writers are unique, and no others are moved.
+        rows = live.withColumn("name", name_of_location()).join(names, "name").select("name", "location").distinct()
+        return {
+            by_name[row["name"]]: row["location"]
+            for row in rows.toLocalIterator()
+            if self._length(row["location"]) is None
+        }
 
     def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
         for chunk in chunks_of_listing(self.table, folder):

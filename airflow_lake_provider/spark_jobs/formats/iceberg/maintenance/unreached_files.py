@@ -91,7 +91,7 @@ class ListedFiles:
         own = [plain_path(each).rstrip("/") for each in metadata_folders]
         place = path_of_location().substr(sf.lit(1), sf.length(path_of_location()) - sf.length(name) - 1)
         is_other = name.rlike(METADATA_NAME) & ~self._is_hidden & ~place.isin(own)
-        is_logged = _name().isin([name_key(each) for each in metadata_files])
+        is_logged = name_of_location().isin([name_key(each) for each in metadata_files])
         is_unlogged = (version > oldest) & (version <= current) & ~is_logged
         shown = sf.when(~self._is_hidden, sf.lit(True))
         row = (
@@ -122,11 +122,11 @@ class ListedFiles:
         """
         place = sf.struct(_store().alias("store"), _authority().alias("authority"), _key().alias("key"))
         # Both ways to compare them read all metadata of the table.
-        places = live.select(_name().alias("name"), _key().alias("key"), place.alias("place")).persist()
+        places = live.select(name_of_location().alias("name"), _key().alias("key"), place.alias("place")).persist()
         collected = sf.collect_set("place").alias("places")
         by_key, by_name = (places.groupBy(each).agg(collected) for each in ("key", "name"))
         mine = self._below.filter(self._is_old & ~self._is_hidden).withColumns(
-            {"store": _store(), "authority": _authority(), "key": _key(), "name": _name(), "end": _end()}
+            {"store": _store(), "authority": _authority(), "key": _key(), "name": name_of_location(), "end": _end()}
         )
         # Hive gives the files of all partitions one name: only a file that is not live is compared with all of them.
         is_live = sf.coalesce(sf.exists("places", _is_same), sf.lit(False))
@@ -198,7 +198,8 @@ def _key() -> Column:
     return without_escapes(path_of_location())
 
 
-def _name() -> Column:
+def name_of_location() -> Column:
+    """Return the same as ``name_key`` of a column ``location``."""
     return sf.element_at(sf.split(_key(), "/"), -1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import JobFailedError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenInvariantError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.maintenance import RemovalMode
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import orphan_files
@@ -100,6 +101,40 @@ def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: Sp
     assert remove(table, quarantine_for=timedelta(days=9)).files_purged == len(orphans)
     assert files_of(table) == before - orphans | strange | {journal}
     assert table.rows_read() == table.rows
+
+
+def test_a_file_that_a_late_writer_commits_is_not_purged_and_comes_back(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    late, back, orphaned = (folder_of(table) / f"data/{name}.parquet" for name in ("late", "back", "orphaned"))
+    for home in (late, back, orphaned):
+        shutil.copy(written, home)
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 3
+    made_old(table)
+    hostile.add_data_file(table, f"file:{late}", f"file:{back}")
+    # Somebody has brought one back by hand.
+    shutil.copy(written, back)
+    with pytest.raises(BrokenInvariantError, match=rf"named 1 files .* such as \S*{late}\. They stay"):
+        remove(table, quarantine_for=timedelta(days=9))
+    restored = remove(table, mode="restore")
+    assert (restored.files_restored, late.read_bytes()) == (1, written.read_bytes())
+    made_old(table)
+    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 0
+
+
+def test_a_journal_stays_as_long_as_files_that_come_back_by_it(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    home = orphan(table, "data/orphan.parquet")
+    assert remove(table, mode="quarantine").files_removed == 1
+    # A large file takes its time, so it is younger than the journal.
+    (journal,) = folder_of(table).rglob("*.moves.jsonl")
+    os.utime(journal, (time.time() - TEN_DAYS,) * 2)
+    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 0
+    assert remove(table, mode="restore").files_restored == 1
+    assert home.read_bytes() == b"orphan"
 
 
 def test_a_table_that_moved_gets_back_what_its_old_place_has_in_quarantine(spark: SparkSession, tmp_path: Path) -> None:
