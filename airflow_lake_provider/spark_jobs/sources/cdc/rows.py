@@ -20,13 +20,12 @@ from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import EventColumns
 from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
 
-# Kinds of trouble a column can be in; each is an array of column names beside a row.
+# Kinds of trouble a column can be in; each is an array of column names beside a row, of lost ones with what was sent.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
 # Texts of a row by column. The parser of JSON makes NULL of no row, nor of a long text, nor of any column by its name.
 _ROW = "_lake_texts"
 _WHOLE = {"mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "columnNameOfCorruptRecord": "_lake_corrupt"}
-# Beside the names of lost columns, the texts that were sent.
-_TEXTS, _LONGEST_TEXT = "lost_texts", 60
+_LONGEST_TEXT = 60
 # Whether only values that events left out change in a row of the table.
 PATCH = "_lake_patch"
 CARRIED = (POSITION_COLUMN, PATCH)
@@ -52,7 +51,7 @@ class RowBuilder:
         return self.columns.types
 
     def checked_rows(self, last: DataFrame) -> DataFrame:
-        """Return ``row``, ``deleted``, ``no_key`` and an array of column names per kind of trouble.
+        """Return ``row``, ``deleted``, ``no_key`` and an array per kind of trouble.
 
         Also ``_lake_reset``, where ``last`` has it.
 
@@ -70,9 +69,8 @@ class RowBuilder:
             deleted.alias("deleted"),
             *(*reset, *carried),
             reduce(or_, (sf.col(f"key.k{i}").isNull() for i in range(len(self.keys)))).alias("no_key"),
-            self._named(self._is_lost).alias(_LOST),
-            self._named(self._is_lost, lambda i, _: sf.left(f"text{i}", sf.lit(_LONGEST_TEXT))).alias(_TEXTS),
-            self._named(self._unfilled).alias(_UNFILLED),
+            self._where(self._is_lost, _name_and_text).alias(_LOST),
+            self._where(self._unfilled, lambda _, name: sf.lit(name)).alias(_UNFILLED),
             sf.when(deleted, sf.array().cast("ARRAY<STRING>")).otherwise(self._absent()).alias(_ABSENT),
         )
 
@@ -92,14 +90,15 @@ class RowBuilder:
                 *(sf.count_if(sf.col("row")[name].isNull()).alias(f"k{i}") for i, name in enumerate(self.keys))
             ).alias("null_keys"),
             ranges_column([(sf.col("row")[name], self.types[name]) for name in self.keys]).alias("key_ranges"),
-            *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
-            sf.struct(*(self._text_of(name).alias(f"t{i}") for i, name in self._numbered())).alias(_TEXTS),
+            # Not by column: planning some aggregates for each of a thousand columns takes longer than all the rest.
+            *(sf.count_if(sf.size(kind) > 0).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
         ).collect()[0]
-        lost, unfilled, absent = (self._counted(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
         no_key = {name: count for name, count in zip(self.keys, counts["null_keys"], strict=True) if count}
         refuse_null_event_keys(counts["no_key"], no_key, self.types)
-        self._refuse_lost(lost, dict(zip(self.types, counts[_TEXTS], strict=True)))
-        self._refuse_unfilled(unfilled, hint)
+        if counts[_LOST]:
+            self._refuse_lost(checked)
+        if counts[_UNFILLED]:
+            self._refuse_unfilled(checked, hint)
         carried = [name for name in (RESET, *CARRIED) if name in checked.columns]
         return ChangeBatch(
             changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *carried),
@@ -110,7 +109,7 @@ class RowBuilder:
             patches=counts["patches"],
             key_ranges=read_ranges(self.keys, counts["key_ranges"]),
             reads_table=bool(self.hole_columns),
-            absent=absent,
+            absent=self._by_column(checked, _ABSENT) if counts[_ABSENT] else {},
             cached=(checked,),
         )
 
@@ -119,8 +118,8 @@ class RowBuilder:
 
         :raises BadInputError: naming the columns and the hint.
         """
-        counts = checked.agg(sf.struct(*self._count_each(_UNFILLED)).alias(_UNFILLED)).collect()[0]
-        self._refuse_unfilled(self._counted(counts[_UNFILLED]), hint)
+        if not checked.filter(sf.size(_UNFILLED) > 0).isEmpty():
+            self._refuse_unfilled(checked, hint)
 
     def sound_rows(self, checked: DataFrame) -> DataFrame:
         """Return the rows without trouble that are not deleted, as ``changes`` of a batch."""
@@ -173,40 +172,31 @@ class RowBuilder:
     def _is_lost(self, number: int, name: str) -> Column:
         return self.columns.lost(name, sf.col(f"text{number}"), sf.col(f"value{number}"))
 
-    def _named(
-        self,
-        is_so: Callable[[int, str], Column | None],
-        text_of: Callable[[int, str], Column] = lambda _, name: sf.lit(name),
-    ) -> Column:
-        conditions = [(text_of(i, name), is_so(i, name)) for i, name in self._numbered()]
-        texts = [sf.when(condition, text) for text, condition in conditions if condition is not None]
-        return sf.array_compact(sf.array(*texts)) if texts else sf.array().cast("ARRAY<STRING>")
+    def _where(self, is_so: Callable[[int, str], Column | None], described: Callable[[int, str], Column]) -> Column:
+        """Return an array of what describes each column that is so."""
+        conditions = [(described(i, name), is_so(i, name)) for i, name in self._numbered()]
+        items = [sf.when(condition, description) for description, condition in conditions if condition is not None]
+        return sf.array_compact(sf.array(*items)) if items else sf.array().cast("ARRAY<STRING>")
 
-    def _text_of(self, name: str) -> Column:
-        """Return one of the texts of a column that gave no value."""
-        place = sf.array_position(_LOST, name)
-        return sf.max(sf.when(place > 0, sf.try_element_at(_TEXTS, place.cast("int"))))
+    def _by_column(self, checked: DataFrame, kind: str) -> dict[str, int]:
+        """Return the number of rows with such trouble, by column."""
+        named = checked.select(sf.explode(kind).alias("name"))
+        counts = {row["name"]: row["count"] for row in named.groupBy("name").count().collect()}
+        return {name: counts[name] for name in self.types if name in counts}
 
-    def _count_each(self, kind: str) -> list[Column]:
-        return [sf.count_if(sf.array_contains(kind, name)).alias(f"c{i}") for i, name in self._numbered()]
-
-    def _counted(self, counts: Sequence[int]) -> dict[str, int]:
-        return {name: count for name, count in zip(self.types, counts, strict=True) if count}
-
-    def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:
-        if not lost:
-            return
+    def _refuse_lost(self, checked: DataFrame) -> None:
+        lost = checked.select(sf.explode(_LOST).alias("column")).select("column.*")
+        counted = lost.groupBy("name").agg(sf.count(sf.lit(1)), sf.max("text")).collect()
+        counts = {name: (count, text) for name, count, text in counted}
+        texts = {name: counts[name][1] for name in self.types if name in counts}
         examples = ", ".join(
-            f"{count} of {name} as {self.types[name].simpleString()}, such as {texts[name]!r}"
-            for name, count in lost.items()
+            f"{counts[name][0]} of {name} as {self.types[name].simpleString()}, such as {text!r}"
+            for name, text in texts.items()
         )
-        remedy = self.columns.remedy({name: texts[name] for name in lost})
-        raise BadInputError(f"values cannot be converted: {examples}. {remedy}")
+        raise BadInputError(f"values cannot be converted: {examples}. {self.columns.remedy(texts)}")
 
-    def _refuse_unfilled(self, unfilled: dict[str, int], hint: str) -> None:
-        if not unfilled:
-            return
-        counts = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
+    def _refuse_unfilled(self, checked: DataFrame, hint: str) -> None:
+        counts = ", ".join(f"{count} of {name}" for name, count in self._by_column(checked, _UNFILLED).items())
         raise BadInputError(
             f"values are not in the events, and neither earlier in the batch nor in the table: {counts}. "
             + (
@@ -215,3 +205,7 @@ class RowBuilder:
                 "new snapshot"
             )
         )
+
+
+def _name_and_text(number: int, name: str) -> Column:
+    return sf.struct(sf.lit(name).alias("name"), sf.left(f"text{number}", sf.lit(_LONGEST_TEXT)).alias("text"))

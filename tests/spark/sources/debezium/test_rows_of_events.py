@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType
@@ -21,11 +23,14 @@ LAST = """
 """
 
 
-def checked_rows(spark: SparkSession, columns: int) -> DataFrame:
+def row_builder(columns: int) -> RowBuilder:
     types: dict[str, DataType] = {f"c{number}": StringType() for number in range(columns)}
     kinds = DebeziumColumns(types=types, connect_types={}, schemaless=True)
-    last = spark.sql(f"SELECT {LAST}").localCheckpoint()
-    return RowBuilder(columns=kinds, keys=["c0"], hole_columns=()).checked_rows(last)
+    return RowBuilder(columns=kinds, keys=["c0"], hole_columns=())
+
+
+def checked_rows(spark: SparkSession, columns: int) -> DataFrame:
+    return row_builder(columns).checked_rows(spark.sql(f"SELECT {LAST}").localCheckpoint())
 
 
 def test_the_map_of_a_row_is_read_as_often_for_many_columns_as_for_few(spark: SparkSession) -> None:
@@ -33,6 +38,27 @@ def test_the_map_of_a_row_is_read_as_often_for_many_columns_as_for_few(spark: Sp
     plans = (java_rows(checked_rows(spark, columns)).queryExecution().optimizedPlan() for columns in (3, 12))
     uses = [str(plan).count("after#") for plan in plans]
     assert uses[0] == uses[1] < 12
+
+
+def test_rows_are_counted_by_as_many_aggregates_for_many_columns_as_for_few(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To plan some for each of a thousand columns took longer than all the rest of a batch.
+    aggregates: list[int] = []
+    for columns in (3, 6):
+        checked = checked_rows(spark, columns).localCheckpoint()
+        agg = type(checked).agg
+
+        def noted(frame: DataFrame, *columns: Any, agg: Any = agg) -> DataFrame:
+            result: DataFrame = agg(frame, *columns)
+            aggregates.append(str(java_rows(result).queryExecution().optimizedPlan()).count("count("))
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(checked), "agg", noted)
+            batch = row_builder(columns).batch_of(checked, 1)
+        assert batch.absent == {f"c{number}": 1 for number in range(2, columns)}
+    assert aggregates[0] == aggregates[1] > 0
 
 
 def test_a_text_beyond_what_parsers_of_json_take_by_themselves_is_kept(spark: SparkSession) -> None:
