@@ -137,13 +137,15 @@ def test_a_number_without_quotes_keeps_digits_that_no_double_has(spark: SparkSes
     rows = [",".join(f'"{name}":{number}' for name, number in sent.items())]
     rows += [rows[0].replace(":", ": "), f'"p":{{"a":1.2345678901234567}},{rows[0]}']
     event = json.dumps(envelope("u", None, ["1", "2"]))
-    # The same double as the one behind it.
-    event = event.replace('"before": null', '"before":{"a":12345678901234567.11}')
-    lines = [event.replace('"after": null', f'"after":{{"id":{n},{row}}}') for n, row in enumerate(rows)]
+    # The same double as the one behind it; and a text and a column that are called as the row behind it is.
+    same = '"a":12345678901234567.11}'
+    befores = [f'"before":{{{same}', f'"before":{{"note":"after","after":2.5,{same}']
+    events = [(event.replace('"before": null', before), row) for row in rows for before in befores]
+    lines = [text.replace('"after": null', f'"after":{{"id":{n},{row}}}') for n, (text, row) in enumerate(events)]
     ddl = "id INT, a DECIMAL(38,2), b DECIMAL(38,2), c STRING, d DOUBLE"
     batch = read_items(spark, write_files(tmp_path / "in", lines), ddl=ddl)
     expected = (Decimal(sent["a"]), Decimal(sent["b"]), sent["c"], 0.5)
-    assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 3
+    assert [tuple(row[name] for name in sent) for row in batch.changes.collect()] == [expected] * 6
 
 
 def test_numbers_of_an_array_keep_digits_that_no_double_has(spark: SparkSession, tmp_path: Path) -> None:

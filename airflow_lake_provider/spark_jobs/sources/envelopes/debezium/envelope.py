@@ -63,7 +63,7 @@ def read_events(texts: EventTexts, source: DebeziumStream, keys: Sequence[str], 
     """
     kept = _events_of_table(texts, source.table, _IMAGE, names)
     line, doubles = sf.col("value"), _doubles(source.schema)
-    before = keys_with_all_digits(sf.col("before"), line, doubles, keys, "before")
+    before = keys_with_all_digits(sf.col("before"), line, doubles, keys, is_before=True)
     kept = kept.withColumns({"after": with_all_digits(sf.col("after"), line, doubles), "before": before})
     rows = _row_columns(source, keys, doubles)
     return kept.select(

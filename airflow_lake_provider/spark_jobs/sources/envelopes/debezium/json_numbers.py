@@ -22,6 +22,9 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 _DIGITS_IN_BASE64 = r"(?:[0-9E+]{4})++"
 _FRACTION = r"-?[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?"
 _MEMBER = rf'"([^"\\]++)"\s*+:\s*+({_FRACTION})'
+# A text or a column may be called as a row is, so that the brace has to follow.
+_AFTER = r'(?s)"after"\s*+:\s*+\{.*+'
+_BEFORE = r'(?s)"before"\s*+:\s*+\{.*+'
 # A double may round more than 15 digits.
 _LONG_FRACTION = r"[:,\[]\s*+-?(?=[0-9.]{17})[0-9]++\.[0-9]"
 
@@ -54,30 +57,26 @@ def with_all_digits(row: Column, line: Column, doubles: Sequence[str]) -> Column
     :param doubles: names of columns that become a double, in lower case: theirs stay rounded, too.
     """
     # A row from before the change stands first, and may have another number that is the same double.
-    tail = _from(line, "after")
+    tail = sf.regexp_extract(line, _AFTER, 0)
     any_rounded = sf.size(sf.map_filter(row, lambda name, text: _may_be_rounded(name, text, doubles))) > 0
     return sf.when(line.rlike(_LONG_FRACTION) & any_rounded, _of_line(row, tail, doubles)).otherwise(row)
 
 
 def keys_with_all_digits(
-    row: Column, line: Column, doubles: Sequence[str], keys: Sequence[str], side: str | None = None
+    row: Column, line: Column, doubles: Sequence[str], keys: Sequence[str], *, is_before: bool = False
 ) -> Column:
     """Return a map of texts in which the numbers of key columns have the digits of the line.
 
     :param row: map of texts, of a row whose other columns nobody reads.
-    :param side: name that the row has in the line; None where the line is the row.
+    :param is_before: whether it is ``before`` of the line; else the line is the row.
     """
     # Few keys are fractions, so the line is looked at last.
     texts = (sf.element_at(row, key) for key in keys if key.lower() not in doubles)
     any_rounded = reduce(
         or_, (sf.coalesce(text.rlike(f"^{_FRACTION}$"), sf.lit(False)) for text in texts), sf.lit(False)
     )
-    tail = line if side is None else _from(line, side)
+    tail = sf.regexp_extract(line, _BEFORE, 0) if is_before else line
     return sf.when(any_rounded & line.rlike(_LONG_FRACTION), _of_line(row, tail, doubles)).otherwise(row)
-
-
-def _from(line: Column, side: str) -> Column:
-    return line.substr(sf.position(sf.lit(f'"{side}"'), line), sf.length(line))
 
 
 def _may_be_rounded(name: Column, text: Column, doubles: Sequence[str]) -> Column:
