@@ -256,7 +256,16 @@ class KafkaTopic(Topic):
     @property
     def subject_of_values(self) -> str:
         """Name in the registry of the schema that values are read as."""
-        return self.subject or f"{self.topic}-value"
+        return self.subject or self._subject_of_topic
+
+    @property
+    def names_subject_by_topic(self) -> bool:
+        """True where that name is the topic's own, as by TopicNameStrategy; else it is that of a record."""
+        return self.subject_of_values == self._subject_of_topic
+
+    @property
+    def _subject_of_topic(self) -> str:
+        return f"{self.topic}-value"
 
     @property
     def columns_of_key(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.source_access import RegistryAccess
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
@@ -50,17 +51,15 @@ _SHOWN = 3
 class AvroValues:
     """Decoder of the values of a topic.
 
-    :param subject: whose latest version is the reader's schema.
-    :param access: of the registry; None where ``schema`` is the writer's.
+    :param source: topic; the latest version of its subject is the reader's schema.
+    :param access: of the registry; None where the source's ``schema`` is the writer's.
     :param sample: some of the values, whose ids of schemas are taken for all that there are; None to look at all.
     :param puts_aside: whether values are put aside whose schema the registry lacks, or is none of a record.
     """
 
     spark: SparkSession
-    topic: str
-    subject: str
+    source: KafkaTopic
     access: RegistryAccess | None
-    schema: str | None
     sample: Sequence[bytes] | None = None
     puts_aside: bool = False
 
@@ -71,8 +70,9 @@ class AvroValues:
         :raises LakeProviderError: the registry lacks a schema, or does not answer.
         """
         refuse_without_avro(self.spark)
+        topic, subject = self.source.topic, self.source.subject_of_values
         if self.access is None:
-            reader = record_schema(str(self.schema), f"the schema of topic {self.topic}")
+            reader = record_schema(str(self.source.schema), f"the schema of topic {topic}")
             return _flat(rows.withColumn(DECODED, decoded(sf.col(VALUE), reader, reader)), reader)
         framed = rows.withColumn(_PREFIX, sf.expr(prefix_of(VALUE)))
         if self.sample is None:
@@ -81,13 +81,13 @@ class AvroValues:
         else:
             prefixes = {value[:PREFIX_BYTES] for value in self.sample if is_framed(value)}
         if len(prefixes) > MOST_SCHEMAS:
-            raise BadInputError(f"topic {self.topic} has values of more than {MOST_SCHEMAS} schemas; give max_records")
+            raise BadInputError(f"topic {topic} has values of more than {MOST_SCHEMAS} schemas; give max_records")
         registry = SchemaRegistry(self.access)
         ids = {int.from_bytes(prefix): prefix for prefix in sorted(prefixes)}
         writers, unread = self._writers(registry, ids)
         # Others are named by a record, of which a topic may have several: Avro would read one as another.
-        is_by_topic = self.subject == f"{self.topic}-value"
-        latest = record_schema(registry.latest(self.subject, _OTHER_NAMES if is_by_topic else ""), self.subject)
+        is_by_topic = self.source.names_subject_by_topic
+        latest = record_schema(registry.latest(subject, _OTHER_NAMES if is_by_topic else ""), subject)
         named = {full_name(latest), *latest.get("aliases", ())}
         others = [] if is_by_topic else [number for number in writers if full_name(writers[number]) not in named]
         writers = {number: writer for number, writer in writers.items() if number not in others}

@@ -124,9 +124,7 @@ class KafkaSource(TopicSource, PlainSource):
         return RawBatch(rows=batch.rows.limit(0), has_change_type=deletes, has_bare_deletes=deletes)
 
     def _avro(self, sample: Sequence[bytes] | None) -> AvroValues:
-        of = self.source
-        subject, access = of.subject_of_values, self.registry_access
-        return AvroValues(self.spark, of.topic, subject, access, of.schema, sample, self._keeps_records)
+        return AvroValues(self.spark, self.source, self.registry_access, sample, self._keeps_records)
 
     def _protobuf(self) -> ProtobufValues:
         try:

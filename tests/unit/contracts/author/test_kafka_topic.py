@@ -38,10 +38,12 @@ def test_a_mapping_gives_what_the_class_gives() -> None:
     open_values = KafkaTopic("kafka", "orders", **{**MESSAGE, "value_format": "{{ params.format }}"})
     with pytest.raises(InvalidSpecError, match="with value_format='protobuf' only"):
         replace(open_values, value_format="json", schema="id INT")
-    assert (avro.subject_of_values, replace(avro, subject="shop.Order").subject_of_values) == (
-        "orders-value",
-        "shop.Order",
-    )
+    named = [replace(avro, subject=subject) for subject in (None, "orders-value", "shop.Order")]
+    assert [(topic.subject_of_values, topic.names_subject_by_topic) for topic in named] == [
+        ("orders-value", True),
+        ("orders-value", True),
+        ("shop.Order", False),
+    ]
     rendered: Any = "5"
     later = KafkaTopic("kafka", "orders", schema="id BIGINT", starting="2026-11-27T07:00+01:00", max_records=rendered)
     assert (later.starting, later.max_records) == ("2026-11-27T06:00:00+00:00", 5)
