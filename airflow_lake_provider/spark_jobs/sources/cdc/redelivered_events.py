@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column
@@ -145,59 +146,47 @@ def is_below_mark(marks: EventMarks, ordering: EventOrdering, log: type[TuplePos
     return sf.coalesce(mark.isNotNull() & ((place < at_mark) | ((place == at_mark) & is_same)), sf.lit(False))
 
 
-def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type[TuplePosition]) -> EventPositions:
+def event_positions(groups: Sequence[Mapping[str, Any]], names: Names, log: type[TuplePosition]) -> EventPositions:
     """Return the positions of all groups.
 
     :param groups: rows with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`survey_columns`.
     :param log: kind of their places.
     """
-    partitions: dict[str | None, PartitionEvents] = {}
-    # Joined once: to sort all offsets of a partition again for each of its ranges takes minutes for a long history.
-    consumed: dict[str | None, list[Ranges]] = defaultdict(list)
-    offsets_below: dict[str | None, list[Ranges]] = defaultdict(list)
-    without_offset, below_key_floor, below_mark, oldest_above = 0, 0, EventsBelowMark(), None
+    by_label: dict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
     for group in groups:
-        name = names[group["file"]] if group["file"] is not None and names else None
-        if name is not None and name.label != group["partition"]:
-            name = None
-        without_offset += 0 if name else group["without_offset"]
-        below_mark += EventsBelowMark(
-            count=group.get("below_table_mark", 0),
-            ts_ms=group.get("below_table_mark_ts_ms"),
-            after_commit_ts_ms=group.get("below_table_mark_after_commit_ts_ms"),
-        )
-        below_key_floor += group.get("below_key_floor", 0)
-        oldest_above = _least(oldest_above, group.get("above_table_mark_ts_ms"))
-        label = group["partition"]
-        before = partitions.get(label, PartitionEvents())
-        mark = _mark(group, log)
-        consumed[label].append(_offsets_of_file(group, name) if name else _offsets(group, "offsets"))
-        if group.get("below_mark"):
-            # A file name has the first offset only, so all lines of the file count.
-            below = _offsets_of_file(group, name) if name else _offsets(group, "below_mark_offsets")
-            offsets_below[label].append(below)
-        partitions[label] = PartitionEvents(
-            mark=before.mark.merged(mark) if before.mark else mark,
-            below_mark=before.below_mark + _below_mark(group),
-            above_mark_ts_ms=_least(before.above_mark_ts_ms, group.get("above_mark_ts_ms")),
-            times=before.times + _times(group, log),
-        )
-    placed = {
-        label: replace(
-            part,
-            mark=replace(part.mark, consumed=union(*consumed[label])) if part.mark else None,
-            below_mark=replace(part.below_mark, offsets=union(*offsets_below[label])),
-        )
-        for label, part in partitions.items()
-        if label is not None or (part.mark and part.mark.is_of_events)
-    }
+        by_label[group["partition"]].append(group)
+    partitions = {label: _partition(of_label, names, log) for label, of_label in by_label.items()}
     return EventPositions(
-        partitions=placed,
-        without_offset=without_offset,
-        below_mark=below_mark,
-        above_mark_ts_ms=oldest_above,
-        below_key_floor=below_key_floor,
+        partitions={
+            label: part
+            for label, part in partitions.items()
+            if label is not None or (part.mark and part.mark.is_of_events)
+        },
+        without_offset=sum(0 if _file_of(group, names) else group["without_offset"] for group in groups),
+        below_mark=sum(map(_below_table_mark, groups), EventsBelowMark()),
+        above_mark_ts_ms=_least(*(group.get("above_table_mark_ts_ms") for group in groups)),
+        below_key_floor=sum(group.get("below_key_floor", 0) for group in groups),
     )
+
+
+def _partition(groups: Sequence[Mapping[str, Any]], names: Names, log: type[TuplePosition]) -> PartitionEvents:
+    """Return the positions of the groups of one partition."""
+    # Joined at once: to sort all offsets again for each of the ranges takes minutes for a long history.
+    consumed = union(*(_offsets(group, "offsets", names) for group in groups))
+    # A file name has the first offset only, so all lines of the file count.
+    below = union(*(_offsets(group, "below_mark_offsets", names) for group in groups if group.get("below_mark")))
+    return PartitionEvents(
+        mark=replace(reduce(Mark.merged, (_mark(group, log) for group in groups)), consumed=consumed),
+        below_mark=replace(sum(map(_below_mark, groups), EventsBelowMark()), offsets=below),
+        above_mark_ts_ms=_least(*(group.get("above_mark_ts_ms") for group in groups)),
+        times=sum((_times(group, log) for group in groups), CommitTimes()),
+    )
+
+
+def _file_of(group: Mapping[str, Any], names: Names) -> SinkFile | None:
+    """Return what the name of the group's file tells, where it is of the group's partition."""
+    name = names[group["file"]] if group["file"] is not None and names else None
+    return name if name is not None and name.label == group["partition"] else None
 
 
 def _least(*times: int | None) -> int | None:
@@ -243,18 +232,25 @@ def _times(group: Mapping[str, Any], log: type[TuplePosition]) -> CommitTimes:
     )
 
 
+def _below_table_mark(group: Mapping[str, Any]) -> EventsBelowMark:
+    return EventsBelowMark(
+        count=group.get("below_table_mark", 0),
+        ts_ms=group.get("below_table_mark_ts_ms"),
+        after_commit_ts_ms=group.get("below_table_mark_after_commit_ts_ms"),
+    )
+
+
 def _below_mark(group: Mapping[str, Any]) -> EventsBelowMark:
     count = group.get("below_mark", 0)
     return EventsBelowMark(count=count, ts_ms=group["below_mark_ts_ms"]) if count else EventsBelowMark()
 
 
-def _offsets_of_file(group: Mapping[str, Any], name: SinkFile) -> Ranges:
-    # Sinks may leave out records without a value, so the file may reach further than it has lines.
-    return ((name.first, name.last if name.last is not None else name.first + group["lines"] - 1),)
-
-
-def _offsets(group: Mapping[str, Any], name: str) -> Ranges:
-    bitmap = group.get(name)
+def _offsets(group: Mapping[str, Any], column: str, names: Names) -> Ranges:
+    """Return the offsets that a column has, or all of the file whose name has its first one."""
+    if name := _file_of(group, names):
+        # Sinks may leave out records without a value, so the file may reach further than it has lines.
+        return ((name.first, name.last if name.last is not None else name.first + group["lines"] - 1),)
+    bitmap = group.get(column)
     return of_bitmap(group["bucket"], bytes(bitmap)) if bitmap is not None else ()
 
 
