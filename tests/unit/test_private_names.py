@@ -22,8 +22,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
-from pyiceberg.table import ManifestGroupPlanner
+from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, ManifestFile
+from pyiceberg.table import ManifestGroupPlanner, _open_manifest
 from pyiceberg.types import StructType
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
@@ -154,6 +154,9 @@ def test_pyiceberg_plans_manifest_entries_and_reads_manifests_of_version_3() -> 
     planner = inspect.signature(ManifestGroupPlanner).parameters
     assert {"table_metadata", "io", "row_filter", "case_sensitive", "options"} <= planner.keys()
     assert "manifests" in inspect.signature(ManifestGroupPlanner.plan_manifest_entries).parameters
+    # It reads the entries as the manifests that it is given do.
+    assert "fetch_manifest_entry" in _open_manifest.__code__.co_names
+    assert {"io", "discard_deleted"} <= inspect.signature(ManifestFile.fetch_manifest_entry).parameters.keys()
     assert "input_file" in inspect.signature(AvroFile).parameters
     assert {"decoder", "header", "reader"} <= set(AvroFile.__enter__.__code__.co_names)
     data_file = MANIFEST_ENTRY_SCHEMAS[3].find_type("data_file")

@@ -10,10 +10,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -26,7 +27,7 @@ from airflow_lake_provider.iceberg.foreign_times import times_are_sure
 from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
 from airflow_lake_provider.tables.base import UnreadPredicateError
 from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, LaterDeletes
-from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, live_entries
+from airflow_lake_provider.tables.iceberg.manifest_entries import ENTRY_SCHEMA, entries_of, live_entries
 from airflow_lake_provider.tables.iceberg.partitions import is_void, value_range
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
@@ -194,6 +195,23 @@ def read_files(
     return LiveFiles(data=records, deletes=deletes)
 
 
+class _Manifest(ManifestFile):
+    """A manifest that PyIceberg filters by the values that are read here, where doubles are exact."""
+
+    table: str
+
+    @classmethod
+    def of(cls, manifest: ManifestFile, table: str) -> Self:
+        """Return a manifest whose errors have the name of a table."""
+        made = cls(*(manifest[place] for place in range(len(manifest))))
+        made.table = table
+        return made
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:  # noqa: ARG002  # always
+        """Return the entries that are not deleted."""
+        return entries_of(self.table, io, self)
+
+
 def _entries_with(
     table: Table, manifests: list[ManifestFile], where: str | BooleanExpression
 ) -> Iterator[ManifestEntry]:
@@ -202,12 +220,7 @@ def _entries_with(
         table_metadata=table.metadata, io=table.io, row_filter=_parsed_where(where, name), case_sensitive=False
     )
     try:
-        yield from chain.from_iterable(planner.plan_manifest_entries(manifests))
-    except (FileNotFoundError, EOFError):
-        # PyIceberg does not say which, and the others do not say more.
-        for _ in live_entries(name, table.io, manifests):
-            pass
-        raise
+        yield from chain.from_iterable(planner.plan_manifest_entries([_Manifest.of(each, name) for each in manifests]))
     except (ValueError, TypeError, struct.error) as error:
         raise UnreadPredicateError(f"{name}: where={where!r} does not fit the table: {error}") from error
 

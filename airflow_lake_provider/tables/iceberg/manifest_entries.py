@@ -2,12 +2,13 @@
 
 PyIceberg 0.12 makes a reader for each manifest anew, from the schema that is written in it. To judge a thousand tables
 that was most of the CPU time, so here manifests of one schema share a reader. It also reads with the fields of version
-2, and so loses which file a deletion vector is for.
+2, and so loses which file a deletion vector is for. Its decoder rounds a double to a float, which is another partition.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,10 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Self
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFile, AvroFileHeader
-from pyiceberg.avro.reader import Reader
-from pyiceberg.avro.resolver import construct_reader, resolve_reader
+from pyiceberg.avro.reader import DoubleReader, FloatReader, Reader
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -29,6 +30,8 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
 )
+from pyiceberg.schema import visit_with_partner
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -71,11 +74,16 @@ def live_entries(table: str, io: FileIO, manifests: Sequence[ManifestFile]) -> I
     :param table: name, for errors.
     :raises BrokenMetadataError: a manifest is gone, or cannot be read.
     """
-    for entries in ExecutorFactory.get_or_create().map(partial(_live_entries, table, io), manifests):
+    for entries in ExecutorFactory.get_or_create().map(partial(entries_of, table, io), manifests):
         yield from entries
 
 
-def _live_entries(table: str, io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+def entries_of(table: str, io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Return the entries of a manifest that are not deleted.
+
+    :param table: name, for errors.
+    :raises BrokenMetadataError: the manifest is gone, or cannot be read.
+    """
     path = manifest.manifest_path
     with whole_file(table, f"manifest {path}"), _Manifest(io.new_input(path)) as entries:
         return [_inherited(entry, manifest) for entry in entries if entry.status != ManifestEntryStatus.DELETED]
@@ -96,12 +104,40 @@ class _Manifest(AvroFile[ManifestEntry]):
 @lru_cache(maxsize=128)
 def _reader_of(schema: str) -> Reader:
     """Return the reader of manifests whose schema is this text; it has no state."""
-    return resolve_reader(
-        AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
-        ENTRY_SCHEMA,
+    resolver = _Resolver(
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     )
+    reader: Reader = visit_with_partner(  # type: ignore[misc]  # as PyIceberg calls it
+        AvroSchemaConversion().avro_to_iceberg(json.loads(schema)), ENTRY_SCHEMA, resolver, SchemaPartnerAccessor()
+    )
+    return reader
+
+
+# One object, which is its own equal: files of a partition whose value is NaN are in one partition.
+_NAN = float("nan")
+
+
+def _number(value: float) -> float:
+    return _NAN if math.isnan(value) else value
+
+
+class _ExactDoubleReader(DoubleReader):
+    def read(self, decoder: BinaryDecoder) -> float:
+        return _number(struct.unpack("<d", decoder.read(8))[0])
+
+
+class _ExactFloatReader(FloatReader):
+    def read(self, decoder: BinaryDecoder) -> float:
+        return _number(decoder.read_float())
+
+
+class _Resolver(ReadSchemaResolver):
+    def visit_float(self, float_type: FloatType, partner: IcebergType | None) -> Reader:  # noqa: ARG002  # others ask it
+        return _ExactFloatReader()  # type: ignore[no-untyped-call]  # their Singleton
+
+    def visit_double(self, double_type: DoubleType, partner: IcebergType | None) -> Reader:  # noqa: ARG002  # others ask it
+        return _ExactDoubleReader()  # type: ignore[no-untyped-call]  # their Singleton
 
 
 def _inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:

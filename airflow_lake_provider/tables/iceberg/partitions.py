@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
+from ctypes import c_float
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from urllib.parse import quote_plus
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import FloatType, IcebergType, PrimitiveType, TimestampType, TimestamptzType
 
 from airflow_lake_provider.contracts.table_facts import PartitionField, TableShape
 
@@ -26,6 +29,7 @@ _NO_VALUE = "null"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 # What strptime takes beside these: other scripts' digits, and a month of one digit.
 _TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){0,3}")
+_ZEROS_OF_FRACTION = re.compile(r"(\.[0-9]*[1-9])0+(?![0-9])")
 # Words that Spark or PyIceberg takes for a value or a part of a predicate, and not for a column.
 _WORD = re.compile(
     r"(all|and|any|array|between|by|case|cast|current_(date|time|timestamp|user)|distinct|else|end|escape|exists|false|from"
@@ -91,12 +95,39 @@ def partition_path(metadata: TableMetadata, spec_id: int, values: Hashable) -> s
     if spec is None or not spec.fields:
         return ""
     try:
-        path = spec.partition_to_path(Record(*given), metadata.schema())
+        kinds = [each.field_type for each in spec.partition_type(metadata.schema()).fields]
+        texts = [_text(*each) for each in zip(spec.fields, kinds, given, strict=True)]
     except _UNREADABLE:
         pairs = zip((field.name for field in spec.fields), given, strict=False)
         return "/".join(f"{name}={value}" for name, value in pairs)
-    # PyIceberg escapes as Python does, and Iceberg as Java's URLEncoder: the driver compares these names.
-    return path.replace("~", "%7E").replace("%2A", "*")
+    return "/".join(f"{_escaped(field.name)}={_escaped(text)}" for field, text in zip(spec.fields, texts, strict=True))
+
+
+def _text(field: IcebergField, kind: IcebergType, value: Any) -> str:
+    """Return a value as Iceberg writes it, which PyIceberg does not do for numbers and times with a fraction."""
+    if isinstance(value, float):
+        return _number_of_java(value, is_single=isinstance(kind, FloatType))
+    text = field.transform.to_human_string(kind, value)
+    is_time = value is not None and isinstance(kind, (TimestampType, TimestamptzType))
+    return _ZEROS_OF_FRACTION.sub(r"\1", text) if is_time else text
+
+
+def _escaped(text: str) -> str:
+    """Return a text as Java's ``URLEncoder`` has it: the driver compares these names."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+def _number_of_java(value: float, *, is_single: bool) -> str:
+    """Return what ``Double.toString`` or ``Float.toString`` does; before Java 19 a few had a digit more."""
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    stored = (lambda text: c_float(float(text)).value) if is_single else float
+    texts = (f"{value:.{digits}e}" for digits in range(1, 17))
+    mantissa, _, exponent = next(text for text in texts if stored(text) == value).partition("e")
+    if value and not -3 <= int(exponent) < 7:
+        return f"{mantissa}E{int(exponent)}"
+    whole, _, fraction = f"{Decimal(f'{mantissa}e{exponent}'):f}".partition(".")
+    return f"{whole}.{fraction.rstrip('0') or '0'}"
 
 
 def rows_outside(shape: TableShape, partition: str) -> str | None:

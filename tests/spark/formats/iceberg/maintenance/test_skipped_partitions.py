@@ -66,3 +66,20 @@ def test_hot_partitions_keep_their_files_and_all_others_are_merged(
     assert (earlier <= set(table.live_files())) is (skipped == "region=null")
     assert all(before[name].isdisjoint(after[name]) for name in before.keys() - {skipped})
     assert table.rows_read() == table.rows
+
+
+def test_a_partition_of_a_number_has_one_name_on_worker_and_driver(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, properties={"write.summary.partition-limit": "50"})
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (v DOUBLE)")
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD v")
+    for _ in range(2):
+        spark.sql(f"INSERT INTO {table.name} VALUES (1, 'a', 1, 1.1D), (2, 'a', 2, 1E7D), (3, 'a', 3, double('NaN'))")
+    worker = table.on_worker()
+    named = {worker.partition_name(file.spec_id, file.partition) for file in worker.live_files(None).data}
+    assert named == {"v=1.1", "v=1.0E7", "v=NaN"}
+    assert named == {each.partition for each in hot_partitions(list(worker.facts.ancestors()))}
+    asked: dict[str, Any] = {"level": CompactionLevel.MINOR, "min_input_files": 2, "skip_partitions": ("v=1.1",)}
+    planned = worker.plan_compaction(table.compaction(**asked))
+    report = compact(table, **asked)
+    assert (planned.groups_rewritten, planned.files_rewritten) == (2, 4)
+    assert (planned.groups_rewritten, planned.files_rewritten) == (report.groups_rewritten, report.files_rewritten)
