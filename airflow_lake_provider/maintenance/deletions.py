@@ -38,8 +38,7 @@ def plan_orphan_files(
     action, asked = "remove-orphans", policy.orphans
     counted = None if health.orphans is None else health.orphans.counted_at
     counted = None if counted is None or is_ahead(counted, now) else counted
-    obstacle = health.obstacles.get("snapshot-expiry")
-    # gc.enabled=false rules out both.
+    obstacle = health.obstacles.get(action)
     if obstacle is not None and asked.mode is not OrphanMode.OFF:
         return ruled_out(action, obstacle)
     left_out = _why_no_look(policy, past, now, counted)

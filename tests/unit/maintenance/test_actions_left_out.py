@@ -85,7 +85,7 @@ NOT_DUE: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     (
         "gc.enabled, orphans",
-        {"obstacles": {"snapshot-expiry": "gc.enabled is false"}},
+        {"obstacles": {"remove-orphans": "gc.enabled is false"}},
         COUNTS,
         "remove-orphans",
         "rules it out: gc.enabled is false",
@@ -361,7 +361,8 @@ ASKED = {**AGED, **COUNTS}
     ("given", "settings", "expected"),
     [
         ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, {}, ["snapshot-expiry"]),
-        ({"obstacles": {"snapshot-expiry": "gc.enabled is false"}}, COUNTS, ["remove-orphans", "snapshot-expiry"]),
+        ({"obstacles": {"snapshot-expiry": "broken"}}, COUNTS, ["snapshot-expiry"]),
+        ({"obstacles": {"remove-orphans": "gc.enabled is false"}}, COUNTS, ["remove-orphans"]),
         ({"obstacles": {"compaction": "Spark has no type"}}, {}, ["compaction"]),
         ({"obstacles": {"rewrite-manifests": "a broken number"}}, {}, ["rewrite-manifests"]),
         ({"obstacles": {"expire-rows": "format version 1 has no deletes"}}, AGED, ["expire-rows"]),

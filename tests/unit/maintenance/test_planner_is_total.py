@@ -91,7 +91,7 @@ healths = st.builds(
     last_data_commit=st.one_of(st.none(), moments),
     orphans=st.one_of(st.none(), st.builds(OrphanCount, files=st.just(1), bytes=st.just(1), counted_at=moments)),
     tags=st.lists(st.sampled_from(["daily-2026-11-26", "x"]), max_size=2).map(tuple),
-    obstacles=st.dictionaries(st.sampled_from(["compaction", "snapshot-expiry"]), texts, max_size=1),
+    obstacles=st.dictionaries(st.sampled_from(["compaction", "snapshot-expiry", "remove-orphans"]), texts, max_size=1),
 )
 fractions = st.floats(0.001, 1)
 spans = st.one_of(

@@ -281,6 +281,14 @@ def test_a_table_whose_files_may_be_those_of_others_is_not_expired(catalog: SqlC
     ]
 
 
+def test_a_setting_of_commits_that_nobody_can_read_rules_out_no_look_for_orphans(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, [], **{"commit.retry.num-retries": "3000000000"})
+    table.append(rows("eu"))
+    ruled_out = [each.action for each in plan(table, orphans={"mode": "dry-run"}).not_planned if each.is_unsupported]
+    assert "snapshot-expiry" in ruled_out
+    assert "remove-orphans" not in ruled_out
+
+
 def test_a_tag_of_today_is_made_once(catalog: SqlCatalog) -> None:
     table = catalog.create_table("shop.orders", SCHEMA)
     table.append(rows("a"))
