@@ -57,6 +57,18 @@ def _milliseconds(seconds: str) -> str:
     return str(milliseconds(seconds))
 
 
+def _whole(value: str) -> str:
+    if not (value.isascii() and value.isdecimal()):
+        raise ValueError(f"{value!r} is no whole number from 0 on, such as 100")
+    return value
+
+
+def _page_size(value: str) -> str:
+    if not int(_whole(value)):
+        raise ValueError("a page has at least one entry")
+    return value
+
+
 def _sse_type(value: str) -> str:
     if value not in _SSE_TYPES:
         raise ValueError(f"{value!r} is none of {', '.join(_SSE_TYPES)}")
@@ -98,11 +110,11 @@ TRANSLATED: dict[str, JavaProperty] = {
     "prefix": _rest("prefix"),
     "snapshot-loading-mode": _rest("snapshot-loading-mode"),
     "view-endpoints-supported": _rest("view-endpoints-supported", _bool),
-    "rest-page-size": _rest("rest-page-size"),
+    "rest-page-size": _rest("rest-page-size", _page_size),
     "rest.sigv4-enabled": _rest("", _bool),
     "rest.signing-region": _rest("rest.signing-region"),
     "rest.signing-name": _rest("rest.signing-name"),
-    "rest.sigv4.max-retries": _rest("rest.client.max-retries"),
+    "rest.sigv4.max-retries": _rest("rest.client.max-retries", _whole),
     "schema_version": JavaProperty("jdbc.schema-version", ("sql",), _schema_version),
     "init_catalog_tables": JavaProperty("jdbc.init-catalog-tables", ("sql",), _bool),
     "lock-check-min-wait-time": JavaProperty("hadoop.iceberg.hive.lock-check-min-wait-ms", ("hive",), _milliseconds),
@@ -134,7 +146,7 @@ TRANSLATED: dict[str, JavaProperty] = {
     "s3.sse-kms-key-id": JavaProperty("s3.sse.key"),
     "gcs.project-id": JavaProperty("gcs.project-id"),
     "gcs.oauth2.token": JavaProperty("gcs.oauth2.token"),
-    "gcs.oauth2.token-expires-at": JavaProperty("gcs.oauth2.token-expires-at"),
+    "gcs.oauth2.token-expires-at": JavaProperty("gcs.oauth2.token-expires-at", (), _whole),
     "gcs.service.host": JavaProperty("gcs.service.host"),
     "gcs.requester-pays": JavaProperty(convert=_bool),
     "adls.account-name": JavaProperty(),
@@ -143,7 +155,7 @@ TRANSLATED: dict[str, JavaProperty] = {
     "adls.sas-token": JavaProperty(),
     "adls.token": JavaProperty("adls.token"),
     "hdfs.host": JavaProperty(),
-    "hdfs.port": JavaProperty(),
+    "hdfs.port": JavaProperty(convert=_whole),
 }
 
 # Both sides read every property of these prefixes under the same name.
