@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
@@ -84,33 +84,76 @@ def plan_compaction(table: _Table, spec: CompactionSpec) -> CompactionReport:
     manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, run_key, table.manifest_sizes)
     if surely_nothing_due(rules, before) and not untidied and _counts_all_files(table.facts, listed):
-        reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
-        return CompactionReport(
-            table=spec.table,
-            outcome=Outcome.NOTHING_DUE,
-            reason=f"{reason}{target_size_owner(spec, size)}",
-            before=before,
-            level=level.value,
-        )
-    files = _outside(table, spec, table.live_files(spec.where))
-    groups = plan_groups(files.data, rules, table.facts.shape.spec_id)
-    to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, files, groups)
-    rewritten = [file for group in groups for file in group]
-    to_resolve = _equality_deletes(files) if resolves_equality_deletes(spec, level) else 0
-    is_due = groups or to_merge or to_resolve or untidied
-    if is_due:
+        due, what = _Due(), f"{before.data_files:,} data files without deletes are too few to merge"
+    else:
+        due = _due(table, spec, rules, level, untidied=untidied)
+        what = due.sentence
+    if due:
         refuse_endangered_part(spec, endangered)
     return CompactionReport(
         table=spec.table,
-        outcome=Outcome.PLANNED if is_due else Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_resolve, to_merge, untidied)}"
-        f"{target_size_owner(spec, size)}",
+        outcome=Outcome.PLANNED if due else Outcome.NOTHING_DUE,
+        reason=f"level {level.value} ({why}): {what}{target_size_owner(spec, size)}",
         before=before,
         level=level.value,
-        files_rewritten=len(rewritten),
-        bytes_rewritten=sum(file.bytes for file in rewritten),
-        delete_files_removed=_deletes_gone(files, rewritten),
-        groups_rewritten=len(groups),
+        files_rewritten=len(due.rewritten),
+        bytes_rewritten=sum(file.bytes for file in due.rewritten),
+        delete_files_removed=due.deletes_gone,
+        groups_rewritten=len(due.groups),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Due:
+    """Work that a compaction would do.
+
+    :param to_resolve: equality delete files that become positions first.
+    :param to_merge: position delete files that are merged, or become vectors.
+    :param untidied: manifests that an earlier compaction has left.
+    """
+
+    groups: Sequence[Sequence[FileRecord]] = ()
+    deletes_gone: int = 0
+    to_resolve: int = 0
+    to_merge: int = 0
+    untidied: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.to_resolve or self.to_merge or self.untidied)
+
+    @property
+    def rewritten(self) -> list[FileRecord]:
+        return [file for group in self.groups for file in group]
+
+    @property
+    def sentence(self) -> str:
+        parts = []
+        if self.to_resolve:
+            parts.append(
+                f"{self.to_resolve:,} equality delete files would become positions first, where their keys allow it"
+            )
+        if self.groups:
+            files = self.rewritten
+            parts.append(
+                f"{len(files):,} data files of {sum(file.bytes for file in files):,} bytes in {len(self.groups):,} "
+                f"groups would be rewritten, {sum(1 for file in files if file.delete_files):,} of them have deletes"
+            )
+        if self.to_merge:
+            parts.append(f"{self.to_merge:,} position delete files would be merged or turned into deletion vectors")
+        if self.untidied and not self.groups:
+            parts.append(UNTIDIED)
+        return "; ".join(parts) or "no file is due"
+
+
+def _due(table: _Table, spec: CompactionSpec, rules: RewriteRules, level: CompactionLevel, *, untidied: bool) -> _Due:
+    files = _outside(table, spec, table.live_files(spec.where))
+    groups = plan_groups(files.data, rules, table.facts.shape.spec_id)
+    return _Due(
+        groups=groups,
+        deletes_gone=_deletes_gone(files, [file for group in groups for file in group]),
+        to_resolve=_equality_deletes(files) if resolves_equality_deletes(spec, level) else 0,
+        to_merge=0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, files, groups),
+        untidied=untidied,
     )
 
 
@@ -148,26 +191,6 @@ def _outside(table: _Table, spec: CompactionSpec, files: LiveFiles) -> LiveFiles
         return table.partition_name(shape.spec_id, values)
 
     return replace(files, data=[file for file in files.data if partition_of(file) not in spec.skip_partitions])
-
-
-def _sentence(
-    groups: list[list[FileRecord]], files: list[FileRecord], to_resolve: int, to_merge: int, untidied: bool
-) -> str:
-    parts = []
-    if to_resolve:
-        parts.append(f"{to_resolve:,} equality delete files would become positions first, where their keys allow it")
-    if groups:
-        deleted = sum(1 for file in files if file.delete_files)
-        size = sum(file.bytes for file in files)
-        parts.append(
-            f"{len(files):,} data files of {size:,} bytes in {len(groups):,} groups would be rewritten, "
-            f"{deleted:,} of them have deletes"
-        )
-    if to_merge:
-        parts.append(f"{to_merge:,} position delete files would be merged or turned into deletion vectors")
-    if untidied and not groups:
-        parts.append(UNTIDIED)
-    return "; ".join(parts) or "no file is due"
 
 
 def _equality_deletes(files: LiveFiles) -> int:
