@@ -89,20 +89,14 @@ def count_head(
     small = [file for file in live.data if is_small(file.bytes, target)]
     spared = _spared_by_merges(small, target)
     in_groups = {place: gone for place, (files, size, gone) in spared.items() if files >= fewest or size >= target}
-    rows, dangling = _rows_deleted(live.deletes), _dangling(live)
+    dangling = _dangling(live)
     return HeadFiles(
         are_counted=True,
-        data_files=len(live.data),
-        data_bytes=sum(file.bytes for file in live.data),
-        records=sum(file.records for file in live.data),
-        small_files=len(small),
-        small_bytes=sum(file.bytes for file in small),
-        by_size=by_size((file.bytes for file in live.data), target),
+        **_sizes(live.data, small, target),
         mergeable_files=sum(gone for _, _, gone in spared.values()),
         mergeable_in_groups=sum(in_groups.values()),
-        squared_distance=sum(squared_distance(file.bytes, target) for file in live.data) / max(1, len(live.data)),
         delete_files=len(live.deletes),
-        **rows,
+        **_rows_deleted(live.deletes),
         dangling_files=len(dangling),
         deleted_by_partition=_deleted_by_partition(named, live),
         sorted_by=sorted_by,
@@ -112,7 +106,19 @@ def count_head(
     )
 
 
-def _rows_deleted(deletes: Sequence[DeleteRecord]) -> dict[str, int]:
+def _sizes(files: Sequence[FileRecord], small: Sequence[FileRecord], target: int) -> dict[str, Any]:
+    return {
+        "data_files": len(files),
+        "data_bytes": sum(file.bytes for file in files),
+        "records": sum(file.records for file in files),
+        "small_files": len(small),
+        "small_bytes": sum(file.bytes for file in small),
+        "by_size": by_size((file.bytes for file in files), target),
+        "squared_distance": sum(squared_distance(file.bytes, target) for file in files) / max(1, len(files)),
+    }
+
+
+def _rows_deleted(deletes: Sequence[DeleteRecord]) -> dict[str, Any]:
     rows = {"position_deletes": 0, "vector_deletes": 0, "equality_deletes": 0}
     for delete in deletes:
         kind = "equality" if delete.is_equality else "vector" if delete.is_vector else "position"
