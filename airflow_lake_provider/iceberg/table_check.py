@@ -97,7 +97,7 @@ def _unfit_keys(table: IcebergFacts, keys: Sequence[str]) -> str | None:
 
 
 def _row_changes(table: IcebergFacts) -> Iterator[Verdict]:
-    unfit = without_row_changes(table.format_version, table.properties)
+    unfit = without_row_changes(table.shape)
     obstacle = without_rows(table.shape) or unfit
     yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
     identifiers = table.shape.identifiers

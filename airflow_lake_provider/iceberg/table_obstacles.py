@@ -37,6 +37,13 @@ _STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
+_RESERVED = "Iceberg reserves for its own columns"
+# By which rows keep their ids on format version 3, where data files are written with them.
+_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
+# Iceberg reads them beside the columns of a table whose rows are told their place.
+_METADATA_COLUMNS = _LINEAGE | {"_file", "_pos", "_deleted", "_spec_id", "_partition"}
+# Columns that stand beside those of the table while rows of chosen files are read by position.
+PLACE_COLUMNS = frozenset({"_lake_file", "_lake_pos"})
 # Columns that stand beside those of the table while its changes are read, in lower case.
 _CHANGE_COLUMNS = re.compile(rf"{CHANGE_TYPE}|_lake_(?:key_\d+|row|row_id|last_updated|file|pos|is_deleted)")
 
@@ -171,21 +178,33 @@ def without_data_files(shape: TableShape) -> str | None:
     """Return why Spark writes no data files of a table; None where it does."""
     if (why := without_rows(shape) or _without_void_column(shape)) is not None:
         return why
+    if shape.format_version >= 3 and (why := _with_columns_of(shape, _LINEAGE, _RESERVED)) is not None:
+        return why
     transforms = [str(each.get("transform", "identity")) for each in shape.sort_order]
     unknown = [each for each in transforms if _TRANSFORM.fullmatch(each) is None]
     return f"its sort order has {', '.join(unknown)}, which Iceberg does not know here" if unknown else None
 
 
-def without_row_changes(format_version: int, properties: Mapping[str, str]) -> str | None:
-    """Return why rows cannot be deleted or updated by position; None where they can.
-
-    :param properties: of the table.
-    """
-    if (why := ICEBERG.lacks("delete-rows", format_version)) is not None:
+def without_row_changes(shape: TableShape) -> str | None:
+    """Return why rows cannot be deleted or updated by position; None where they can."""
+    if (why := ICEBERG.lacks("delete-rows", shape.format_version)) is not None:
         return why
-    if "encryption.key-id" in properties:
+    if "encryption.key-id" in shape.properties:
         return "an encrypted table's delete files cannot be read here"
-    return None
+    return _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)
+
+
+def _with_columns_of(shape: TableShape, reserved: Collection[str], whose: str) -> str | None:
+    """Return why a table's columns hide others that rows are read with; None where they hide none."""
+    names = [name for name in shape.names if name.lower() in reserved]
+    if not names:
+        return None
+    return f"it has a column {', '.join(names)}, a name that {whose}; rename it with ALTER TABLE ... RENAME COLUMN"
+
+
+def with_place_columns(shape: TableShape) -> str | None:
+    """Return why rows of chosen files cannot be told their position; None where the columns are not in the way."""
+    return _with_columns_of(shape, PLACE_COLUMNS, "this package reads the places of rows under")
 
 
 def without_row_lineage(format_version: int) -> str | None:
@@ -196,7 +215,8 @@ def without_row_lineage(format_version: int) -> str | None:
 def with_change_columns(columns: Collection[str]) -> str | None:
     """Return why the columns of a table are in the way of its changes; None where they are not."""
     # Spark compares names without case: the column would be replaced, or could not be told from that of the read.
-    twins = [name for name in columns if _CHANGE_COLUMNS.fullmatch(name.lower())]
+    lower = {name: name.lower() for name in columns}
+    twins = [name for name in columns if lower[name] in _METADATA_COLUMNS or _CHANGE_COLUMNS.fullmatch(lower[name])]
     return f"has a column {', '.join(twins)}; rename it to read its changes" if twins else None
 
 
@@ -232,7 +252,9 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     if capability in _OF_ROWS and (why := obstacle(shape)) is not None:
         return why
     if capability in _OF_CHANGES:
-        return without_row_changes(shape.format_version, shape.properties)
+        return without_row_changes(shape)
+    if capability == "upsert" and (why := _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)) is not None:
+        return why
     if capability == "read-changes":
         return without_row_lineage(shape.format_version) or with_change_columns(shape.names)
     if capability == "remove-orphans":
@@ -251,6 +273,8 @@ def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequen
     """
     if strategy is UpsertStrategy.AUTO:
         return
+    if (reason := _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)) is not None:
+        yield reason
     if strategy is UpsertStrategy.MERGE:
         if (reason := without_merge(shape)) is not None:
             yield reason
@@ -260,6 +284,8 @@ def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequen
         if reason is not None:
             yield reason
     is_by_equality = strategy is UpsertStrategy.EQUALITY
+    if not is_by_equality and (reason := with_place_columns(shape)) is not None:
+        yield reason
     if "encryption.key-id" in shape.properties:
         yield (
             "delete files of an encrypted table would be written in plain"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.table_name import TableName
@@ -60,6 +61,16 @@ def test_a_strategy_that_is_called_possible_is_taken(
     flow: Flow, partitioned: str, properties: str, possible: list[str]
 ) -> None:
     create(flow, partitioned, properties)
+    assert told(flow) == possible == taken(flow)
+
+
+@pytest.mark.parametrize(("column", "possible"), [("_lake_pos", [MERGE, EQUALITY]), ("_pos", [])])
+def test_a_column_under_a_name_that_rows_are_read_with_rules_out_the_strategies_that_read_it(
+    flow: Flow, column: str, possible: list[str]
+) -> None:
+    create(flow, "", "'format-version' = '3'")
+    flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMNS ({column} STRING)")
+    flow.changes["missing_columns"] = MissingColumns.NULL
     assert told(flow) == possible == taken(flow)
 
 

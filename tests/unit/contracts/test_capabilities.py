@@ -61,6 +61,7 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from scripts.capabilities_page import capabilities_page
+from tests.table_facts import table_of
 from tests.tiny_format import TINY
 
 NOON = "2026-01-01T12:00:00+00:00"
@@ -347,8 +348,8 @@ def test_iceberg_says_of_each_capability_whether_it_has_it_and_of_each_gap_why_n
 @pytest.mark.parametrize("version", ICEBERG.versions)
 def test_rules_of_tables_take_their_reasons_from_the_declarations(version: int) -> None:
     rules = {
-        "delete-rows": without_row_changes(version, {}),
-        "update-rows": without_row_changes(version, {}),
+        "delete-rows": without_row_changes(table_of(format_version=version).shape),
+        "update-rows": without_row_changes(table_of(format_version=version).shape),
         "read-changes": without_row_lineage(version),
         "strategy-positions": refuses_delete_files(version, {}),
         "strategy-equality": refuses_delete_files(version, {}),

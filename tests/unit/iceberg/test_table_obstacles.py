@@ -10,7 +10,9 @@ import pytest
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.capability_names import CAPABILITIES, Capability
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for, with_change_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, POSITION
 from tests.table_facts import table_of
 
 
@@ -109,6 +111,43 @@ def test_only_a_table_of_version_1_is_to_be_upgraded_before_its_void_field_is_dr
     why = unfit_for(shape, "compaction") or ""
     assert ("upgrade it to version 2 with LakeTableUpgradeOperator" in why) == (version == 1)
     assert why.endswith("repeat ALTER TABLE ... DROP PARTITION FIELD region")
+
+
+def _with_column(name: str, version: int) -> TableShape:
+    columns = [{"id": 1, "name": "id", "required": False, "type": "long"}]
+    columns.append({"id": 2, "name": name, "required": False, "type": "string"})
+    return replace(table_of(format_version=version).shape, schemas={0: {"fields": columns}})
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", sorted(ICEBERG.reserved_columns))
+def test_a_column_under_a_name_of_icebergs_is_in_the_way_of_what_reads_rows_by_position(
+    name: str, version: int
+) -> None:
+    shape, is_of_changes = _with_column(name.upper(), version), name.startswith(("_change_", "_commit_"))
+    for capability in ("upsert", "delete-rows", "update-rows", "row-expiry", "strategy-merge", "strategy-equality"):
+        assert (f"it has a column {name.upper()}" in (unfit_for(shape, capability, ["id"]) or "")) is not is_of_changes
+    is_of_rows = version == 3 and name in ("_row_id", "_last_updated_sequence_number")
+    for capability in ("append", "overwrite-partitions", "compaction"):
+        assert (unfit_for(shape, capability) is not None) is is_of_rows, capability
+    if version == 3 and (name == "_change_type" or not is_of_changes):
+        assert f"has a column {name.upper()}; rename it" in (unfit_for(shape, "read-changes") or "")
+    nested = replace(shape, schemas={0: {"fields": [_struct_with(name)]}})
+    assert unfit_for(nested, "upsert") is unfit_for(nested, "update-rows") is None
+
+
+def _struct_with(name: str) -> Mapping[str, object]:
+    inner = {"id": 3, "name": name, "required": False, "type": "string"}
+    return {"id": 2, "name": "s", "required": False, "type": {"type": "struct", "fields": [inner]}}
+
+
+@pytest.mark.parametrize("name", [FILE, POSITION])
+def test_a_column_under_which_places_of_rows_are_read_leaves_the_strategies_that_read_none(name: str) -> None:
+    shape = _with_column(name.upper(), 3)
+    fit = {each: unfit_for(shape, f"strategy-{each}", ["id"]) is None for each in ("positions", "copy-on-write")}
+    assert fit == {"positions": False, "copy-on-write": False}
+    for capability in ("strategy-merge", "strategy-equality", "upsert", "append", "delete-rows", "compaction"):
+        assert unfit_for(shape, capability, ["id"]) is None, capability
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from airflow_lake_provider.iceberg.table_obstacles import specs_without_source
+from airflow_lake_provider.iceberg.table_obstacles import specs_without_source, with_place_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import POSITIONS, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -97,6 +97,8 @@ def conversion_obstacle(table: IcebergTable, files: SnapshotFiles) -> str | None
         return f"this Iceberg has no {missing[0]}"
     if encrypted := next((name for name in table.properties() if name.startswith("encryption.")), None):
         return f"property {encrypted!r} encrypts files"
+    if (why := with_place_columns(table.facts.shape)) is not None:
+        return why
     if lost := specs_without_source(table.facts.shape):
         return f"the column of partition field {next(iter(lost.values()))!r} was dropped"
     if files.data and "ORC" in files.texts("format", "org.apache.iceberg.FileFormat"):

@@ -98,7 +98,7 @@ def refuse_unchangeable(table: IcebergTable) -> None:
     """
     missing = missing_internals(table.spark, {*POSITIONS, *ROW_PROOF})
     lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
-    why = lacking or without_row_changes(table.format_version, table.properties())
+    why = lacking or without_row_changes(table.facts.shape)
     if why is not None:
         raise UnsupportedError(f"{table.name}: rows cannot be changed by position: {why}")
 
