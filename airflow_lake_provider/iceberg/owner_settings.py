@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     followed_size,
     table_size,
 )
+from airflow_lake_provider.iceberg.foreign_times import NAME_MAPPING
 from airflow_lake_provider.iceberg.manifest_rules import manifest_target
 from airflow_lake_provider.iceberg.snapshot_retention import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, check_settings
 from airflow_lake_provider.iceberg.table_obstacles import GC_ENABLED, without_expiry
@@ -228,6 +230,9 @@ _NAMED = {
     **{f"write.{of}.isolation-level": _CODEC_LEVELS for of in ("delete", "update", "merge")},
     "write.delete.granularity": ("file", "partition"),
     "write.metadata.compression-codec": ("none", "gzip"),
+    "write.parquet.compression-codec": ("uncompressed", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw"),
+    "write.orc.compression-codec": ("none", "zlib", "snappy", "lzo", "lz4", "zstd"),
+    "write.avro.compression-codec": ("uncompressed", "snappy", "gzip", "zstd"),
 }
 
 
@@ -251,8 +256,29 @@ def _expected(name: str, value: str) -> str | None:
         least, words = (1, "from 1 to") if name in _ABOVE_ZERO else (-most - 1, "up to")
         is_number = _INTEGER.fullmatch(value) is not None and least <= int(value) <= most
         return None if is_number else f"a whole number {words} {most}"
+    if name == NAME_MAPPING:
+        return None if _is_name_mapping(value) else "a list in JSON of fields, each with 'field-id' and 'names'"
     names = _NAMED.get(name, (value.lower(),))
     return None if value.lower() in names else f"one of {', '.join(names)}"
+
+
+def _is_name_mapping(text: str) -> bool:
+    try:
+        # What follows, Iceberg does not read.
+        fields, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return False
+    return _are_mapped(fields)
+
+
+def _are_mapped(fields: object) -> bool:
+    return isinstance(fields, list) and all(isinstance(field, dict) and _is_mapped(field) for field in fields)
+
+
+def _is_mapped(field: Mapping[str, object]) -> bool:
+    id_, names = field.get("field-id"), field.get("names", [])
+    is_named = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return is_named and (id_ is None or type(id_) is int) and _are_mapped(field.get("fields", []))
 
 
 # Read at each commit, and at those that add files.

@@ -46,7 +46,10 @@ _OF_HALF_A_FILE = ("EOFException", "ChecksumException")
 # What Parquet, Avro and Iceberg say of a file of another format, or of half a file.
 _OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
 # What parsing of a setting ends in.
-_OF_VALUES = ("IllegalArgumentException", "NumberFormatException", "ArithmeticException", "ValidationException")
+_OF_VALUES = (
+    *("IllegalArgumentException", "NumberFormatException", "ArithmeticException", "ValidationException"),
+    *("JsonParseException", "MismatchedInputException"),
+)
 # Methods of Iceberg through which a table is loaded.
 _LOADING = ("refreshFromMetadataLocation", "loadIcebergTable", "loadTable")
 _FRAMES = 40

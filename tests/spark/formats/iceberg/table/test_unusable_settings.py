@@ -9,8 +9,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.iceberg.owner_settings import _ABOVE_ZERO, _MOST, _NAMED, unusable_settings
-from airflow_lake_provider.spark_jobs.failures import settings_at_fault
+from airflow_lake_provider.spark_jobs.failures import lake_errors, settings_at_fault
+from airflow_lake_provider.spark_jobs.jvm.gateway import load_class
 from tests.spark.maintained_table import MaintainedTable
 
 VALUES = [
@@ -47,8 +49,60 @@ def test_a_number_above_0_is_one_where_nothing_else_works(spark: SparkSession, n
     assert unusable_settings({name: "1"}) == {}
 
 
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_a_codec_is_one_where_it_is_one_to_iceberg(spark: SparkSession, kind: str) -> None:
+    shaded = "org.apache.iceberg.shaded.org.apache."
+    enums = {
+        "parquet": f"{shaded}parquet.hadoop.metadata.CompressionCodecName",
+        "orc": f"{shaded}orc.CompressionKind",
+        "avro": "org.apache.iceberg.avro.Avro$Codec",
+    }
+    name = f"write.{kind}.compression-codec"
+    codecs = [str(each).lower() for each in load_class(spark, enums[kind]).getEnumConstants()]
+    assert unusable_settings({name: "lzma"})[name].startswith(f"property '{name}' is 'lzma', expected one of ")
+    assert set(_NAMED[name]) == set(codecs)
+    assert unusable_settings({name: codecs[0].upper()}) == {}
+
+
+MAPPED = '{"field-id": 1, "names": ["id"]}'
+MAPPINGS = [
+    *("", "x", "{}", "[1]", "null", "[]", "[{}]", f"[{MAPPED}]", f"[{MAPPED}", f" [{MAPPED}] x"),
+    *('[{"field-id": 1, "names": "id"}]', '[{"field-id": "1"}]', '[{"field-id": 1.5}]', '[{"field-id": null}]'),
+    *('[{"field-id": true}]', '[{"names": [1]}]', '[{"names": null}]', '[{"fields": {}}]'),
+    *(f'[{{"names": ["s"], "fields": [{MAPPED}]}}]', '[{"names": ["s"], "fields": [{"names": [null]}]}]'),
+]
+
+
+@pytest.mark.parametrize("text", MAPPINGS)
+def test_a_name_mapping_is_one_where_it_is_one_to_iceberg(spark: SparkSession, text: str) -> None:
+    parser = spark._jvm.org.apache.iceberg.mapping.NameMappingParser  # type: ignore[union-attr]  # JVM attribute
+    try:
+        parser.fromJson(text)
+    except (Py4JJavaError, PySparkException):
+        refused = True
+    else:
+        refused = False
+    assert bool(unusable_settings({"schema.name-mapping.default": text})) is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("write.parquet.compression-codec", "lzma"), ("schema.name-mapping.default", "x")]
+)
+def test_a_job_that_meets_an_unusable_setting_names_it_and_is_not_retried(
+    spark: SparkSession, name: str, value: str
+) -> None:
+    table = MaintainedTable(spark)
+    for place in range(2):
+        table.append(place, 1)
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}' = '{value}')")
+    expected = f"{table.name}: property '{name}' is '{value}', expected"
+    rows = spark.table(table.name)
+    with pytest.raises(BrokenMetadataError, match=expected), lake_errors(table.name, table.handle.properties):
+        rows.writeTo(table.name).append()
+
+
 def test_each_name_is_one_of_icebergs(spark: SparkSession) -> None:
-    names = spark._jvm.java.lang.Class.forName("org.apache.iceberg.TableProperties").getFields()  # type: ignore[union-attr]  # JVM attribute
+    names = load_class(spark, "org.apache.iceberg.TableProperties").getFields()
     known = {str(field.get(None)) for field in names}
     assert {*_MOST, *_NAMED} - known == set()
 
