@@ -56,6 +56,7 @@ def create_table(
     :raises UnsupportedError: nor does it fit the strategy; nothing was made.
     :raises CommitConflictError: another job has created it meanwhile; the next try finds it.
     """
+    _refuse_name_of_metadata(table)
     _refuse_unfit_keys(table, columns, keys)
     definition = define_table(table, columns, keys, layout)
     properties = {"owner": str(table.spark.sparkContext.sparkUser()), **_ours(table, layout), **_properties(layout)}
@@ -69,6 +70,18 @@ def create_table(
         else:
             builder.create()
     table.refresh()
+
+
+def _refuse_name_of_metadata(table: IcebergTable) -> None:
+    if len(table.name.namespace) > 1 and table.java_catalog.tableExists(_identifier(table)) and not table.exists():
+        raise UnsupportedError(
+            f"{table.name}: the catalog takes this name for metadata of the table {'.'.join(table.name.namespace)}, so "
+            "no table is made under it; give it another name"
+        )
+
+
+def _identifier(table: IcebergTable) -> Any:
+    return table.iceberg.catalog.TableIdentifier.of(table.java_namespace, table.name.table)
 
 
 def is_unfinished(table: IcebergTable) -> bool:
@@ -93,8 +106,7 @@ def _finish(table: IcebergTable, builder: Any, definition: TableDefinition) -> N
 
 
 def _builder(table: IcebergTable, definition: TableDefinition, properties: dict[str, str]) -> Any:
-    identifier = table.iceberg.catalog.TableIdentifier.of(table.java_namespace, table.name.table)
-    builder = table.java_catalog.buildTable(identifier, definition.schema).withPartitionSpec(definition.spec)
+    builder = table.java_catalog.buildTable(_identifier(table), definition.schema).withPartitionSpec(definition.spec)
     return builder.withSortOrder(definition.sort_order).withProperties(properties)
 
 

@@ -28,6 +28,7 @@ from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import read_milliseconds_by_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.load_table import load_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
     refuse_code_properties,
@@ -37,7 +38,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import
 )
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import texts_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
@@ -71,7 +71,12 @@ class IcebergTable:
     def exists(self) -> bool:
         """Tell whether the catalog has the table now."""
         try:
-            return bool(self.spark.catalog.tableExists(self.sql_name))
+            if len(self.name.namespace) == 1:
+                return bool(self.spark.catalog.tableExists(self.sql_name))
+            # Spark calls a part of another table one, too.
+            return bool(load_table(self.spark, self.catalog, self.name))
+        except MissingTableError:
+            return False
         except UnsupportedOperationException:
             # Spark has no type for one of its columns, so it is there.
             return True
@@ -83,7 +88,7 @@ class IcebergTable:
         :raises MissingTableError: the catalog does not have it.
         """
         if self._java is None:
-            self._take(self._load())
+            self._take(load_table(self.spark, self.catalog, self.name))
         return self._java
 
     @property
@@ -106,14 +111,6 @@ class IcebergTable:
         """``org.apache.iceberg.spark.actions.SparkActions``."""
         return self.iceberg.spark.actions.SparkActions.get(java_session(self.spark))
 
-    def _load(self) -> Any:
-        try:
-            return self.iceberg.spark.Spark3Util.loadIcebergTable(java_session(self.spark), self.sql_name)
-        except JavaError as error:
-            if java_names(error)[0] in ("NoSuchTableException", "NoSuchNamespaceException"):
-                raise MissingTableError(f"{self.name}: no such table in catalog {self.catalog}") from error
-            raise
-
     def refresh(self) -> IcebergTable:
         """Read the newest metadata from the catalog, for this handle and for what Spark reads from now on.
 
@@ -121,7 +118,7 @@ class IcebergTable:
         ``cache.expiration-interval-ms``). It then takes another handle, which does not see what is committed by this
         one.
         """
-        java = self._load()
+        java = load_table(self.spark, self.catalog, self.name)
         java.refresh()
         self._take(java)
         return self
