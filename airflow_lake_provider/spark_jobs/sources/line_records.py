@@ -179,6 +179,8 @@ def fault_of_object(line: str, parsed: str, options: Mapping[str, str], plain: S
 
     :param parsed: column of what was made of the line.
     """
+    if not plain.names:
+        return text_literal(NO_OBJECT)
     texts = columns_text(StructType([StructField(name, StringType()) for name in plain.names]))
     as_texts = parsed_line("from_json", line, texts, options)
     unfit = ", ".join(

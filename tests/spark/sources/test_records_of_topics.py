@@ -48,3 +48,19 @@ def test_a_key_of_json_behind_the_id_of_a_schema_is_refused(spark: SparkSession)
     keyed = {"schema": "id INT", "key_schema": "k STRING", "key_format": "json"}
     with pytest.raises(BadInputError, match="offset 0: JSON behind the id of a schema, in key"):
         refuse(spark, [(b'\0\0\0\0\7{"k": "a"}', b'{"id": 1}')], **keyed)
+
+
+@pytest.mark.parametrize("key_format", ["text", "json"])
+def test_values_whose_fields_are_all_in_the_key_are_put_aside_where_they_are_no_objects(
+    spark: SparkSession, key_format: str
+) -> None:
+    key = b"7" if key_format == "text" else b'{"id": 7}'
+    values = (b'{"id": 7}', b"{}", b'{"id": 7', b"poison", None)
+    rows = [(key, value, 0, offset, AT) for offset, value in enumerate(values)]
+    source = KafkaTopic("kafka", "orders", schema="id INT", key_schema="id INT", key_format=key_format)
+    records = spark.createDataFrame(rows, OF_READER)
+    batch = read_records(source, records, None, deletes=True, has_order=True, keeps_records=True)
+    faults = {row["_lake_place"]["offset"]: (row["id"], row["_lake_unparsable"]) for row in batch.rows.collect()}
+    batch.rows.unpersist()
+    no_object = [(7, "no JSON object"), (7, "no JSON object in UTF-8")]
+    assert [faults[offset] for offset in sorted(faults)] == [(7, None), (7, None), *no_object, (7, None)]
