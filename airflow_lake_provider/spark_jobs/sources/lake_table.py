@@ -107,7 +107,11 @@ class LakeTableSource(PlainSource):
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the table as it was listed."""
-        return read_table(self.spark, self.spec, self.source, *listing.identities)
+        batch = read_table(self.spark, self.spec, self.source, *listing.identities)
+        if self.spec.dead_letter is not None and self.spec.allow_sql and self.source.where is not None:
+            # Judged, put aside and written: by the time of each, a predicate may take other rows.
+            return replace(batch, rows=batch.rows.persist())
+        return batch
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
         """Tell an error from an expiry of the head."""

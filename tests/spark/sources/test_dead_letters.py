@@ -231,6 +231,33 @@ def test_rows_of_a_lake_table_are_letters_once_whatever_is_committed_to_it(new_f
     ]
 
 
+def test_rows_of_a_lake_table_by_a_predicate_of_the_moment_are_those_that_were_judged(new_flow: NewFlow) -> None:
+    flow = new_flow()
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
+    flow.spark.sql("CREATE TABLE flows.letters_moment (id BIGINT, name STRING) USING iceberg")
+    flow.spark.sql("INSERT INTO flows.letters_moment VALUES (1, 'a'), (NULL, 'b'), (NULL, 'later'), (2, 'later')")
+    jvm: Any = flow.spark._jvm
+    properties = jvm.java.lang.System
+    given: dict[str, Any] = {
+        "source": LakeTable(
+            "flows.letters_moment", where="name <> java_method('java.lang.System', 'getProperty', 'letters.left_out')"
+        ),
+        "allow_sql": True,
+        "deduplicate_by": ("id",),
+        "dead_letter": DeadLetter(table="letters.of_a_moment", max_share=0.5),
+    }
+    cached = cached_rdds(flow.spark)
+    properties.setProperty("letters.left_out", "later")
+    later = InterruptedProgress(at="write", then=lambda: properties.setProperty("letters.left_out", ""))
+    try:
+        assert append(flow, "run 1", later, **given).dead_letters == 1
+    finally:
+        properties.clearProperty("letters.left_out")
+    assert events_of(flow) == [(1, "a")]
+    assert [each["record"] for each in letters_of(flow, "letters.of_a_moment")] == ['{"id":null,"name":"b"}']
+    assert cached_rdds(flow.spark) <= cached
+
+
 def test_letters_alone_are_kept_and_their_file_is_not_read_again(flow: Flow) -> None:
     flow.arrive("1.jsonl", {"id": "x"})
     letter = DeadLetter(table="letters.alone_in_files", max_share=1)
