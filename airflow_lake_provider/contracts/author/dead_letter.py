@@ -26,7 +26,7 @@ def _max_share(value: object, name: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter(ArgumentObject):
-    """Put records aside that cannot be applied, each as it is written in its file or topic, and apply the others.
+    """Put records aside that cannot be applied, each as its source has it, and apply the others.
 
     :param table: lake table of the dead letters, of the same catalog; it is created where it is missing, and many loads
         may share it.
