@@ -40,8 +40,10 @@ KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "stri
 _RESERVED = "Iceberg reserves for its own columns"
 # By which rows keep their ids on format version 3, where data files are written with them.
 _LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
-# Iceberg reads them beside the columns of a table whose rows are told their place.
-_METADATA_COLUMNS = _LINEAGE | {"_file", "_pos", "_deleted", "_spec_id", "_partition"}
+# By which rows are found again. Spark compares without case, and takes a column of the table for one of them.
+_PLACES = frozenset({"_file", "_pos"})
+# Iceberg compares them with case. Spark's scan of a column of exactly such a name ends in an error.
+_METADATA_COLUMNS = _LINEAGE | _PLACES | {"_deleted", "_spec_id", "_partition"}
 # Columns that stand beside those of the table while rows of chosen files are read by position.
 PLACE_COLUMNS = frozenset({"_lake_file", "_lake_pos"})
 # Columns that stand beside those of the table while its changes are read, in lower case.
@@ -68,6 +70,8 @@ def without_merge(shape: TableShape) -> str | None:
     mode = shape.properties.get(MERGE_MODE, "")
     if mode.lower() != "merge-on-read":
         return None
+    if (why := _with_reserved_columns(shape, _PLACES | {"_spec_id", "_partition"})) is not None:
+        return why
     if (gap := ICEBERG.gap("strategy-positions", shape.format_version)) is not None:
         return (
             f"the table's {MERGE_MODE} is {mode}, and {gap.reason}; set it to copy-on-write, or upgrade the table with "
@@ -191,12 +195,22 @@ def without_row_changes(shape: TableShape) -> str | None:
         return why
     if "encryption.key-id" in shape.properties:
         return "an encrypted table's delete files cannot be read here"
-    return _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)
+    return _with_reserved_columns(shape)
+
+
+def _with_reserved_columns(shape: TableShape, read: Collection[str] = _PLACES) -> str | None:
+    """Return which columns Spark does not read, or takes for those of Iceberg's that rows are read with."""
+    read = {*read, *(_LINEAGE if shape.format_version >= 3 else ())}
+    names = [name for name in shape.names if name in _METADATA_COLUMNS or name.lower() in read]
+    return _in_the_way(names, _RESERVED)
 
 
 def _with_columns_of(shape: TableShape, reserved: Collection[str], whose: str) -> str | None:
     """Return why a table's columns hide others that rows are read with; None where they hide none."""
-    names = [name for name in shape.names if name.lower() in reserved]
+    return _in_the_way([name for name in shape.names if name.lower() in reserved], whose)
+
+
+def _in_the_way(names: Sequence[str], whose: str) -> str | None:
     if not names:
         return None
     return f"it has a column {', '.join(names)}, a name that {whose}; rename it with ALTER TABLE ... RENAME COLUMN"
@@ -215,9 +229,12 @@ def without_row_lineage(format_version: int) -> str | None:
 def with_change_columns(columns: Collection[str]) -> str | None:
     """Return why the columns of a table are in the way of its changes; None where they are not."""
     # Spark compares names without case: the column would be replaced, or could not be told from that of the read.
-    lower = {name: name.lower() for name in columns}
-    twins = [name for name in columns if lower[name] in _METADATA_COLUMNS or _CHANGE_COLUMNS.fullmatch(lower[name])]
+    twins = [name for name in columns if name in _METADATA_COLUMNS or _is_read_beside_changes(name.lower())]
     return f"has a column {', '.join(twins)}; rename it to read its changes" if twins else None
+
+
+def _is_read_beside_changes(name: str) -> bool:
+    return name in _LINEAGE or _CHANGE_COLUMNS.fullmatch(name) is not None
 
 
 def choosing_code(properties: Mapping[str, str]) -> str | None:
@@ -253,7 +270,7 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
         return why
     if capability in _OF_CHANGES:
         return without_row_changes(shape)
-    if capability == "upsert" and (why := _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)) is not None:
+    if capability == "upsert" and (why := _with_reserved_columns(shape)) is not None:
         return why
     if capability == "read-changes":
         return without_row_lineage(shape.format_version) or with_change_columns(shape.names)
@@ -273,7 +290,7 @@ def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequen
     """
     if strategy is UpsertStrategy.AUTO:
         return
-    if (reason := _with_columns_of(shape, _METADATA_COLUMNS, _RESERVED)) is not None:
+    if (reason := _with_reserved_columns(shape)) is not None:
         yield reason
     if strategy is UpsertStrategy.MERGE:
         if (reason := without_merge(shape)) is not None:

@@ -64,7 +64,13 @@ def test_a_strategy_that_is_called_possible_is_taken(
     assert told(flow) == possible == taken(flow)
 
 
-@pytest.mark.parametrize(("column", "possible"), [("_lake_pos", [MERGE, EQUALITY]), ("_pos", [])])
+@pytest.mark.parametrize(
+    ("column", "possible"),
+    [
+        *(("_lake_pos", [MERGE, EQUALITY]), ("_pos", []), ("_POS", [])),
+        ("_DELETED", [POSITIONS, COPIED, MERGE, EQUALITY]),
+    ],
+)
 def test_a_column_under_a_name_that_rows_are_read_with_rules_out_the_strategies_that_read_it(
     flow: Flow, column: str, possible: list[str]
 ) -> None:

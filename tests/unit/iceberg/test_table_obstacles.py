@@ -119,21 +119,38 @@ def _with_column(name: str, version: int) -> TableShape:
     return replace(table_of(format_version=version).shape, schemas={0: {"fields": columns}})
 
 
+_OF_ROWS = ("upsert", "delete-rows", "update-rows", "row-expiry", "strategy-merge", "strategy-equality")
+_LINEAGE = ("_row_id", "_last_updated_sequence_number")
+_METADATA = ("_deleted", "_file", "_partition", "_pos", "_spec_id", *_LINEAGE)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("name", sorted(ICEBERG.reserved_columns))
-def test_a_column_under_a_name_of_icebergs_is_in_the_way_of_what_reads_rows_by_position(
-    name: str, version: int
-) -> None:
-    shape, is_of_changes = _with_column(name.upper(), version), name.startswith(("_change_", "_commit_"))
-    for capability in ("upsert", "delete-rows", "update-rows", "row-expiry", "strategy-merge", "strategy-equality"):
-        assert (f"it has a column {name.upper()}" in (unfit_for(shape, capability, ["id"]) or "")) is not is_of_changes
-    is_of_rows = version == 3 and name in ("_row_id", "_last_updated_sequence_number")
+def test_a_column_under_a_name_of_icebergs_is_in_the_way_of_what_reads_it(name: str, version: int) -> None:
+    shape = _with_column(name, version)
+    for capability in _OF_ROWS:
+        is_told = f"it has a column {name}, a name" in (unfit_for(shape, capability, ["id"]) or "")
+        assert is_told is (name in _METADATA), capability
     for capability in ("append", "overwrite-partitions", "compaction"):
-        assert (unfit_for(shape, capability) is not None) is is_of_rows, capability
-    if version == 3 and (name == "_change_type" or not is_of_changes):
-        assert f"has a column {name.upper()}; rename it" in (unfit_for(shape, "read-changes") or "")
+        assert (unfit_for(shape, capability) is not None) is (version == 3 and name in _LINEAGE), capability
+    if version == 3 and (name == "_change_type" or name in _METADATA):
+        assert f"has a column {name}; rename it" in (unfit_for(shape, "read-changes") or "")
     nested = replace(shape, schemas={0: {"fields": [_struct_with(name)]}})
     assert unfit_for(nested, "upsert") is unfit_for(nested, "update-rows") is None
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", _METADATA)
+def test_a_name_of_icebergs_in_capitals_is_in_the_way_where_rows_are_read_beside_it(name: str, version: int) -> None:
+    shape = _with_column(name.upper(), version)
+    is_read = name in ("_file", "_pos") or (version == 3 and name in _LINEAGE)
+    for capability in (*_OF_ROWS, "strategy-positions", "strategy-copy-on-write"):
+        assert (unfit_for(shape, capability, ["id"]) is not None) is is_read, capability
+    if version == 3:
+        assert (unfit_for(shape, "read-changes") is not None) is (name in _LINEAGE)
+    on_read = replace(shape, properties={"write.merge.mode": "merge-on-read"})
+    is_of_merge = is_read or name in ("_partition", "_spec_id")
+    assert (unfit_for(on_read, "strategy-merge", ["id"]) is not None) is is_of_merge
 
 
 def _struct_with(name: str) -> Mapping[str, object]:
