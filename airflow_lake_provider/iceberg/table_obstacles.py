@@ -268,8 +268,11 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     obstacle = without_data_files if capability in _OF_FILES else without_rows
     if capability in _OF_ROWS and (why := obstacle(shape)) is not None:
         return why
-    if capability in _OF_CHANGES:
-        return without_row_changes(shape)
+    if capability in _OF_CHANGES and (why := without_row_changes(shape)) is not None:
+        return why
+    if capability == "row-expiry":
+        # Of the files that stay, rows are read by position; a deletion and an update read them otherwise.
+        return with_place_columns(shape)
     if capability == "upsert" and (why := _with_reserved_columns(shape)) is not None:
         return why
     if capability == "read-changes":

@@ -165,6 +165,7 @@ def test_a_column_under_which_places_of_rows_are_read_leaves_the_strategies_that
     assert fit == {"positions": False, "copy-on-write": False}
     for capability in ("strategy-merge", "strategy-equality", "upsert", "append", "delete-rows", "compaction"):
         assert unfit_for(shape, capability, ["id"]) is None, capability
+    assert f"it has a column {name.upper()}" in (unfit_for(shape, "row-expiry") or "")
 
 
 @pytest.mark.parametrize(
