@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from airflow_lake_provider.contracts.table_facts import TableFacts, schema_columns
+from airflow_lake_provider.iceberg.table_obstacles import unread_columns
 
 _NO_PRIMITIVE = "variant"
 # Of the spec of Puffin: a sketch of the distinct values of one column.
@@ -60,7 +61,7 @@ def columns_to_count(facts: TableFacts, asked: Sequence[str], counted: Collectio
 
 def _is_asked_for(name: str, paths: Collection[str]) -> bool:
     """Tell whether Spark reads a name as the column: a dot in it is one between the names of a struct."""
-    if "`" in name:
+    if "`" in name or unread_columns([name]):
         return False
     parts = name.split(".")
     return all(".".join(parts[:length]) in paths for length in range(1, len(parts)))

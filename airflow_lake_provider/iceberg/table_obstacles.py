@@ -221,6 +221,11 @@ def with_place_columns(shape: TableShape) -> str | None:
     return _with_columns_of(shape, PLACE_COLUMNS, "this package reads the places of rows under")
 
 
+def unread_columns(names: Iterable[str]) -> list[str]:
+    """Return the names under which Spark reads no column of a table: its scan ends in an error of Iceberg."""
+    return [name for name in names if name in _METADATA_COLUMNS]
+
+
 def without_row_lineage(format_version: int) -> str | None:
     """Return why the changes of a table cannot be told; None where they can."""
     return ICEBERG.lacks("read-changes", format_version)

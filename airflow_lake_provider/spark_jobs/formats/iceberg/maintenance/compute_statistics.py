@@ -64,8 +64,9 @@ def _columns(table: IcebergTable, spec: StatisticsSpec, head: int) -> tuple[list
     columns = columns_to_count(table.facts, spec.of_columns, counted)
     if columns.has_no_schema:
         return [], (f"{table.name}: snapshot {head} does not name its schema, so no distinct values were counted",)
-    why = "the snapshot lacks them, or their names have a dot or a backtick, which Iceberg's statistics cannot ask for"
-    warning = f"{table.name}: no distinct values of {list(columns.left_out)} were counted: {why}"
+    why = "the snapshot lacks them, or Iceberg's statistics cannot ask for their names"
+    which = "those with a dot or a backtick, and those of Iceberg's own columns"
+    warning = f"{table.name}: no distinct values of {list(columns.left_out)} were counted: {why} ({which})"
     return list(columns.by_id.values()), (warning,) if columns.left_out else ()
 
 

@@ -45,6 +45,16 @@ def test_a_table_without_partitions_has_no_statistics_of_them(spark: SparkSessio
     assert table.on_worker().plan_statistics(statistics(table, columns=["id"])).outcome is Outcome.NOTHING_DUE
 
 
+def test_a_column_that_spark_does_not_read_is_left_out_and_in_nobodys_way(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (_deleted BOOLEAN)")
+    spark.sql(f"INSERT INTO {table.name} VALUES (1, 'a', 10, true)")
+    report = compute_statistics(spark, statistics(table), Progress())
+    assert (report.outcome, report.distinct_counts) == (Outcome.DONE, {"id": 1, "region": 1, "amount": 1})
+    assert "no distinct values of ['_deleted'] were counted" in report.warnings[0]
+    assert table.on_worker().plan_statistics(statistics(table)).outcome is Outcome.NOTHING_DUE
+
+
 def test_columns_that_somebody_asks_for_later_are_counted_beside_those_of_before(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
