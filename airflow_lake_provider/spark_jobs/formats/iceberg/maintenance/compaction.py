@@ -14,7 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.curve_order import CURVE_ORDER, CurveOrder, curve_of
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    JobFailedError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
@@ -35,6 +40,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     target_size_owner,
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
+from airflow_lake_provider.iceberg.table_obstacles import unread_columns
 from airflow_lake_provider.spark_jobs.failures import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_invariants import (
     commits_since,
@@ -101,7 +107,8 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     own, not an error. Groups committed until then stay. Rows, row ids and their sequence numbers never change.
 
     :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
-    :raises UnsupportedError: files of a part are due, and only the whole table can be rewritten without a loss.
+    :raises UnsupportedError: files of a part are due, and only the whole table can be rewritten without a loss. Or
+        Spark reads no column under a name that the table has.
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
     :raises JobFailedError: Spark could not rewrite any group.
     :raises BrokenMetadataError: nor can it later, by a file or a setting of the table.
@@ -261,6 +268,14 @@ def _everything(table: IcebergTable, tally: _Tally) -> bool:
     return table.format_version >= 3 or bool(tally.groups) or tally.untidied
 
 
+def _refuse_unread_columns(table: IcebergTable) -> None:
+    if unread := unread_columns(table.facts.shape.names):
+        raise UnsupportedError(
+            f"{table.name}: Spark cannot rewrite its files, as it reads no column {', '.join(unread)}, a name that "
+            "Iceberg reserves for its own columns; rename it with ALTER TABLE ... RENAME COLUMN"
+        )
+
+
 def _failed(table: IcebergTable, message: str) -> LakeProviderError:
     """Return the error of a rewrite that came to nothing: no retry helps where a file or a setting is broken."""
     if unusable := unusable_settings(table.properties()):
@@ -279,6 +294,7 @@ def _reported(
         refuse_changed_rows(rewrite.table, rewrite.spec, [id_ for id_, _ in ours])
     last = tally.last
     if last.failed and not last.lost and not tally.groups:
+        _refuse_unread_columns(rewrite.table)
         raise _failed(rewrite.table, f"no file group could be rewritten: {'; '.join(last.messages)}")
     conflict = bool(last.lost and (last.refused or foreign))
     if last.lost and not conflict and not ours:

@@ -255,6 +255,17 @@ def test_a_compaction_in_which_no_group_could_be_read_fails_with_the_reason(spar
         compact(table, level=CompactionLevel.MAJOR)
 
 
+def test_a_column_that_spark_does_not_read_is_named_without_a_retry_where_spark_rewrites(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    for first in (0, 1):
+        table.append(first, 1)
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (_deleted BOOLEAN)")
+    with pytest.raises(UnsupportedError, match="it reads no column _deleted, a name that Iceberg reserves"):
+        compact(table, min_input_files=2, runner=CompactionRunner.SPARK)
+    report = compact(table, min_input_files=2, runner=CompactionRunner.ARROW)
+    assert (report.groups_by_arrow, len(table.live_files())) == (1, 1)
+
+
 def test_z_order_and_the_order_of_the_table_can_be_asked_for(spark: SparkSession) -> None:
     table = six_files_with_deletes(spark)
     zorder = compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.ZORDER, sort_by=("id", "amount"))
