@@ -63,7 +63,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
     :param verify: scan the table before and after, and compare. ``"rows"`` compares the number of rows in each
         partition, ``"keys"`` a checksum of the identifier fields as well. None compares what metadata says.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises BrokenInvariantError: a commit of it has changed rows.
     :raises CommitConflictError: other writers won every attempt, and ``fail_on_conflict`` is set.
     """
@@ -90,7 +90,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         dry_run: bool | str = False,
         fail_on_conflict: bool = False,
         verify: str | None = None,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

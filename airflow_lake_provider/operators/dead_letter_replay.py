@@ -33,7 +33,7 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
     :param keys: columns by which the letters are upserted; left out, they are appended (templated).
     :param load: other arguments of :class:`.LakeUpsertOperator` or :class:`.LakeAppendOperator`, such as
         ``schema_contract`` (templated, where the operator's argument is).
-    :param application: arguments of :class:`.SparkApplicationOperator`.
+    :param of_application: arguments of :class:`.SparkApplicationOperator`.
     :raises BadInputError: a repaired record still does not fit; none was applied.
     """
 
@@ -47,7 +47,7 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         name: str | None = None,
         keys: Sequence[str] = (),
         load: Mapping[str, Any] | None = None,
-        **application: Any,
+        **of_application: Any,
     ) -> None:
         with refusing_for_good():
             given = mapping({} if load is None else load, "load", "the name of an argument to its value")
@@ -59,7 +59,7 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         action = "upsert" if keys else "append"
         source = RepairedLetters(letters, name=name or letters)
         self._load = load
-        super().__init__(tasks=[{"action": action, "table": target, "source": source, **given}], **application)
+        super().__init__(tasks=[{"action": action, "table": target, "source": source, **given}], **of_application)
 
     def note_xcom(self, seen_oids: set[int]) -> None:
         """Note what a mapped task has from XCom; of ``load`` the spec has other objects."""

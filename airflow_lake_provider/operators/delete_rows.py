@@ -47,7 +47,7 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
         interpolate user input.
     :param proof: look through all files that the table still reaches for the rows.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises BadInputError: the keys cannot be read, are NULL, or do not fit the table's columns.
     :raises ForgottenRunError: a retry of a run older than the run keys that the table remembers.
     """
@@ -63,7 +63,7 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
         allow_sql: bool = False,
         proof: bool = True,
         max_attempts: int = 5,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

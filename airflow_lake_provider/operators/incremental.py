@@ -99,7 +99,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param create: ``TableLayout`` of a missing target, as of :class:`.LakeUpsertOperator` (templated).
     :param schema_contract: ``"evolve"``, ``"freeze"`` or a ``SchemaContract``: new columns and wider types (templated).
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: another table is filled by the consumer, whose tags on the source both would move.
     :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``"fail"``.
     :raises BadInputError: another transform filled the target, or the rows of this one cannot be applied.
@@ -129,7 +129,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         create: bool | TableLayout | Mapping[str, Any] = True,
         schema_contract: str | SchemaContract | Mapping[str, Any] = "evolve",
         max_attempts: int = 5,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(table=target, **job)
+        super().__init__(table=target, **of_job)
         self.keep(locals())

@@ -86,7 +86,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         ``expire-rows``, ``compaction``, ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``,
         ``remove-orphans``, ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
     :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.
-    :param application: arguments of :class:`.SparkApplicationOperator`.
+    :param of_application: arguments of :class:`.SparkApplicationOperator`.
     :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.
     :raises LakeProviderError: an error of a task that a retry may mend, while tries are left.
     """
@@ -99,11 +99,11 @@ class LakeApplicationOperator(SparkApplicationOperator):
         *,
         tasks: Sequence[Mapping[str, Any] | JobSpec | XComArg] | XComArg,
         parallelism: int = 1,
-        **application: Any,
+        **of_application: Any,
     ) -> None:
-        application.setdefault("name", f"{type(self).__name__} {application.get('task_id', '')}")
+        of_application.setdefault("name", f"{type(self).__name__} {of_application.get('task_id', '')}")
         # A list has no names, by which Airflow would push several outputs; it fails once the commits are made.
-        super().__init__(**{**application, "multiple_outputs": False})
+        super().__init__(**{**of_application, "multiple_outputs": False})
         with refusing_for_good():
             refuse_template(parallelism, "parallelism")
             self.parallelism = positive(parallelism, "parallelism")
@@ -216,7 +216,7 @@ class LakeVerdictOperator(BaseOperator):
     :param reports: XCom of the operator, or a list of that of several: ``[first.output, second.output]`` (templated).
         One that left none failed; ``trigger_rule="all_done"`` lets the verdict run then.
     :param fail_when: ``"any"`` fails when a task failed, ``"all"`` when no task ended well, ``"never"`` not at all.
-    :param operator: arguments of BaseOperator.
+    :param of_operator: arguments of BaseOperator.
     :raises InvalidSpecError: ``fail_when`` is none of these, or ``reports`` are no reports.
     :raises AirflowFailException: naming the tasks that failed, with their errors.
     """
@@ -224,8 +224,8 @@ class LakeVerdictOperator(BaseOperator):
     template_fields: Sequence[str] = ("reports",)
     ui_color = "#d9ecf7"
 
-    def __init__(self, *, reports: XComArg | Sequence[Any], fail_when: str = "any", **operator: Any) -> None:
-        super().__init__(**operator)
+    def __init__(self, *, reports: XComArg | Sequence[Any], fail_when: str = "any", **of_operator: Any) -> None:
+        super().__init__(**of_operator)
         self.reports = reports
         self._names = names_of_tasks(reports)
         if fail_when not in _RULES:

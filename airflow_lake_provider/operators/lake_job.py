@@ -27,7 +27,7 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
     Subclasses say which action; its spec's fields say how their arguments are read and which of them are templated.
 
     :param table: ``namespace.table`` (templated).
-    :param application: arguments of :class:`.SparkApplicationOperator`.
+    :param of_application: arguments of :class:`.SparkApplicationOperator`.
     :raises InvalidSpecError: an argument is malformed or contradicts another one.
     :raises InvalidConnectionError: a connection is missing, incomplete or contradictory.
     :raises MissingTableError: the table is not in the catalog and may not be created.
@@ -56,11 +56,11 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         self,
         *,
         table: str,
-        **application: Any,
+        **of_application: Any,
     ) -> None:
-        self._is_named_here = "name" not in application
-        application.setdefault("name", f"{type(self).__name__} {table}")
-        super().__init__(**application)
+        self._is_named_here = "name" not in of_application
+        of_application.setdefault("name", f"{type(self).__name__} {table}")
+        super().__init__(**of_application)
         self.table = table
         # As it was given: what is rendered no longer tells that another run may have another.
         self._written_place: dict[str, Any] = {"table": table}

@@ -74,13 +74,15 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
 
     :param expected: of the plan: for each task its level, the table's score, core-seconds and reasons.
     :param parallelism: tasks that run at a time; those of one table run one after another.
-    :param application: arguments of :class:`.LakeApplicationOperator`.
+    :param of_application: arguments of :class:`.LakeApplicationOperator`.
     :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.
     :raises LakeProviderError: an error of a task that a retry may mend, while tries are left.
     """
 
-    def __init__(self, *, expected: Sequence[Mapping[str, Any]] = (), parallelism: int = 2, **application: Any) -> None:
-        super().__init__(parallelism=parallelism, **application)
+    def __init__(
+        self, *, expected: Sequence[Mapping[str, Any]] = (), parallelism: int = 2, **of_application: Any
+    ) -> None:
+        super().__init__(parallelism=parallelism, **of_application)
         self.expected = expected
 
     @property
@@ -136,7 +138,7 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         function. It gets the context with ``lake_conn_id``, ``lake_owner``, ``lake_outcomes`` and ``lake_message`` in
         it. One that fails changes nothing.
     :param trigger_rule: by default it also runs where applications failed or nothing was due.
-    :param operator: arguments of BaseOperator.
+    :param of_operator: arguments of BaseOperator.
     :raises InvalidSpecError: ``fail_on`` names none of the outcomes, ``jobs`` is no output of a task, or the notifier
         cannot be called.
     :raises AirflowFailException: naming the tasks that failed, with their errors.
@@ -156,9 +158,9 @@ class LakeMaintenanceVerdictOperator(BaseOperator):
         history: str | None = None,
         notifier: Callable[[Any], Any] | None = None,
         trigger_rule: str = TriggerRule.ALL_DONE,
-        **operator: Any,
+        **of_operator: Any,
     ) -> None:
-        super().__init__(trigger_rule=trigger_rule, **operator)
+        super().__init__(trigger_rule=trigger_rule, **of_operator)
         if not isinstance(jobs, PlainXComArg):
             raise InvalidSpecError(f"jobs must be the output of a LakeMaintenancePlanOperator, got {jobs!r}")
         self.plan_task_id = jobs.operator.task_id

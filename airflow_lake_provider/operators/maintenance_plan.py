@@ -92,7 +92,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
         Airflow cannot map a pool. None takes tables of any.
     :param history: table of the maintenance history, or ``off``; None takes ``[lake] maintenance_history``. Tables that
         keep failing by it rest.
-    :param operator: arguments of BaseOperator.
+    :param of_operator: arguments of BaseOperator.
     :raises InvalidSpecError: a pattern is none, or file or DAG has what no setting takes.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
     :raises MissingTableError: no table matches.
@@ -120,10 +120,10 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
         job_tables: int = _TABLES_OF_A_JOB,
         run_pool: str | None = None,
         history: str | None = None,
-        **operator: Any,
+        **of_operator: Any,
     ) -> None:
         # A list has no names, by which Airflow would push several outputs.
-        super().__init__(**{**operator, "multiple_outputs": False})
+        super().__init__(**{**of_operator, "multiple_outputs": False})
         self.tables = tables
         self.only_changed = only_changed
         self.lake_conn_id = lake_conn_id

@@ -74,7 +74,7 @@ class LakeRemoveOrphanFilesOperator(LakeJobOperator[OrphanFilesSpec]):
     :param quarantine_for: time after which a later removal deletes what is in the quarantine; not a template.
     :param flink_jobs_older_than: age of its last commit at which a Flink job, or a sink of Kafka Connect, counts as
         gone. Until then files stay that its checkpoint, or its control topic, may have. Not a template.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: an age is below a day.
     """
 
@@ -90,7 +90,7 @@ class LakeRemoveOrphanFilesOperator(LakeJobOperator[OrphanFilesSpec]):
         inventory: str | None = None,
         quarantine_for: timedelta | str = timedelta(days=14),
         flink_jobs_older_than: timedelta | str = FLINK_JOB_AGE,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

@@ -62,7 +62,7 @@ class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):
     :param allow_sql: take ``Query`` and ``audits`` that run shell commands. They are code in any case: never
         interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises BadInputError: the batch cannot be written as it is, or has rows outside of ``where``.
     :raises InvalidSpecError: ``where`` does not select whole partitions, or the table has none.
     :raises AuditFailedError: an assertion of ``audits`` found rows; main is as it was.
@@ -87,7 +87,7 @@ class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):
         audits: Audits | Mapping[str, Any] | XComArg | None = None,
         allow_sql: bool = False,
         max_attempts: int = 5,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

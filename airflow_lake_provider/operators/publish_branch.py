@@ -51,12 +51,12 @@ class LakePublishBranchOperator(LakeJobOperator[PublishBranchSpec]):
     :param table: ``namespace.table`` (templated).
     :param branch: branch that an upsert wrote to (templated).
     :param drop_branch: remove the branch in the same commit; a branch that is not there is then nothing to do.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: there is no such branch, or main has commits that it lacks.
     """
 
     action = PublishBranchAction
 
-    def __init__(self, *, branch: str, drop_branch: bool = False, **job: Any) -> None:
-        super().__init__(**job)
+    def __init__(self, *, branch: str, drop_branch: bool = False, **of_job: Any) -> None:
+        super().__init__(**of_job)
         self.keep(locals())

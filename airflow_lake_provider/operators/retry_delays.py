@@ -47,7 +47,7 @@ class RetryDelays(BaseOperator):
 
     :param retry_policy: default: a conflict is retried soon, an outage later. No policy retries what never helps.
     :param retry_delay: given here or in ``default_args``, it holds for every error; default: Airflow's.
-    :param spark_arguments: arguments of SparkSubmitOperator.
+    :param of_spark_submit: arguments of SparkSubmitOperator.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class RetryDelays(BaseOperator):
         *,
         retry_policy: RetryPolicy | None = BY_ERROR,
         retry_delay: timedelta | float = UNASKED_DELAY,
-        **spark_arguments: Any,
+        **of_spark_submit: Any,
     ) -> None:
-        super().__init__(retry_policy=retry_policy, retry_delay=retry_delay, **spark_arguments)
+        super().__init__(retry_policy=retry_policy, retry_delay=retry_delay, **of_spark_submit)
         is_asked = not isinstance(self.retry_delay, UnaskedDelay) or bool(self.retry_exponential_backoff)
         if is_asked and isinstance(self.retry_policy, ErrorRetryPolicy):
             self.retry_policy = None

@@ -30,7 +30,7 @@ class LakeRewriteManifestsOperator(LakeJobOperator[RewriteManifestsSpec]):
     :param sort: also where no fewer manifests would be left, so that each of them names fewer partitions (templated).
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises CommitConflictError: another writer won, and ``fail_on_conflict`` is set.
     """
 
@@ -42,7 +42,7 @@ class LakeRewriteManifestsOperator(LakeJobOperator[RewriteManifestsSpec]):
         sort: bool | str = False,
         dry_run: bool | str = False,
         fail_on_conflict: bool = False,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

@@ -32,7 +32,7 @@ class LakeRollbackOperator(LakeJobOperator[RollbackSpec]):
     :param tag: tag on the snapshot (templated).
     :param expected_snapshot_id: snapshot that main has to be at, so that nothing newer is rolled back unseen
         (templated); None for any.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: main was never at the snapshot, or it was expired.
     :raises ForgottenRunError: a retry of a run older than the run keys that the table remembers.
     """
@@ -46,7 +46,7 @@ class LakeRollbackOperator(LakeJobOperator[RollbackSpec]):
         timestamp: datetime | str | None = None,
         tag: str | None = None,
         expected_snapshot_id: int | str | None = None,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

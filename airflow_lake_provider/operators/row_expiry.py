@@ -48,7 +48,7 @@ class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):
     :param max_share: of the table's rows; an expiry of more is refused. 1 allows all.
     :param max_attempts: commits tried before a conflict fails the task.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: the column is missing, or has no time; ``keep`` is less than a day.
     :raises UnsupportedError: more than ``max_share`` of the rows would go.
     :raises ForgottenRunError: a retry of a run older than the run keys that the table remembers.
@@ -66,7 +66,7 @@ class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):
         max_share: float = 0.5,
         max_attempts: int = 5,
         dry_run: bool | str = False,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

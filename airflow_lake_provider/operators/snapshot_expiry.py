@@ -47,7 +47,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     :param allow_other_writers: expire also where a Flink job that upserts into format version 3 cannot commit any more
         afterwards; not a template.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: an age is below ``minimum_age``.
     """
 
@@ -65,9 +65,9 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         flink_jobs_older_than: timedelta = FLINK_JOB_AGE,
         allow_other_writers: bool = False,
         dry_run: bool | str = False,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())
 
     # [END signature]

@@ -65,7 +65,7 @@ class SparkApplicationOperator(
     :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
     :param deferrable: wait in the triggerer for an application that YARN's REST API follows; True where that cannot be
         is refused. None takes ``[operators] default_deferrable`` where it can be.
-    :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
+    :param of_spark_submit: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
         ``env_vars`` and ``properties_file`` are merged with ours.
     :raises InvalidSpecError: an argument is malformed, or is ours: ``application``, ``application_args``.
     """
@@ -89,14 +89,14 @@ class SparkApplicationOperator(
         report_location: str | ObjectStoragePath | None = None,
         deferrable: bool | None = None,
         allowed_tables: Sequence[str] | None = None,
-        **spark_arguments: Any,
+        **of_spark_submit: Any,
     ) -> None:
-        if refused := [name for name in _OURS if name in spark_arguments]:
+        if refused := [name for name in _OURS if name in of_spark_submit]:
             raise InvalidSpecError(
                 f"{type(self).__name__} sets {', '.join(refused)} itself; the Spark connection is spark_conn_id, and "
                 "an application of your own belongs to SparkSubmitOperator"
             )
-        super().__init__(conn_id=spark_conn_id, **spark_arguments)
+        super().__init__(conn_id=spark_conn_id, **of_spark_submit)
         self.lake_conn_id = lake_conn_id
         self.spark_conn_id = spark_conn_id
         refuse_template(report_location, "report_location")

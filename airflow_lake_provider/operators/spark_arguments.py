@@ -66,13 +66,13 @@ _CONNECT = {"spark.remote": "", "SPARK_REMOTE": "", "spark.api.mode": "connect",
 class SparkArguments(Base):
     """Part of an operator that hands arguments on to the official one, which looks at none of them.
 
-    :param spark_arguments: arguments of SparkSubmitOperator.
+    :param of_spark_submit: arguments of SparkSubmitOperator.
     """
 
     spark_conn_id: str
 
-    def __init__(self, **spark_arguments: Any) -> None:
-        super().__init__(**spark_arguments)
+    def __init__(self, **of_spark_submit: Any) -> None:
+        super().__init__(**of_spark_submit)
         for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _INTERVAL, _COMMANDS, *_FLAGS):
             value = getattr(self, _attribute(name))
             if _attribute(name) not in (*SparkSubmitOperator.template_fields, *self.template_fields):

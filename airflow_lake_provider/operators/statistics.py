@@ -33,7 +33,7 @@ class LakeStatisticsOperator(LakeJobOperator[StatisticsSpec]):
     :param columns: of which distinct values are counted; empty for all that are no structs, lists or maps.
     :param dry_run: say from metadata whether they are missing, and start nothing (templated).
     :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: a column is none of the table's.
     :raises CommitConflictError: another writer won, and ``fail_on_conflict`` is set.
     """
@@ -46,7 +46,7 @@ class LakeStatisticsOperator(LakeJobOperator[StatisticsSpec]):
         columns: Sequence[str] = (),
         dry_run: bool | str = False,
         fail_on_conflict: bool = False,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

@@ -27,13 +27,13 @@ class LakeTableUpgradeOperator(LakeJobOperator[TableUpgradeSpec]):
     :param format_version: 2 or 3 (templated).
     :param allow_other_writers: upgrade to version 3 also where a Flink job has committed in the last 7 days; not a
         template.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: another format version was asked for.
     :raises UnsupportedError: a Flink job writes to the table.
     """
 
     action = TableUpgradeAction
 
-    def __init__(self, *, format_version: int | str = 3, allow_other_writers: bool = False, **job: Any) -> None:
-        super().__init__(**job)
+    def __init__(self, *, format_version: int | str = 3, allow_other_writers: bool = False, **of_job: Any) -> None:
+        super().__init__(**of_job)
         self.keep(locals())

@@ -28,7 +28,7 @@ class LakeCreateTagOperator(LakeJobOperator[CreateTagSpec]):
     :param max_age: age of the snapshot at which an expiry removes the tag: timedelta or ISO-8601 text (templated); None
         takes that of the table. Without one the tag stays.
     :param replace: move a tag that is on another snapshot, and give it ``max_age`` where that is another one.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: there is no such snapshot, or the name is taken.
     """
 
@@ -41,9 +41,9 @@ class LakeCreateTagOperator(LakeJobOperator[CreateTagSpec]):
         snapshot_id: int | str | None = None,
         max_age: timedelta | str | None = None,
         replace: bool = False,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())
 
 
@@ -60,12 +60,12 @@ class LakeDropTagOperator(LakeJobOperator[DropTagSpec]):
 
     :param table: ``namespace.table`` (templated).
     :param tag: its name (templated); names that begin with ``lake`` are reserved.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: the name is a branch's.
     """
 
     action = DropTagAction
 
-    def __init__(self, *, tag: str, **job: Any) -> None:
-        super().__init__(**job)
+    def __init__(self, *, tag: str, **of_job: Any) -> None:
+        super().__init__(**of_job)
         self.keep(locals())

@@ -31,7 +31,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
         interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`.LakeJobOperator`.
+    :param of_job: arguments of :class:`.LakeJobOperator`.
     :raises BadInputError: a required column would become NULL.
     :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
@@ -45,7 +45,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
         where: str,
         allow_sql: bool = False,
         max_attempts: int = 5,
-        **job: Any,
+        **of_job: Any,
     ) -> None:
-        super().__init__(**job)
+        super().__init__(**of_job)
         self.keep(locals())

@@ -55,7 +55,7 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
     :param min_added_rows: wait until the commits added this many rows together.
     :param poke_interval: between looks; None means ``[lake] snapshot_poll_interval`` seconds.
     :param deferrable: wait in the triggerer; default ``[operators] default_deferrable``.
-    :param kwargs: arguments of Airflow's ``BaseSensorOperator``.
+    :param of_sensor: arguments of Airflow's ``BaseSensorOperator``.
     :raises InvalidSpecError: an argument is malformed, or there is nothing to wait from.
     :raises InvalidConnectionError: the connection is missing, incomplete or contradictory.
     :raises UnsupportedError: the table is of another format.
@@ -75,10 +75,10 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
         min_added_rows: int = 0,
         poke_interval: timedelta | float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        **kwargs: Any,
+        **of_sensor: Any,
     ) -> None:
         interval = default_poll_interval() if poke_interval is None else poke_interval
-        super().__init__(poke_interval=interval, **kwargs)
+        super().__init__(poke_interval=interval, **of_sensor)
         self.table = table
         self.since = since
         self.consumer = consumer

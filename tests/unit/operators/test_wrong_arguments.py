@@ -67,7 +67,7 @@ WRONG: list[Any] = [
 
 
 # Where the report goes is refused before a submission; Airflow itself reads what it says of retries.
-READ_ELSEWHERE = {"job", "spark_arguments", "report_location", "retry_policy", "retry_delay"}
+READ_ELSEWHERE = {"of_job", "of_application", "of_spark_submit", "report_location", "retry_policy", "retry_delay"}
 
 
 def arguments_of(operator: type[LakeJobOperator[Any]]) -> Iterator[str]:
