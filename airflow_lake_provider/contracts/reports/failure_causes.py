@@ -299,7 +299,8 @@ VALUE = FailureKind(
         r"\b(?:IllegalFormat\w{0,30}|UnknownFormatConversion|MissingFormatArgument|PatternSyntax)Exception\b",
         # Of intervals and long texts, of XPath, and of a line of CSV: Spark gives these no condition.
         r"\bArithmeticException: (?:integer|long) overflow|RuntimeException: Error loading expression '",
-        r"\bTextParsingException: ",
+        # The parser says so of a store that ends a connection, too: "Error reading from input".
+        r"\bTextParsingException: (?:java\.lang\.ArrayIndexOutOfBoundsException|Length of parsed input)\b",
     ),
     BadInputError,
 )

@@ -258,6 +258,7 @@ SAID = {
         "ArithmeticException: integer overflow",
         "SparkException: " + LOST + "java.lang.ArithmeticException: long overflow\n\tat java.base/java.lang.Math.X",
         "TextParsingException: java.lang.ArrayIndexOutOfBoundsException - Index 20480 out of bounds for length 20480",
+        "TextParsingException: Length of parsed input (5) exceeds the maximum number of characters defined in your",
     ],
 }
 OF_A_CATALOG = [
@@ -301,6 +302,8 @@ OF_NONE = [
     "SparkIllegalArgumentException: [INVALID_CONF_VALUE.TIME_ZONE] The value 'x' is invalid. SQLSTATE: 22022",
     "AnalysisException: [UNRESOLVED_TABLE_PATH] Storage path for table t cannot be resolved. SQLSTATE: 22KD1",
     "SparkException: [CANNOT_USE_KRYO] Cannot load Kryo serialization codec. SQLSTATE: 22KD3",
+    # The parser of CSV says so of a store whose connection ends amid a file.
+    "TextParsingException: java.lang.IllegalStateException - Error reading from input\nInternal state when error",
     "OSError: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 6, Could not resolve hostname",
     "OSError: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached",
     "ConnectException: Connection refused",
