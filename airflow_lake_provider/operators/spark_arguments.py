@@ -60,7 +60,11 @@ _OF_CONNECTION = {
     "spark.submit.deployMode": "deploy_mode, or the extra 'deploy-mode' of the Spark connection",
 }
 # What asks for a session of Spark Connect, by a value where others are no such question.
-_CONNECT = {"spark.remote": "", "SPARK_REMOTE": "", "spark.api.mode": "connect", "SPARK_API_MODE": "connect"}
+_CONNECT = {
+    **dict.fromkeys(("spark.remote", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), ""),
+    **dict.fromkeys(("spark.api.mode", "SPARK_API_MODE"), "connect"),
+    "SPARK_CONNECT_MODE": "1",
+}
 
 
 class SparkArguments(Base):

@@ -195,12 +195,14 @@ def test_settings_that_the_connection_says_are_refused_in_conf(setting: str, whe
         ("conf", {"spark.api.mode": "Connect"}),
         ("env_vars", {"SPARK_REMOTE": "local"}),
         ("env_vars", {"SPARK_API_MODE": "connect"}),
+        ("env_vars", {"SPARK_CONNECT_MODE": "1"}),
+        ("env_vars", {"SPARK_CONNECT_MODE_ENABLED": ""}),
     ],
 )
 def test_a_session_of_spark_connect_is_refused(name: str, given: dict[str, str]) -> None:
     with pytest.raises(InvalidSpecError, match=rf"^{name}\['.*'\] asks for a session of Spark Connect"):
         compaction(**{name: given})
-    compaction(conf={"spark.api.mode": "classic"})
+    compaction(conf={"spark.api.mode": "classic"}, env_vars={"SPARK_CONNECT_MODE": "0"})
 
 
 def test_a_setting_that_a_param_left_empty_is_no_setting_of_the_value_none(context: Context) -> None:
