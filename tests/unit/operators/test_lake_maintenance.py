@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 from airflow.sdk import DAG
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidSpecError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.spec_codec import Job
@@ -81,6 +86,24 @@ def test_a_table_that_was_dropped_since_the_plan_is_no_failure_and_keeps_no_othe
     context["ti"].max_tries = 1 if not is_listed else 0
     job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
     assert [report["outcome"] for report in job.execute(context)] == ["done", "failed" if is_listed else "nothing-due"]
+
+
+def test_a_catalog_that_does_not_answer_whether_a_table_was_dropped_hides_no_report(
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_away(*_: object) -> NoReturn:
+        raise CatalogUnavailableError("lake")
+
+    for number in range(8):
+        append(orders, number)
+    driver(**{"compaction shop.orders": CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="")})
+    monkeypatch.setattr(LakeCatalogHook, "list_tables", is_away)
+    job = LakeMaintenanceOperator(task_id="t", tasks=[COMPACT, named("shop.others")], expected=[{}, {}])
+    assert [report["outcome"] for report in job.execute(context)] == ["done", "failed"]
 
 
 @pytest.mark.parametrize(
