@@ -272,17 +272,15 @@ class QuarantinedFiles:
 
     def _live_alone(self, moved: Sequence[str]) -> dict[str, str]:
         """Return those of some files of the quarantine that a snapshot names, and that are not at their place."""
-        table, text = self.table.refresh(), pa.string()
+        table = self.table.refresh()
         current = table.java.operations().current()
         live = reachable_files(table, current, str(current.metadataFileLocation()))
-        by_name = {name_key(location)[_PREFIX:]: location for location in moved}
-        names = dataframe_of(table.spark, pa.table({"name": pa.array(by_name, text)}))
-        # Names of Iceberg's writers are unique, and no others are moved.
-        rows = live.withColumn("name", name_of_location()).join(names, "name").select("name", "location").distinct()
+        names = pa.table({"name": [name_key(each)[_PREFIX:] for each in moved], "moved": list(moved)})
+        # Most writers give a name once. Hive gives it in each partition: all files of such a name then stay.
+        aside = dataframe_of(table.spark, names)
+        rows = live.withColumn("name", name_of_location()).join(aside, "name").select("moved", "location").distinct()
         return {
-            by_name[row["name"]]: row["location"]
-            for row in rows.toLocalIterator()
-            if self._length(row["location"]) is None
+            row["moved"]: row["location"] for row in rows.toLocalIterator() if self._length(row["location"]) is None
         }
 
     def _listed(self, folder: str) -> Iterator[tuple[str, int]]:

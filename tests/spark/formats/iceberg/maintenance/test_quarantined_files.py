@@ -124,6 +124,24 @@ def test_a_file_that_a_late_writer_commits_is_not_purged_and_comes_back(spark: S
     assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 0
 
 
+def test_files_of_one_name_that_late_writers_commit_are_all_kept(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    homes = [folder_of(table) / f"data/day={day}/000000_0.parquet" for day in (1, 2)]
+    for home in homes:
+        home.parent.mkdir()
+        shutil.copy(written, home)
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 2
+    made_old(table)
+    hostile.add_data_file(table, *(f"file:{home}" for home in homes))
+    with pytest.raises(BrokenInvariantError, match="named 2 files"):
+        remove(table, quarantine_for=timedelta(days=9))
+    assert remove(table, mode="restore").files_restored == 2
+    assert {home.read_bytes() for home in homes} == {written.read_bytes()}
+
+
 def test_a_journal_stays_as_long_as_files_that_come_back_by_it(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
