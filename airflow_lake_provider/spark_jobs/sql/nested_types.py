@@ -80,18 +80,23 @@ def loses_fractions(given: DataType, wanted: DataType) -> bool:
 
 
 def becomes_infinite(value: str, given: DataType, made: str, wanted: DataType) -> str:
-    """Return the condition that a cast makes an infinite FLOAT of a DOUBLE that has a value; ``false`` where it cannot.
+    """Return the condition that a cast makes infinity of a number that has a value; ``false`` where it cannot.
+
+    It does so of a DOUBLE that becomes a FLOAT, and of a text that becomes one of both.
 
     :param value: SQL of what is cast, and ``made`` of the result.
     """
     kinds = {type(each) for each in types_inside(given)}, {type(each) for each in types_inside(wanted)}
-    if DoubleType not in kinds[0] or FloatType not in kinds[1]:
+    is_text = StringType in kinds[0] and kinds[1] & {DoubleType, FloatType}
+    if not is_text and (DoubleType not in kinds[0] or FloatType not in kinds[1]):
         return "false"
     was, is_now = (any_of(conditions_inside(*each, _is_infinite)) for each in ((value, given), (made, wanted)))
     return f"coalesce({is_now}, false) AND NOT coalesce({was}, false)"
 
 
 def _is_infinite(value: str, kind: DataType) -> str | None:
+    if isinstance(kind, StringType):
+        return f"lower(trim({value})) IN ('inf', '+inf', '-inf', 'infinity', '+infinity', '-infinity')"
     return f"abs({value}) = double('Infinity')" if isinstance(kind, (DoubleType, FloatType)) else None
 
 

@@ -139,13 +139,18 @@ def test_a_double_beyond_its_float_column_is_refused_and_others_are_stored(spark
     table.append(0, 2)
     spark.sql(f"ALTER TABLE {table.name} ADD COLUMNS (rate FLOAT, rates ARRAY<STRUCT<a: FLOAT>>)")
     before = table.head()
-    for assignments in ({"rate": "1e39D * id"}, {"rates": "array(NULL, named_struct('a', 1e39D * id))"}):
+    for assignments in (
+        {"rate": "1e39D * id"},
+        {"rate": "'1e39'"},
+        {"rates": "array(NULL, named_struct('a', 1e39D * id))"},
+    ):
         with pytest.raises(SPARK_ERRORS, match="beyond FLOAT") as refused:
             update(table, assignments=assignments, where="id = 1")
         cause = root_cause(refused.value)
         assert cause is not None
         assert cause.kind is VALUE
     assert table.head() == before
+    assert update(table, assignments={"rate": "' Infinity'"}, where="id = 1").rows_updated == 1
     sound = {"rate": "double('-Infinity')", "rates": "array(NULL, named_struct('a', CAST(amount AS DOUBLE)))"}
     assert update(table, assignments=sound, where="id = 1").rows_updated == 1
     row = next(each for each in table.records() if each["id"] == 1)

@@ -1,4 +1,4 @@
-"""What ``default_args`` of a DAG say to operators of other packages is nothing to ours."""
+"""Operators of this package do not meet what ``default_args`` of a DAG say to those of other packages."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
     fitted = fitted_value(f"({expression})", given, field.dataType, lambda _: "NULL")
     made = sf.expr(fitted).cast(nullable(field.dataType))
     if (beyond := becomes_infinite(f"({expression})", given, fitted, field.dataType)) != "false":
-        error = f"the value assigned to {field.name} is beyond FLOAT; assign a smaller one, or make the column a DOUBLE"
+        error = f"the value assigned to {field.name} is beyond FLOAT or DOUBLE; assign a smaller one, or widen it"
         made = sf.when(sf.expr(beyond), sf.raise_error(sf.lit(error))).otherwise(made)
     return made.alias(field.name)
 
