@@ -171,7 +171,9 @@ class IcebergFormatTable(FormatTable):
     ) -> DataFrame:
         self.table.refresh_readable()
         if where is not None and not allow_sql:
-            refuse_capitals(self.table, where)
+            # An earlier snapshot has the names of its time.
+            schema = None if is_head or snapshot is None else self.table.schema_at(int(snapshot))
+            refuse_capitals(self.table, where, schema)
         if snapshot is None:
             # Its first commit may have come since: that is none of what was asked for.
             return self.table.spark.table(self.table.sql_name).limit(0)

@@ -85,10 +85,9 @@ def net_changes(
     after = snapshot_of(table, end, "to_snapshot")
     if from_snapshot is None:
         rows = table.rows_by_newest_schema(end) if wanted.is_head else table.rows_at(end)
-        _check_where(table, rows, wanted)
-        columns = _Columns.of(
-            table, rows.columns, wanted, None if wanted.is_head else table.schema_at(after.snapshotId())
-        )
+        schema = None if wanted.is_head else table.schema_at(after.snapshotId())
+        _check_where(table, rows, wanted, schema)
+        columns = _Columns.of(table, rows.columns, wanted, schema)
         return NetChanges(_select(_matching_live(table, rows, end, wanted), columns).withColumn(*_mark(UPSERT)))
     names = _names_now(table, after) if wanted.is_head else {}
     if any(then != now for then, now in names.items()) or (names and [*names] != table.schema().names):
@@ -98,8 +97,8 @@ def net_changes(
 
 def _changes_since(table: IcebergTable, from_snapshot: int, after: Any, wanted: ChangeFilter) -> NetChanges:
     """Return the changes by the names that columns had at the end of the range."""
-    _check_where(table, table.rows_at(int(after.snapshotId())), wanted)
     schema = table.schema_at(after.snapshotId())
+    _check_where(table, table.rows_at(int(after.snapshotId())), wanted, schema)
     columns = _Columns.of(table, [str(item.name()) for item in schema.columns()], wanted, schema)
     before = snapshot_with_lineage(table, from_snapshot, after)
     refuse_other_types(table, before, after)
@@ -298,7 +297,7 @@ def _matching_live(table: IcebergTable, rows: DataFrame, snapshot: int, wanted: 
     return rows_where(table, rows, wanted.where, snapshot) if wanted.where else rows
 
 
-def _check_where(table: IcebergTable, rows: DataFrame, wanted: ChangeFilter) -> None:
+def _check_where(table: IcebergTable, rows: DataFrame, wanted: ChangeFilter, schema: Any = None) -> None:
     if wanted.where is None:
         return
     if wanted.allow_sql:
@@ -306,7 +305,7 @@ def _check_where(table: IcebergTable, rows: DataFrame, wanted: ChangeFilter) -> 
         return
     otherwise = ", or set allow_sql=True, which makes it code"
     check_predicate(table.spark, wanted.where, rows.schema, str(table.name), otherwise=otherwise)
-    refuse_capitals(table, wanted.where)
+    refuse_capitals(table, wanted.where, schema)
 
 
 def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -164,6 +163,7 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, int]:
 CANONICAL_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
 # A spelling of one, with a capital in it.
 _WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]{0,35}[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+_WORD = re.compile(r"\w+")
 
 
 def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:
@@ -205,16 +205,18 @@ def refuse_other_spellings(table: IcebergTable, rows: DataFrame, keys: Sequence[
             )
 
 
-def refuse_capitals(table: IcebergTable, where: str) -> None:
+def refuse_capitals(table: IcebergTable, where: str, schema: Any = None) -> None:
     """Refuse a predicate on a UUID column that names a UUID with capitals: Spark compares texts, and finds no row.
 
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
     :raises InvalidSpecError: it names the column and no value.
     """
     if not _WITH_CAPITALS.search(where):
         return
-    # An earlier snapshot has the names of its time.
-    fields = chain.from_iterable(schema.columns() for schema in table.java.schemas().values())
-    uuids = sorted({str(field.name()) for field in fields if str(field.type()) == "uuid"})
-    named = [name for name in uuids if name.lower() in where.lower()]
+    of_time = table.java.schema() if schema is None else schema
+    paths = table.iceberg.types.TypeUtil.indexNameById(of_time.asStruct())
+    uuids = {str(paths[each]).rpartition(".")[2] for each in list(paths) if str(of_time.findType(each)) == "uuid"}
+    words = set(_WORD.findall(where.lower()))
+    named = sorted(name for name in uuids if words.issuperset(_WORD.findall(name.lower())))
     if named:
         raise InvalidSpecError(f"{table.name}: where has a UUID in capitals; write those of {named} in lower case")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, NestedField, UUIDType
+from pyiceberg.types import IntegerType, NestedField, StringType, StructType, UUIDType
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
@@ -99,6 +99,26 @@ def test_a_source_is_not_taken_for_empty_as_its_predicate_has_a_uuid_in_capitals
     # That is code, which may well have capitals.
     append(copy, "run 2", source=LakeTable(flow.table, where=f"upper(uid) = '{capitals}'"), allow_sql=True)
     assert copy.loaded().scan().count() == 1
+
+
+def test_capitals_in_a_predicate_are_refused_of_the_uuids_that_it_names_and_of_no_other_columns(
+    flow: Flow, tmp_path: Path
+) -> None:
+    with flow.loaded().update_schema() as change:
+        change.add_column("parents", StructType(NestedField(9, "parent", UUIDType())))
+        change.add_column("valid", StringType())
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('format-version' = '3')")
+    capitals = str(FIRST).upper()
+    copies = [Flow(flow.spark, f"{flow.table}_{number}", tmp_path) for number in range(3)]
+    row = f"'{SECOND}', 1, named_struct('parent', '{FIRST}'), '{capitals}'"
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES ({row})")
+    append(copies[0], "run 1", source=LakeTable(flow.table, where=f"valid = '{capitals}'"))
+    flow.spark.sql(f"ALTER TABLE {flow.table} DROP COLUMN id")
+    flow.spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN valid TO id")
+    append(copies[1], "run 2", source=LakeTable(flow.table, where=f"id = '{capitals}'"))
+    assert [copy.loaded().scan().count() for copy in copies[:2]] == [1, 1]
+    with pytest.raises(InvalidSpecError, match=r"a UUID in capitals; write those of \['parent'\]"):
+        append(copies[2], "run 3", source=LakeTable(flow.table, where=f"parents.parent = '{capitals}'"))
 
 
 def test_a_uuid_that_lives_on_between_those_of_its_file_is_not_deleted(flow: Flow) -> None:
