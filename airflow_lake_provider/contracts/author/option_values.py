@@ -18,6 +18,12 @@ _FLAGS = frozenset(
 _NUMBERS = frozenset(("maxcolumns", "maxcharspercolumn", "inputbuffersize"))
 _SIGNS = frozenset(("quote", "escape", "chartoescapequoteescaping"))
 _SEPARATORS = frozenset(("sep", "delimiter", "linesep"))
+_TIME_FORMATS = frozenset(("timestampformat", "timestampntzformat"))
+# A quote is doubled within a text that is taken as it is.
+_TEXT_OF_FORMAT = re.compile(r"'[^']*'")
+# Of weeks, and of what is written and not read, such as the name of the day.
+_UNREAD_LETTERS = frozenset("ABceEFnNpqQuwWY{}#")
+_MOST_DIGITS = 6
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
 _LARGEST = 2**31 - 1
 
@@ -29,7 +35,7 @@ def check_option_value(option: str, value: str, name: str) -> None:
     :param name: of the argument, for the message.
     :raises InvalidSpecError: saying what it must be.
     """
-    lower, wanted = option.lower(), ""
+    lower, wanted, advice = option.lower(), "", ""
     if lower in _FLAGS and value.lower() not in ("true", "false"):
         wanted = "true or false"
     elif lower in _NUMBERS and not (_WHOLE_NUMBER.fullmatch(value) and int(value) <= _LARGEST):
@@ -38,5 +44,50 @@ def check_option_value(option: str, value: str, name: str) -> None:
         wanted = "at most one character"
     elif lower in _SEPARATORS and not value:
         wanted = "at least one character"
+    elif lower == "enabledatetimeparsingfallback" and value.lower() == "true":
+        wanted, advice = "false", "; a value in another format than the given one may lose its time, or be one of today"
+    elif lower == "dateformat":
+        wanted, advice = _wanted_of_days(_TEXT_OF_FORMAT.sub("", value))
+    elif lower in _TIME_FORMATS:
+        wanted, advice = _wanted_of_times(_TEXT_OF_FORMAT.sub("", value))
     if wanted:
-        raise InvalidSpecError(f"{name}: {option} must be {wanted}, got {value!r}")
+        raise InvalidSpecError(f"{name}: {option} must be {wanted}, got {value!r}{advice}")
+
+
+def _wanted_of_days(pattern: str) -> tuple[str, str]:
+    """Return what a format of dates must be, and advice; empty texts for one that reads what is written.
+
+    :param pattern: letters of Java's ``DateTimeFormatter``, without the texts in quotes.
+    """
+    letters = set(pattern)
+    if unread := "".join(sorted(letters & _UNREAD_LETTERS)):
+        return (
+            f"a format without {unread}",
+            "; Spark reads no such letter: yyyy is the year, MM the month, dd the day",
+        )
+    if letters & set("aHhKkmsS"):
+        return "a format without a time", (
+            ": MM is the month, and mm is minutes. A DATE has no time; declare a TIMESTAMP, which timestampFormat is "
+            "for, and cast it in a Query"
+        )
+    if "y" not in letters:
+        return "a format with the year", "; without it each value would be of 1970"
+    if "d" in letters and not letters & set("ML"):
+        return "a format with the month", "; MM is the month, and mm is minutes"
+    return "", ""
+
+
+def _wanted_of_times(pattern: str) -> tuple[str, str]:
+    """Return the same of a format of times."""
+    letters = set(pattern)
+    unfit = _wanted_of_days("".join(letters - set("aHhKkmsS")))
+    if unfit[0]:
+        return unfit
+    if letters & set("hK") and "a" not in letters:
+        return "a format with HH, or with hh and a", "; hh are the hours of a half day, which AM or PM names"
+    if pattern.count("S") > _MOST_DIGITS:
+        return f"a format of at most {_MOST_DIGITS} S", (
+            ", as a time has microseconds, and further digits would be lost. Times such as 2026-01-31T10:00:00.000000 "
+            "need no format: one that would lose a digit is refused"
+        )
+    return "", ""

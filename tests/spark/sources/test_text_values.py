@@ -226,7 +226,8 @@ def test_options_of_the_author_say_how_values_are_written(spark: SparkSession, t
     assert values("csv", '1||"a"",b"\n', "STRING", sep="||") == ['a",b']
     assert values("csv", '1,""\n2,-\n', "STRING", nullValue="-") == ["", None]
     assert values("csv", '1,""\n2,\n', "STRING", nullValue="") == [None, None]
-    assert values("json", '{"id": 1, "v": "10h"}\n', "TIMESTAMP", timestampFormat="HH'h'") != [REFUSED]
+    hour = values("json", '{"id": 1, "v": "2024-01-02 10h"}\n', "TIMESTAMP", timestampFormat="yyyy-MM-dd HH'h'")
+    assert [time.astimezone(UTC) for time in hour] == [TIME]
 
 
 def test_a_number_that_is_quoted_and_empty_leaves_its_column_one_of_numbers(

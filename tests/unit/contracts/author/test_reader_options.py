@@ -65,11 +65,21 @@ OF_FORMAT = {
 }
 LOSING = [(kind, *option) for kind in (*FORMATS, "debezium") for option in (*OF_FILES, *OF_FORMAT[kind])]
 HARMLESS: dict[str, dict[str, object]] = {
-    "csv": {"header": True, "sep": ";", "quote": "'", "escape": "\\", "nullValue": "-", "encoding": "UTF-16"},
+    "csv": {
+        "header": True,
+        "sep": ";",
+        "quote": "'",
+        "escape": "\\",
+        "nullValue": "-",
+        "encoding": "UTF-16",
+        "dateFormat": "'the hour 'd MMM yyyy",
+        "timestampNTZFormat": "dd/MM/yyyy hh:mm:ss.SSSSSS a",
+    },
     "json": {
         "multiLine": True,
         "allowComments": True,
         "timestampFormat": "yyyy",
+        "dateFormat": "yyyyDDD",
         "mode": "PERMISSIVE",
     },
     "parquet": {"mergeSchema": True, "datetimeRebaseMode": "CORRECTED", "fs.s3a.endpoint": "http://minio:9000"},
@@ -97,6 +107,17 @@ UNFIT: list[tuple[str, str, object, str]] = [
     ("csv", "escape", "\\\\", "at most one character"),
     ("csv", "sep", "", "at least one character"),
     ("json", "lineSep", "", "at least one character"),
+    ("csv", "dateFormat", "dd.MM.yyyy HH:mm", "a format without a time"),
+    ("json", "DATEFORMAT", "yyyy-mm-dd", "a format without a time"),
+    ("csv", "dateFormat", "EEE dd.MM.yyyy", "a format without E"),
+    ("json", "timestampFormat", "YYYY-MM-dd HH:mm", "a format without Y"),
+    ("csv", "enableDateTimeParsingFallback", True, "false"),
+    ("xml", "dateFormat", "dd.MM.", "a format with the year"),
+    ("csv", "timestampFormat", "HH:mm", "a format with the year"),
+    ("json", "timestampNTZFormat", "'year 'HH", "a format with the year"),
+    ("csv", "timestampFormat", "yyyy-mm-dd", "a format with the month"),
+    ("csv", "timestampFormat", "dd/MM/yyyy hh:mm", "a format with HH, or with hh and a"),
+    ("csv", "timestampFormat", "yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]", "a format of at most 6 S"),
 ]
 
 
