@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.text_options import ENCODING_OPTIONS, by_lower_name, encoding_of, is_utf8, is_wide
 from airflow_lake_provider.spark_jobs.batch.change_batch import RECORD, UNPARSABLE
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import (
@@ -43,12 +44,14 @@ from airflow_lake_provider.spark_jobs.sources.text_values import (
     is_rounded,
     may_be_lost,
     may_be_rounded,
+    options_made_plain,
+    plain_text,
     read_as,
     rounds_integer,
 )
 from airflow_lake_provider.spark_jobs.sources.xml_records import XmlNames, faulty_documents, xml_schema
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
-from airflow_lake_provider.spark_jobs.sql.nested_types import conditions_inside, has_key_twice
+from airflow_lake_provider.spark_jobs.sql.nested_types import conditions_inside, has_key_twice, is_nested
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
@@ -100,7 +103,10 @@ def read_text(
         options = {"nullValue": _NO_TEXT, **options}
     # A value of XML is a text, as one of CSV is.
     values = "json" if kind == "json" else "csv"
-    plain = StructType([StructField(field.name, read_as(field.dataType, values, lower)) for field in schema])
+    made_plain = set() if kind == "json" else options_made_plain(lower)
+    formats = {name: value for name, value in lower.items() if name not in made_plain}
+    read = ((f, read_as(f.dataType, values, lower if is_nested(f.dataType) else formats)) for f in schema)
+    plain = StructType([StructField(field.name, kept) for field, kept in read])
     records = None
     if keeps_lines:
         records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
@@ -112,6 +118,8 @@ def read_text(
         arrived = _refusing_headers(arrived, plain)
     if kind == "csv" and is_whole and "linesep" not in lower:
         arrived = _refusing_mixed_ends(arrived, plain, f"csv files of {source.path!r}")
+    if kind != "json":
+        arrived = _with_plain_texts(arrived, schema, lower)
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
     line = RECORD if records and kind == "json" else None
@@ -290,6 +298,23 @@ def _flagged(rows: DataFrame, fault: str, by_column: Mapping[str, str], may_be: 
         return rows
     flagged = f"CASE WHEN {may_be} THEN CASE {cases} END END"
     return rows.withColumn(UNPARSABLE, sf.expr(f"coalesce({UNPARSABLE}, {flagged})"))
+
+
+def _with_plain_texts(rows: DataFrame, schema: StructType, options: Mapping[str, str]) -> DataFrame:
+    """Return records of CSV or XML with values as SQL writes them, where options say another form."""
+    signs = _signs_of_locale(rows.sparkSession, options["locale"]) if "locale" in options else None
+    texts = {field.name: quoted_name(field.name) for field in schema}
+    plain = {field.name: plain_text(texts[field.name], field.dataType, options, signs) for field in schema}
+    if plain == texts:
+        return rows
+    return rows.selectExpr(*(f"{plain.get(name, quoted_name(name))} AS {quoted_name(name)}" for name in rows.columns))
+
+
+def _signs_of_locale(spark: SparkSession, locale: str) -> tuple[str, str]:
+    """Return what a locale puts before a fraction, and between thousands."""
+    java = jvm_of(spark).java
+    symbols = java.text.DecimalFormatSymbols.getInstance(java.util.Locale.forLanguageTag(locale))
+    return str(symbols.getDecimalSeparator()), str(symbols.getGroupingSeparator())
 
 
 def _refusing_headers(rows: DataFrame, plain: StructType) -> DataFrame:

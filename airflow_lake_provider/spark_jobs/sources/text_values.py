@@ -6,6 +6,7 @@ infinity of ``1e400``. It takes ``10:00`` for a time of today, and ``2024`` for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pyspark.sql.types import (
@@ -29,16 +30,17 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, qu
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_texts
 
-_TIMES = {"locale", "enabledatetimeparsingfallback"}
 # Options with which an author says how values of a type are written: then Spark's reader has them.
 _OPTIONS_OF_FORMAT: dict[type[DataType], set[str]] = {
     DecimalType: {"locale"},
-    DateType: {"dateformat", *_TIMES},
-    TimestampType: {"timestampformat", "timezone", *_TIMES},
-    TimestampNTZType: {"timestampntzformat", *_TIMES},
-    DoubleType: {"nanvalue", "positiveinf", "negativeinf"},
-    FloatType: {"nanvalue", "positiveinf", "negativeinf"},
+    DateType: {"dateformat"},
+    TimestampType: {"timestampformat", "timezone"},
+    TimestampNTZType: {"timestampntzformat"},
+    DoubleType: set(),
+    FloatType: set(),
 }
+# Words of numbers, by the option that says how they are written.
+_WORDS = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infinity"}
 _TIMES_OF_DAYS = (TimestampType, TimestampNTZType)
 # In JSON these come as numbers, whose digits not every Spark keeps.
 _NUMBERS = (DecimalType, DoubleType, FloatType)
@@ -88,6 +90,43 @@ def read_as(declared: DataType, kind: str, options: Mapping[str, str]) -> DataTy
         return declared
     is_kept = kind == "csv" or not isinstance(declared, _NUMBERS) or keeps_number_texts()
     return StringType() if is_kept else declared
+
+
+def options_made_plain(options: Mapping[str, str]) -> set[str]:
+    """Return the options of CSV and XML that :func:`plain_text` takes away from Spark's reader."""
+    zone = options.get("timezone", "")
+    # A time with three letters for its zone is refused below.
+    return {"locale", *(("timezone",) if zone and not re.search(LETTERS_FOR_ZONE, zone) else ())}
+
+
+def plain_text(text: str, declared: DataType, options: Mapping[str, str], signs: tuple[str, str] | None) -> str:
+    """Return SQL of a text of CSV or XML with its number or time as SQL writes it.
+
+    A number that is not written as the options say is none. A time without a zone is of the one of the options.
+
+    :param options: of the reader, by lower-case name.
+    :param signs: before a fraction and between thousands, where a locale says them.
+    """
+    if isinstance(declared, TimestampType) and "timestampformat" not in options:
+        if "timezone" not in options_made_plain(options):
+            return text
+        # Before a zone Spark takes whole times alone.
+        rest = f"CASE size(split({text}, ':')) WHEN 1 THEN ' 00:00:00' WHEN 2 THEN ':00' ELSE '' END"
+        in_zone = f"concat(rtrim({text}), {rest}, {text_literal(' ' + options['timezone'])})"
+        return f"CASE WHEN {matches(text, WITHOUT_ZONE)} THEN {in_zone} ELSE {text} END"
+    if isinstance(declared, (DoubleType, FloatType)):
+        words = {options[name]: word for name, word in _WORDS.items() if name in options}
+        cases = " ".join(f"WHEN {text_literal(given)} THEN '{word}'" for given, word in words.items())
+        return f"CASE {text} {cases} ELSE {text} END" if cases else text
+    if not isinstance(declared, DecimalType) or signs is None:
+        return text
+    point, group = map(re.escape, signs)
+    # In India each hundred of thousands is a group: 12,34,567.
+    fewest = 2 if options["locale"].upper().endswith("-IN") else 3
+    digits = f"(?:[0-9]++|[0-9]{{1,3}}(?:{group}[0-9]{{{fewest},3}})*{group}[0-9]{{3}})?"
+    is_written_so = matches(text, rf"^\s*+[+-]?{digits}(?:{point}[0-9]*+)?(?:[eE][+-]?[0-9]++)?\s*+$")
+    plain = f"replace(replace({text}, {text_literal(signs[1])}, ''), {text_literal(signs[0])}, '.')"
+    return f"CASE WHEN {is_written_so} THEN {plain} ELSE concat('?', {text}) END"
 
 
 def converted(value: str, read: DataType, declared: DataType, kind: str, depth: int = 0) -> str:

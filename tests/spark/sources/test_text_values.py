@@ -230,6 +230,68 @@ def test_options_of_the_author_say_how_values_are_written(spark: SparkSession, t
     assert [time.astimezone(UTC) for time in hour] == [TIME]
 
 
+# Options of CSV, type, and what its texts are.
+WRITTEN: list[tuple[dict[str, str], str, dict[str, Any]]] = [
+    (
+        {"locale": "de-DE"},
+        "DECIMAL(10,2)",
+        {
+            "1.5": REFUSED,
+            "1,555": REFUSED,
+            "1.23.456": REFUSED,
+            "1,5,5": REFUSED,
+            "n/a": REFUSED,
+            ",": REFUSED,
+            "1,5": Decimal("1.50"),
+            "-1.234.567,80": Decimal("-1234567.80"),
+            "12345": Decimal(12345),
+            "": None,
+        },
+    ),
+    ({"locale": "en-US"}, "DECIMAL(10,2)", {"1,5": REFUSED, "1,234.5": Decimal("1234.50"), "1.555": REFUSED}),
+    ({"locale": "hi-IN"}, "DECIMAL(10,0)", {"12,34,567": Decimal(1234567), "12,34": REFUSED}),
+    ({"locale": "de-DE"}, "DATE", {"2024-01-02": DAY, "2024-01-02 10:00:00": REFUSED, "2024": REFUSED}),
+    (
+        {"nanValue": "n/a", "positiveInf": "beyond"},
+        "DOUBLE",
+        {"n/a": "nan", "beyond": inf, "-inf": -inf, "12D": REFUSED, "1e400": REFUSED, "1.5": 1.5, "": None},
+    ),
+    (
+        {"timeZone": "Asia/Kolkata"},
+        "TIMESTAMP",
+        {
+            "10:00": REFUSED,
+            "2024": REFUSED,
+            "2024-01-02 15:30:00.123456789": REFUSED,
+            "2024-01-02 15:30:00 BST": REFUSED,
+            "2024-01-02 15:30": TIME,
+            "2024-01-02T15:30:00.000": TIME,
+            "2024-01-02 10:00:00Z": TIME,
+            "2024-01-02": datetime(2024, 1, 1, 18, 30, tzinfo=UTC),
+        },
+    ),
+    ({"timeZone": "+02:00"}, "TIMESTAMP", {"2024-01-02 12:00:00": TIME, "": None}),
+    ({"timeZone": "CET"}, "TIMESTAMP", {"2024-01-02 11:00:00": TIME}),
+    ({"negativeInf": "it's"}, "FLOAT", {"it's": -inf, "7F": REFUSED, "0.5": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("options", "schema", "values"), WRITTEN)
+def test_a_value_that_is_written_as_an_option_says_is_that_value_or_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], schema: str, values: dict[str, Any]
+) -> None:
+    lines = "".join(f"{number};{text}\n" for number, text in enumerate(values))
+    found = zoned(read(spark, tmp_path, "csv", lines, schema, sep=";", **options), schema)
+    assert {n: "nan" if v != v else v for n, v in found.items()} == expected_of(values)
+
+
+def test_numbers_of_xml_are_those_of_the_locale_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    values = {"1.5": REFUSED, "1,555": REFUSED, "1.234,50": Decimal("1234.50")}
+    records = "".join(f"<r><id>{number}</id><v>{text}</v></r>" for number, text in enumerate(values))
+    found = read(spark, tmp_path, "xml", f"<all>{records}</all>", "DECIMAL(10,2)", rowTag="r", locale="de-DE")
+    assert found == expected_of(values)
+
+
 def test_a_number_that_is_quoted_and_empty_leaves_its_column_one_of_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
