@@ -72,7 +72,7 @@ def _columns(new: NewInput[Any, Any], source: PlainSource) -> tuple[StructType, 
     """Return the columns that the batch has for the table, and those that the contract leaves of them."""
     wanted, schema = new.wanted, new.wanted.target.schema()
     with source.reading(wanted.listing):
-        raw = source.raw(wanted.listing, schema)
+        raw = source.raw_once(wanted.listing, schema)
         release_frames(raw.rows)
         left = source.contracted(raw, schema)
     return _for_table(new, raw), _for_table(new, left)

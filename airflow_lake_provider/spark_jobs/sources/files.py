@@ -138,6 +138,13 @@ class FilesSource(FileBatchSource, PlainSource):
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
         """Read them as they are, with the folders that are columns."""
+        return self._read(listing, types, keeps_rows=True)
+
+    def raw_once(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Read them without a cache, for which Spark would plan all columns once more."""
+        return self._read(listing, types, keeps_rows=False)
+
+    def _read(self, listing: Listing, types: StructType | None, *, keeps_rows: bool) -> RawBatch:
         return read_files(
             self.spark,
             self.source,
@@ -145,6 +152,7 @@ class FilesSource(FileBatchSource, PlainSource):
             types,
             keeps_absent=self.keeps_absent,
             keeps_lines=self.spec.dead_letter is not None,
+            keeps_rows=keeps_rows,
         )
 
     def without_rows(self, listing: Listing) -> RawBatch:

@@ -87,6 +87,10 @@ class PlainSource(BatchSource):
         :param types: columns whose types are known, for inputs that do not tell theirs; None without any.
         """
 
+    def raw_once(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Read the rows lazily for one pass over them, of which nothing need be kept."""
+        return self.raw(listing, types)
+
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of a listing, and no row.
 
@@ -127,7 +131,8 @@ class PlainSource(BatchSource):
         self, wanted: Wanted, deduplicate_by: Sequence[str]
     ) -> tuple[RawBatch, DeadLetters | None]:
         table_schema = wanted.target.schema()
-        raw = self.raw(wanted.listing, table_schema)
+        read = self.raw_once if self.spec.dead_letter is None else self.raw
+        raw = read(wanted.listing, table_schema)
         contracted = contracted_columns(self.spec, raw, table_schema)
         if self.spec.dead_letter is None:
             if contracted.changes_rows:

@@ -40,7 +40,8 @@ class RawBatch:
     """Rows as they were read, nothing reduced.
 
     :param rows: the columns of the batch, and ``_lake_arrival`` when ``has_arrival``. When ``may_be_unparsable`` they
-        are cached, and ``_lake_unparsable`` is the text of a record that its schema does not fit, else NULL.
+        are cached, but for one pass. Then ``_lake_unparsable`` is the text of a record that its schema does not fit,
+        else NULL.
     :param in_any_order: the same rows without ``_lake_arrival``, whose join they spare; None where nothing is spared.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
     :param has_change_type: whether ``_change_type`` says of a row that it is a delete; it is not stored.

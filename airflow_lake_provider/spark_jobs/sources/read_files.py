@@ -61,6 +61,7 @@ def read_files(
     *,
     keeps_absent: bool = False,
     keeps_lines: bool = False,
+    keeps_rows: bool = True,
 ) -> RawBatch:
     """Read files lazily, but for what finding out the schema of JSON and CSV takes.
 
@@ -73,6 +74,7 @@ def read_files(
         batch. Else it is NULL.
     :param keeps_lines: keep the line of each record of JSON and CSV in ``_lake_record``, and the times of Parquet that
         no table holds in ``_lake_texts_of_times``.
+    :param keeps_rows: cache records that may be unparsable, as they are looked at more than once.
     :raises BadInputError: records that cannot be read.
     :raises UnsupportedError: avro without its package, XML before Spark 4.
     """
@@ -84,7 +86,8 @@ def read_files(
     if source.schema and folders.texts:
         source = replace(source, schema=columns_of_files(source.schema, folders.columns.names))
     if source.format in TEXT_FORMATS:
-        return read_text(spark, source, files, table_schema, keeps_absent, folders, keeps_lines=keeps_lines)
+        raw = read_text(spark, source, files, table_schema, keeps_absent, folders, keeps_lines=keeps_lines)
+        return _kept(raw) if keeps_rows else raw
     refuse_as_before(spark)
     types, has_footers = folders.others(table_schema), source.format == "parquet" and not source.schema
     groups: list[FileGroup] = []
@@ -105,8 +108,13 @@ def read_files(
         folders.refuse_in(list(names), f"{source.format} files of {source.path!r}")
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     if groups:
-        return RawBatch(rows=arrived.persist(), files=files, has_arrival=True, may_be_unparsable=True)
+        raw = RawBatch(rows=arrived, files=files, has_arrival=True, may_be_unparsable=True)
+        return _kept(raw) if keeps_rows else raw
     return RawBatch(rows=arrived, in_any_order=None if folders.texts else scans[0].rows, files=files, has_arrival=True)
+
+
+def _kept(raw: RawBatch) -> RawBatch:
+    return replace(raw, rows=raw.rows.persist())
 
 
 def _parquet_scans(

@@ -111,7 +111,7 @@ def read_text(
     if keeps_lines:
         records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
     scans = [records.scan()] if records else _scans(spark, source, files, options, plain, schema)
-    # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
+    # To be cached whole: Spark parses only columns that a query names, and finds a record bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
     if lower.get("header", "").lower() == "true":
@@ -123,7 +123,7 @@ def read_text(
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
     line = RECORD if records and kind == "json" else None
-    rows = typed_rows(arrived, plain, schema, values, inferred, line).persist()
+    rows = typed_rows(arrived, plain, schema, values, inferred, line)
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
     lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
     return RawBatch(

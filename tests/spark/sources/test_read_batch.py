@@ -15,7 +15,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.lake_tables import LakeTable
@@ -35,6 +35,8 @@ from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 from tests.benchmarks.spark_meter import SparkMeter
+from tests.spark.append_flow import append, event, events_of
+from tests.spark.upsert_flow import Flow
 
 
 def changes(
@@ -348,3 +350,22 @@ def test_rows_of_a_query_with_one_order_are_refused_below_the_last_too_where_mor
     ):
         with pytest.raises(BadInputError, match=r"1 keys of .* the same \['at'\]"):
             changes(spark, below, order_by=("at",), merge_engine=merge_engine)
+
+
+def test_rows_of_text_that_are_read_once_are_not_cached(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached: list[DataFrame] = []
+    frame = type(flow.spark.range(0))
+    persist = frame.persist
+
+    def noted(rows: DataFrame, *level: Any) -> DataFrame:
+        cached.append(rows)
+        return persist(rows, *level)
+
+    monkeypatch.setattr(frame, "persist", noted)
+    flow.arrive("1.jsonl", event(1), event(2))
+    assert append(flow, "1").rows_appended == 2
+    assert cached == []
+    flow.arrive("2.jsonl", event(3), {"id": "x"})
+    with pytest.raises(BadInputError, match="1 records cannot be read"):
+        append(flow, "2")
+    assert events_of(flow) == [(1, "a"), (2, "a")]
