@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.jvm.observed_count import observed_count
 from airflow_lake_provider.spark_jobs.sources.base import RowBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch, UndecidedTextError
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 # Stands in the error of a task that has met a row which cannot be added.
 _REFUSED_ROW = "lake_refused_row"
@@ -79,7 +79,8 @@ def added_rows(
 
 def _faults(raw: RawBatch, *, takes_replacements: bool) -> list[Column]:
     faults = [sf.col(UNPARSABLE).isNotNull()] if raw.may_be_unparsable else []
-    return faults if takes_replacements else [*faults, *raw.replaced_texts()]
+    replaced = None if takes_replacements else raw.has_replaced_text()
+    return faults if replaced is None else [*faults, replaced]
 
 
 def _refusing(rows: DataFrame, stored: Sequence[str], names: Sequence[str], faults: Sequence[Column]) -> DataFrame:
@@ -92,7 +93,7 @@ def _refusing(rows: DataFrame, stored: Sequence[str], names: Sequence[str], faul
     is_refused = sf.coalesce(faults[0], sf.lit(False))
     for fault in faults[1:]:
         is_refused = is_refused | sf.coalesce(fault, sf.lit(False))
-    every = sf.concat_ws("", *(quoted(name).isNull().cast("string") for name in names))
+    every = sf.expr(f"concat_ws('', {', '.join(f'CAST({quoted_name(name)} IS NULL AS STRING)' for name in names)})")
     first = stored[0]
     kind = rows.select(quoted(first)).schema[0].dataType
     refused = sf.raise_error(sf.concat(sf.lit(_REFUSED_ROW), every)).cast(kind)

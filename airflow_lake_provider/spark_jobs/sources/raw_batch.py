@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -18,7 +16,7 @@ from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, PLACE, UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import FAULTS
-from airflow_lake_provider.spark_jobs.sql.identifiers import matches, quoted, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, is_utf8
 
@@ -124,8 +122,8 @@ class RawBatch:
 
         :raises BadInputError: naming the file.
         """
-        flagged = self.replaced_texts()
-        if not flagged or (replaced := self.rows.filter(reduce(or_, flagged))).isEmpty():
+        flagged = self.has_replaced_text()
+        if flagged is None or (replaced := self.rows.filter(flagged)).isEmpty():
             return
         if self.encoding or self.lines is None:
             self._refuse_letters_in(replaced)
@@ -138,15 +136,19 @@ class RawBatch:
                 "options={'encoding': 'windows-1252'}, for example"
             )
 
-    def replaced_texts(self) -> list[Column]:
-        """Return a condition for each column of text: a reader may have put a mark in the place of bytes in it."""
+    def has_replaced_text(self) -> Column | None:
+        """Return the condition that a reader may have put a mark in the place of bytes of a text; None where it cannot.
+
+        As one text: Spark's parser makes a flat tree of it, where that of many columns is as deep as they are many.
+        """
+        fields = [field for field in self.rows.schema if field.name != UNPARSABLE]
         if self.encoding:
-            inside = (
-                f.name for f in self.rows.schema if any(isinstance(t, StringType) for t in types_inside(f.dataType))
-            )
-            return [sf.expr(_has_no_letter(name, self.encoding)) for name in inside if name != UNPARSABLE]
-        texts = () if self.lines is None else (f.name for f in self.rows.schema if isinstance(f.dataType, StringType))
-        return [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+            inside = (f.name for f in fields if any(isinstance(t, StringType) for t in types_inside(f.dataType)))
+            conditions = [_has_no_letter(name, self.encoding) for name in inside]
+        else:
+            texts = () if self.lines is None else (f.name for f in fields if isinstance(f.dataType, StringType))
+            conditions = [f"contains({quoted_name(name)}, '\ufffd')" for name in texts]
+        return sf.expr(any_of(f"coalesce({condition}, false)" for condition in conditions)) if conditions else None
 
     def _refuse_letters_in(self, rows: DataFrame) -> None:
         row = rows.select(sf.col(f"{ARRIVAL}.file")).head()

@@ -31,6 +31,7 @@ from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, open_sour
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource, read_row_changes
+from airflow_lake_provider.spark_jobs.sources.raw_batch import RawBatch
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
@@ -369,3 +370,10 @@ def test_rows_of_text_that_are_read_once_are_not_cached(flow: Flow, monkeypatch:
     with pytest.raises(BadInputError, match="1 records cannot be read"):
         append(flow, "2")
     assert events_of(flow) == [(1, "a"), (2, "a")]
+
+
+def test_marks_are_looked_for_in_thousands_of_texts(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("\ufffd", *["a"] * 2_999)], ", ".join(f"c{place} STRING" for place in range(3_000)))
+    flagged = RawBatch(rows=rows, lines=rows).has_replaced_text()
+    assert flagged is not None
+    assert rows.filter(flagged).columns == rows.columns
