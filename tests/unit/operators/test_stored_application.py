@@ -106,6 +106,14 @@ def attempt(orders: Table, append: Callable[..., int], context: Context, tmp_pat
     return run
 
 
+def lose_worker(kubernetes: Kubernetes, attempt: Callable[..., Any], **given: Any) -> None:
+    """Lose the worker of the first try, whose driver goes on; later tries have one that lasts."""
+    kubernetes.loses_worker = True
+    with pytest.raises(WorkerLost):
+        attempt(1, **given)
+    kubernetes.loses_worker = False
+
+
 def test_a_retry_follows_the_driver_of_a_lost_worker_though_an_earlier_one_ended_well(
     kubernetes: Kubernetes, attempt: Callable[..., Any]
 ) -> None:
@@ -137,10 +145,7 @@ def test_a_task_that_is_cleared_after_its_author_has_lowered_the_retries_takes_n
 def test_a_retry_follows_its_driver_though_its_author_has_lowered_the_retries(
     kubernetes: Kubernetes, attempt: Callable[..., Any], context: Context, retries: int
 ) -> None:
-    kubernetes.loses_worker = True
-    with pytest.raises(WorkerLost):
-        attempt(1)
-    kubernetes.loses_worker = False
+    lose_worker(kubernetes, attempt)
     kubernetes.end("driver-1", DONE)
     # Of the run another task was cleared. By the metadata alone nothing is due.
     context["dag_run"].clear_number = int(retries == 0)
@@ -154,11 +159,8 @@ def test_a_retry_follows_the_driver_of_a_worker_that_had_a_file_which_this_one_h
 ) -> None:
     given = {name: str(tmp_path / "of_one_worker.bin")}
     (tmp_path / "of_one_worker.bin").touch()
-    kubernetes.loses_worker = True
-    with pytest.raises(WorkerLost):
-        attempt(1, **given)
+    lose_worker(kubernetes, attempt, **given)
     (tmp_path / "of_one_worker.bin").unlink()
-    kubernetes.loses_worker = False
     kubernetes.end("driver-1", DONE)
     assert attempt(2, **given)["outcome"] == "done"
     # What is to be submitted needs the file.
@@ -181,13 +183,10 @@ def test_a_retry_follows_the_driver_of_a_worker_that_had_settings_or_jars_which_
     of_one_worker.write_text("spark.app.name=x\n", encoding="utf-8")
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(of_one_worker))
     given = {"properties_file": str(of_one_worker)} if what == "properties_file" else {}
-    kubernetes.loses_worker = True
-    with pytest.raises(WorkerLost):
-        attempt(1, **given)
+    lose_worker(kubernetes, attempt, **given)
     of_one_worker.unlink()
     if what == "properties_file":
         monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
-    kubernetes.loses_worker = False
     kubernetes.end("driver-1", DONE)
     assert attempt(2, **given)["outcome"] == "done"
     kubernetes.phases["driver-1"] = "Failed"
@@ -235,10 +234,8 @@ def test_a_retry_follows_a_driver_that_may_run_though_metadata_says_that_nothing
 def test_a_retry_answers_from_metadata_where_the_driver_of_the_earlier_try_has_failed(
     kubernetes: Kubernetes, attempt: Callable[..., Any]
 ) -> None:
-    kubernetes.loses_worker = True
-    with pytest.raises(WorkerLost):
-        attempt(1)
-    kubernetes.loses_worker, kubernetes.phases["driver-1"] = False, "Failed"
+    lose_worker(kubernetes, attempt)
+    kubernetes.phases["driver-1"] = "Failed"
     assert attempt(2, level="auto")["outcome"] == "nothing-due"
     assert list(kubernetes.phases) == ["driver-1"]
 
