@@ -23,6 +23,7 @@ _TIME_FORMATS = frozenset(("timestampformat", "timestampntzformat"))
 _TEXT_OF_FORMAT = re.compile(r"'[^']*'")
 # Of weeks, and of what is written and not read, such as the name of the day.
 _UNREAD_LETTERS = frozenset("ABceEFnNpqQuwWY{}#")
+_LETTERS_OF_TIMES = frozenset("aHhKkmsS")
 _MOST_DIGITS = 6
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
 _LARGEST = 2**31 - 1
@@ -65,7 +66,7 @@ def _wanted_of_days(pattern: str) -> tuple[str, str]:
             f"a format without {unread}",
             "; Spark reads no such letter: yyyy is the year, MM the month, dd the day",
         )
-    if letters & set("aHhKkmsS"):
+    if letters & _LETTERS_OF_TIMES:
         return "a format without a time", (
             ": MM is the month, and mm is minutes. A DATE has no time; declare a TIMESTAMP, which timestampFormat is "
             "for, and cast it in a Query"
@@ -80,7 +81,7 @@ def _wanted_of_days(pattern: str) -> tuple[str, str]:
 def _wanted_of_times(pattern: str) -> tuple[str, str]:
     """Return the same of a format of times."""
     letters = set(pattern)
-    unfit = _wanted_of_days("".join(letters - set("aHhKkmsS")))
+    unfit = _wanted_of_days("".join(letters - _LETTERS_OF_TIMES))
     if unfit[0]:
         return unfit
     if letters & set("hK") and "a" not in letters:

@@ -86,8 +86,8 @@ class Source(ArgumentObject):
     is_change_stream: ClassVar[bool] = False
     # A query can be over it.
     is_queryable: ClassVar[bool] = False
-    # Bad records can be put aside one by one; rows are made of what is read, and are not those that are there.
     takes_dead_letter: ClassVar[bool] = False
+    # Rows are made of what is read, and are not those that are there.
     is_made: ClassVar[bool] = False
     # Whether one run reads all that was there at its start, in several commits. An annotation would be an argument.
     catch_up = False
