@@ -151,16 +151,7 @@ def read_records(
         is_text = source.key_format == KeyFormat.TEXT
         rows = _with_text_key(rows, keys) if is_text else _with_json(rows, KEY, keys, is_each=keeps_records)
     names = [field.name for field in keys]
-    of_key = {name.lower() for name in names}
-    if source.value_format == ValueFormat.JSON:
-        fields = [field for field in parse_ddl(str(source.schema)) if field.name.lower() not in of_key]
-        refuse_other_keys(StructType(fields), f"records of topic {source.topic}")
-        rows, values = _with_json(rows, VALUE, fields, is_each=keeps_records), [field.name for field in fields]
-    elif decode is not None:
-        rows, decoded = decode(rows)
-        values = [name for name in decoded if name.lower() not in of_key]
-    else:
-        values = []
+    rows, values = _with_values(rows, source, decode, names, is_each=keeps_records)
     bytes_of_value = [f"{VALUE} AS value"] if source.value_format == ValueFormat.BINARY else []
     metadata = [f"{_METADATA[name]} AS {METADATA_PREFIX}{name}" for name in source.metadata_columns]
     place = f"concat('partition ', {_PLACE}.partition, ', offset ', {_PLACE}.offset, ': ', {UNPARSABLE})"
@@ -183,6 +174,21 @@ def read_records(
         topic=source.topic,
         topic_id=topic_id,
     )
+
+
+def _with_values(
+    rows: DataFrame, source: KafkaTopic, decode: Decode | None, of_key: Sequence[str], *, is_each: bool
+) -> tuple[DataFrame, list[str]]:
+    """Add the columns that are made of values, and return their names without those of the key."""
+    lower = {name.lower() for name in of_key}
+    if source.value_format == ValueFormat.JSON:
+        fields = [field for field in parse_ddl(str(source.schema)) if field.name.lower() not in lower]
+        refuse_other_keys(StructType(fields), f"records of topic {source.topic}")
+        return _with_json(rows, VALUE, fields, is_each=is_each), [field.name for field in fields]
+    if decode is None:
+        return rows, []
+    rows, decoded = decode(rows)
+    return rows, [name for name in decoded if name.lower() not in lower]
 
 
 def _of_letters(source: KafkaTopic) -> list[str]:
