@@ -14,6 +14,8 @@ from hypothesis import settings
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from tests.part import Part
+
 # A slow example on a busy machine is no failure.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 if "LAKE_EXAMPLES" not in os.environ:
@@ -48,8 +50,15 @@ def commit_without_waiting_for_the_disk(connection: Any, _: object) -> None:
         connection.execute("PRAGMA synchronous=OFF")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first; the others stay in their order."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take ``--part``."""
+    parser.addoption("--part", default="1/1", help="run every n-th test of each file, such as 2/4")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of other parts, and put the files that take longest first."""
+    part = Part.parse(config.getoption("part"))
+    items[:] = [item for item in items if part.takes(item)]
     items.sort(key=_place)
 
 

@@ -11,6 +11,8 @@ from airflow_lake_provider.contracts.applied import source_position
 from tests.soak.positions import soak
 from tests.spark.upsert_flow import Flow
 
+pytestmark = pytest.mark.in_every_part
+
 
 def test_runs_over_a_path_of_a_day_count_every_file_once_and_leave_a_small_position(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

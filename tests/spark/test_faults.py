@@ -12,6 +12,8 @@ from tests.soak.faulty_session import FaultySession
 from tests.soak.lake import Lake
 from tests.soak.tiny_batches import planned_for_tiny_batches
 
+pytestmark = pytest.mark.in_every_part
+
 
 def test_after_a_fault_a_table_is_as_before_or_after_the_job_and_a_retry_applies_it_once(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory

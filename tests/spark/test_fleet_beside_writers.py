@@ -8,6 +8,8 @@ import pytest
 
 from tests.soak.fleet import SECONDS, soak
 
+pytestmark = pytest.mark.in_every_part
+
 
 def test_no_batch_fails_and_no_row_is_lost_while_tables_are_maintained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -29,6 +29,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     made.restore()
 
 
+@pytest.mark.in_every_part
 def test_altered_tables_neither_hang_nor_run_code_nor_take_files_of_others(lake: HostileLake) -> None:
     assert Soak(lake, "1", loads_of_unreadable=0).play(MUTATIONS) == []
 

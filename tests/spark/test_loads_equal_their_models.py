@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from tests.soak.loads import LIVES
 from tests.spark.load_life import LoadLife
 
+pytestmark = pytest.mark.in_every_part
+
 # A batch of rows takes a third of the time of one that is compared by key.
 BATCHES = {"append": 5, "overwrite": 6}
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "2"))

@@ -12,6 +12,8 @@ from tests.soak.driver import Driver
 from tests.soak.lake import NAMESPACE, Lake
 from tests.soak.races import race
 
+pytestmark = pytest.mark.in_every_part
+
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:

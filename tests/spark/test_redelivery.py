@@ -12,6 +12,7 @@ from tests.soak.redelivery import redeliver
 from tests.soak.shop_tables import SMALL
 
 
+@pytest.mark.in_every_part
 def test_a_stream_delivered_again_and_late_ends_as_the_server_did(spark: SparkSession, tmp_path: Path) -> None:
     # By key most can go wrong, so it comes first and gets one of the deliveries that are left over.
     ways = ("key", "records", "names", "stream")

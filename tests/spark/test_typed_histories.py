@@ -18,6 +18,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.in_every_part
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_keys_of_any_type_in_files_of_any_format_are_found(spark: SparkSession, tmp_path: Path, case: str) -> None:
     TypedHistory.drawn(spark, tmp_path / "inbox", case, **CASES[case]).play(5)
