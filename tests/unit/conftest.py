@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 def pytest_unconfigure() -> None:
     """Remove this process's Airflow home now, too: a worker of xdist may end without the clean-up of Python."""
     shutil.rmtree(_home.name, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bytecode_made_once() -> Iterator[None]:
+    """Compile each file of the jobs' archive once: a task that submits does, and hundreds of tests have such a task."""
+    from airflow_lake_provider.submission import job_files
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_files, "_bytecode", functools.cache(job_files._bytecode))
+        yield
 
 
 @pytest.fixture(autouse=True)
