@@ -23,13 +23,13 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
-from airflow_lake_provider.submission.properties_file import read_properties
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     chosen_binary,
     collector_option,
     compiler_option,
     launch_environment,
+    read_properties,
     settings_folder,
     spark_home,
     spark_submit_binary,
