@@ -12,10 +12,9 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProvide
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.look_at_tables import look_at_tables
+from airflow_lake_provider.hooks.look_at_tables import look_at_tables, table_locations
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
-from airflow_lake_provider.hooks.table_locations import table_locations
 from airflow_lake_provider.hooks.table_policy import PolicyReader
 from airflow_lake_provider.maintenance.compaction import ACTION as COMPACTION
 from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_snapshots

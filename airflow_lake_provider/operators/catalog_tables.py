@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.specs.maintenance import (
     StatisticsSpec,
 )
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.table_locations import table_locations
+from airflow_lake_provider.hooks.look_at_tables import table_locations
 
 if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.locations import TableLocations
