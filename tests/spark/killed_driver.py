@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.reports.job import JobReport
 from airflow_lake_provider.spark_jobs import run_tasks
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits import commit_route
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import snapshot_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_job import read_job
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
@@ -60,14 +60,14 @@ def serve_until_killed() -> None:
     os.dup2(2, 1)
     job = read_job(json.loads(sys.stdin.readline())["spec"])
     moments = LastMoments(len(job.tasks))
-    commit = vars(commit_route)["commit_row_delta"]
+    commit = vars(snapshot_commit)["commit_row_delta"]
 
     def commit_others(*given: Any, **named: Any) -> Any:
         if _moment() == AFTER_VECTORS:
             moments.wait()
         return commit(*given, **named)
 
-    vars(commit_route)["commit_row_delta"] = commit_others
+    vars(snapshot_commit)["commit_row_delta"] = commit_others
     vars(run_tasks)["Progress"] = lambda: InterruptedProgress(at=_BEGINNING.get(_moment(), ""), then=moments.wait)
     spark, _ = open_session()
     run_tasks.run_tasks(spark, job, Progress(), moments.tell)

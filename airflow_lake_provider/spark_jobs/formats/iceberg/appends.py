@@ -26,13 +26,12 @@ from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import AppendCommit, AppliedCommit, RecentRows, RowsCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.audit_before_publish import AuditedRoute
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import (
     on_new_head,
     reading_base,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import CommitRoute, RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan

@@ -17,7 +17,6 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import LoadCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     KEPT_AUDIT_DAYS,
     drop_branch,
@@ -25,7 +24,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     retain_for_inspection,
     stage_branch_name,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
+    CommitRoute,
+    RowDelta,
+    commit_row_delta,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,13 +13,13 @@ from airflow_lake_provider.contracts.applied.source_position import positions_in
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
-from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
+from airflow_lake_provider.spark_jobs.formats.commits import DataCommit, LoadCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
     conflict_error,
     refuse_concurrent_commit,
     swap_metadata,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, discard_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -276,3 +276,29 @@ def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, s
         return {}
     recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))
     return {**commit.properties, **position, **recent.to_properties()}
+
+
+class CommitRoute:
+    """By one commit on the branch itself."""
+
+    @property
+    def tries(self) -> int:
+        """Number of tries; each costs about as much as what the other commit added."""
+        return 20
+
+    def commit_delta(self, table: IcebergTable, commit: LoadCommit, delta: RowDelta, position: dict[str, str]) -> int:
+        """Commit and return the snapshot's id.
+
+        :param position: of ``position_properties``.
+        :raises CommitConflictError: the branch is no longer at the base; nothing of this is part of it.
+        :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the branch.
+        """
+        return commit_row_delta(table, commit, delta, position)
+
+    def may_go_on(self) -> bool:
+        """Tell whether files of a commit that was refused may be committed again."""
+        return True
+
+    def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
+        """Delete files of a commit that was surely refused."""
+        discard_files(table, files)

@@ -37,8 +37,8 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     seen_after_commit,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.appends import PendingRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
+    CommitRoute,
     PartitionOverwrite,
     RowDelta,
     refuse_other_names,

@@ -17,9 +17,8 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.new_head import reading_base, refuse_expired_base
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import CommitRoute, RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
