@@ -16,7 +16,7 @@ from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental, refuse_tags_of_another_target
-from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
+from airflow_lake_provider.planning.nothing_new import is_guard_left, nothing_new
 from airflow_lake_provider.submission.author_code import code_of
 
 

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec, OnRepeat
 from airflow_lake_provider.hooks.source_access import source_access
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
-from airflow_lake_provider.planning.end_of_source import report_at_end
+from airflow_lake_provider.planning.nothing_new import report_at_end
 from airflow_lake_provider.planning.table_reads import refuse_gone_start, refuse_read
 from airflow_lake_provider.submission.author_code import code_of, refuse_left_behind
 from airflow_lake_provider.tables.base import LoadedTable

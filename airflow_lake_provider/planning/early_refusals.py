@@ -30,7 +30,7 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, Up
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, tag_of
-from airflow_lake_provider.planning.incremental_plan import position_id
+from airflow_lake_provider.planning.nothing_new import position_id
 from airflow_lake_provider.tables.base import LoadedTable
 
 

@@ -37,7 +37,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 )
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
+from airflow_lake_provider.planning.nothing_new import is_guard_left, nothing_new
 from airflow_lake_provider.spark_jobs.failures import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import dispatch_action

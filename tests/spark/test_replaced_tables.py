@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outco
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
-from airflow_lake_provider.planning.incremental_plan import nothing_new
+from airflow_lake_provider.planning.nothing_new import nothing_new
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, TableHead, decide

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
-from airflow_lake_provider.planning.incremental_plan import nothing_new
+from airflow_lake_provider.planning.nothing_new import nothing_new
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from tests.spark.cached_rdds import cached_rdds
 from tests.spark.consumer import QUERY, Consumer

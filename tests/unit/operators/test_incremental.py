@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTabl
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
-from airflow_lake_provider.planning.incremental_plan import position_id
+from airflow_lake_provider.planning.nothing_new import position_id
 from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 from tests.unit.operators.submitted import report_without_spark

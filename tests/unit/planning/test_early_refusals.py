@@ -31,7 +31,7 @@ from airflow_lake_provider.operators.append import LakeAppendOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from airflow_lake_provider.planning.incremental_plan import position_id
+from airflow_lake_provider.planning.nothing_new import position_id
 from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, positions_in_summary
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
-from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
+from airflow_lake_provider.planning.nothing_new import IncrementalRange, nothing_new, position_id
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.table_facts import facts
 
