@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     NUMBER,
+    ChangeCounts,
     count_changes,
     is_unparsable,
     latest_change_per_key,
@@ -172,17 +173,14 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         batch = source.raw(listing, types)
         if batch.may_be_unparsable or spec.dead_letter is not None:
             cached.append(batch.rows)
-        identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
-        keys = resolve_columns(batch.rows, identity, "keys")
-        order_by = resolve_columns(batch.rows, order, "order_by")
+        keys, order_by = _resolved(spec, batch.rows)
         batch, letters = _judged(spec, batch, keys, table_schema)
         _refuse_discarded(spec, batch.rows, [*keys, *order_by])
         refuse_unordered_columns(batch.rows.schema, keys, order_by)
         refuse_unmergeable_columns(batch.rows.schema, spec.merge_engine)
         is_small = 0 < (listing.bytes_of_files or 0) <= _ONE_TASK
         delete_when = condition_of_delete(spec, batch)
-        has_subqueries = delete_when and has_subquery(spark, parse_expression(spark, delete_when))
-        may_shuffle = bool(spec.source.is_made or has_subqueries)
+        may_shuffle = _may_shuffle(spark, spec, delete_when)
         rows = summed_as_stored(batch.rows, table_schema, spec.merge_engine)
         rows = rows.coalesce(1) if is_small else rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
@@ -196,10 +194,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         cached.append(latest)
         with _refusing_other_change_types(spec):
             counts = count_changes(latest, keys)
-        batch.refuse_unparsable(counts.unparsable)
-        refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
-        refuse_unordered(counts, keys, order_by)
-    tables = {table.table.lower() for table in spec.source.lake_tables.values()}
+        _refuse_counted(batch, counts, keys, order_by)
     return ChangeBatch(
         changes=latest.drop(*COUNTERS, *_excluded(latest, spec)),
         rows=counts.rows,
@@ -207,10 +202,31 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         upserts=counts.keys - counts.deletes,
         deletes=counts.deletes,
         key_ranges=counts.key_ranges,
-        reads_table=batch.reads_more or spec.table.lower() in tables,
+        reads_table=batch.reads_more or _reads_its_table(spec),
         dead_letters=letters,
         cached=tuple(cached),
     )
+
+
+def _resolved(spec: UpsertSpec, rows: DataFrame) -> tuple[list[str], list[str]]:
+    """Return the columns that identify a row of the batch, and those that order rows, as they are spelled there."""
+    identity, order = spec.merge_engine.identity_in_batch(spec.keys, spec.order_by)
+    return resolve_columns(rows, identity, "keys"), resolve_columns(rows, order, "order_by")
+
+
+def _may_shuffle(spark: SparkSession, spec: UpsertSpec, delete_when: str | None) -> bool:
+    has_subqueries = delete_when is not None and has_subquery(spark, parse_expression(spark, delete_when))
+    return spec.source.is_made or has_subqueries
+
+
+def _refuse_counted(batch: RawBatch, counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:
+    batch.refuse_unparsable(counts.unparsable)
+    refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
+    refuse_unordered(counts, keys, order_by)
+
+
+def _reads_its_table(spec: UpsertSpec) -> bool:
+    return spec.table.lower() in {table.table.lower() for table in spec.source.lake_tables.values()}
 
 
 def _judged(

@@ -89,7 +89,28 @@ def read_files(
         raw = read_text(spark, source, files, table_schema, keeps_absent, folders, keeps_lines=keeps_lines)
         return _kept(raw) if keeps_rows else raw
     refuse_as_before(spark)
-    types, has_footers = folders.others(table_schema), source.format == "parquet" and not source.schema
+    scans, has_groups = _columnar_scans(spark, source, files, folders.others(table_schema), keeps_texts=keeps_lines)
+    if folders.texts:
+        # Of a declared schema, the columns of the files may be others.
+        read = [_loaded(_reader(spark, source), source, files)] if source.schema else [scan.rows for scan in scans]
+        names = dict.fromkeys(name for rows in read for name in rows.columns)
+        folders.refuse_in(list(names), f"{source.format} files of {source.path!r}")
+    arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
+    if has_groups:
+        raw = RawBatch(rows=arrived, files=files, has_arrival=True, may_be_unparsable=True)
+        return _kept(raw) if keeps_rows else raw
+    return RawBatch(rows=arrived, in_any_order=None if folders.texts else scans[0].rows, files=files, has_arrival=True)
+
+
+def _kept(raw: RawBatch) -> RawBatch:
+    return replace(raw, rows=raw.rows.persist())
+
+
+def _columnar_scans(
+    spark: SparkSession, source: Files, files: tuple[InputFile, ...], types: StructType | None, *, keeps_texts: bool
+) -> tuple[list[Scan], bool]:
+    """Return one scan of all files, or one of each group of those that have other columns or types, and whether so."""
+    has_footers = source.format == "parquet" and not source.schema
     groups: list[FileGroup] = []
     try:
         scans = [Scan(rows=_columnar_rows(spark, source, files, types))]
@@ -100,21 +121,8 @@ def read_files(
         if not groups:
             raise
     if groups:
-        scans = _parquet_scans(spark, source, groups, types, keeps_texts=keeps_lines)
-    if folders.texts:
-        # Of a declared schema, the columns of the files may be others.
-        read = [_loaded(_reader(spark, source), source, files)] if source.schema else [scan.rows for scan in scans]
-        names = dict.fromkeys(name for rows in read for name in rows.columns)
-        folders.refuse_in(list(names), f"{source.format} files of {source.path!r}")
-    arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
-    if groups:
-        raw = RawBatch(rows=arrived, files=files, has_arrival=True, may_be_unparsable=True)
-        return _kept(raw) if keeps_rows else raw
-    return RawBatch(rows=arrived, in_any_order=None if folders.texts else scans[0].rows, files=files, has_arrival=True)
-
-
-def _kept(raw: RawBatch) -> RawBatch:
-    return replace(raw, rows=raw.rows.persist())
+        scans = _parquet_scans(spark, source, groups, types, keeps_texts=keeps_texts)
+    return scans, bool(groups)
 
 
 def _parquet_scans(

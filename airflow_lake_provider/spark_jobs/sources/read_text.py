@@ -91,11 +91,7 @@ def read_text(
     """
     paths, kind, lower = literal_paths(files), str(source.format), by_lower_name(source.options)
     options, hint = _reader_options(source, lower)
-    is_whole = lower.get("multiline", "").strip().lower() == "true"
-    if kind == "json" and is_whole:
-        refuse_large_documents(spark, files)
-    if encoding_of(lower) not in _ENCODINGS:
-        spark.conf.set(_ANY_ENCODING, "true")
+    _make_ready(spark, files, kind, lower)
     schema = _schema(spark, source, paths, options, table_schema, keeps_absent=keeps_absent)
     _refuse_names(spark, source, paths, options, schema, folders)
     if kind == "csv":
@@ -103,10 +99,7 @@ def read_text(
         options = {"nullValue": _NO_TEXT, **options}
     # A value of XML is a text, as one of CSV is.
     values = "json" if kind == "json" else "csv"
-    made_plain = set() if kind == "json" else options_made_plain(lower)
-    formats = {name: value for name, value in lower.items() if name not in made_plain}
-    read = ((f, read_as(f.dataType, values, lower if is_nested(f.dataType) else formats)) for f in schema)
-    plain = StructType([StructField(field.name, kept) for field, kept in read])
+    plain = _read_types(schema, values, lower)
     records = None
     if keeps_lines:
         records = LineRecords(spark=spark, source=source, files=files, paths=paths, options=options, plain=plain)
@@ -114,12 +107,7 @@ def read_text(
     # To be cached whole: Spark parses only columns that a query names, and finds a record bad only by the parsed ones.
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
-    if lower.get("header", "").lower() == "true":
-        arrived = _refusing_headers(arrived, plain)
-    if kind == "csv" and is_whole and "linesep" not in lower:
-        arrived = _refusing_mixed_ends(arrived, plain, f"csv files of {source.path!r}")
-    if kind != "json":
-        arrived = _with_plain_texts(arrived, schema, lower)
+    arrived = _as_written(arrived, kind, schema, plain, lower, f"csv files of {source.path!r}")
     declared = declared_types(source.schema, table_schema)
     inferred = [field.name for field in schema if field.name.lower() not in declared]
     line = RECORD if records and kind == "json" else None
@@ -136,6 +124,38 @@ def read_text(
         encoding="" if is_utf8(options) else encoding_of(options),
         first_rows=records.first_rows if records else dict,
     )
+
+
+def _make_ready(spark: SparkSession, files: tuple[InputFile, ...], kind: str, lower: Mapping[str, str]) -> None:
+    """Refuse documents that are too large, and let Spark take the encoding."""
+    if kind == "json" and _is_whole(lower):
+        refuse_large_documents(spark, files)
+    if encoding_of(lower) not in _ENCODINGS:
+        spark.conf.set(_ANY_ENCODING, "true")
+
+
+def _is_whole(lower: Mapping[str, str]) -> bool:
+    """Return True where a record may be more than one line."""
+    return lower.get("multiline", "").strip().lower() == "true"
+
+
+def _read_types(schema: StructType, values: str, lower: Mapping[str, str]) -> StructType:
+    """Return the types that Spark's reader gives the columns of a schema, before they are converted."""
+    made_plain = set() if values == "json" else options_made_plain(lower)
+    formats = {name: value for name, value in lower.items() if name not in made_plain}
+    read = ((f, read_as(f.dataType, values, lower if is_nested(f.dataType) else formats)) for f in schema)
+    return StructType([StructField(field.name, kept) for field, kept in read])
+
+
+def _as_written(
+    arrived: DataFrame, kind: str, schema: StructType, plain: StructType, lower: Mapping[str, str], what: str
+) -> DataFrame:
+    """Return records with their texts as they are written; other headers and mixed ends of lines are refused."""
+    if lower.get("header", "").lower() == "true":
+        arrived = _refusing_headers(arrived, plain)
+    if kind == "csv" and _is_whole(lower) and "linesep" not in lower:
+        arrived = _refusing_mixed_ends(arrived, plain, what)
+    return arrived if kind == "json" else _with_plain_texts(arrived, schema, lower)
 
 
 def _schema(

@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, match
 
 KEY, VALUE, DECODED = "_lake_record_key", "_lake_record_value", "_lake_decoded"
 _PLACE, _TEXT, _NAMES, _PARSED = "_lake_place_in_topic", "_lake_text", "_lake_names", "_lake_parsed"
+_PLACED_FAULT = f"concat('partition ', {_PLACE}.partition, ', offset ', {_PLACE}.offset, ': ', {UNPARSABLE})"
 _TOMBSTONE = "a record without a value"
 _NO_OBJECT = "no JSON object in UTF-8"
 _NO_TEXT = "no text in UTF-8"
@@ -146,23 +147,17 @@ def read_records(
         f"struct(partition, offset, timestamp{headers}) AS {_PLACE}",
         _first_fault(source, deletes=deletes),
     )
-    keys = list(parse_ddl(source.key_schema)) if source.key_schema else []
-    if keys:
-        is_text = source.key_format == KeyFormat.TEXT
-        rows = _with_text_key(rows, keys) if is_text else _with_json(rows, KEY, keys, is_each=keeps_records)
-    names = [field.name for field in keys]
+    rows, names = _with_keys(rows, source, is_each=keeps_records)
     rows, values = _with_values(rows, source, decode, names, is_each=keeps_records)
     bytes_of_value = [f"{VALUE} AS value"] if source.value_format == ValueFormat.BINARY else []
     metadata = [f"{_METADATA[name]} AS {METADATA_PREFIX}{name}" for name in source.metadata_columns]
-    place = f"concat('partition ', {_PLACE}.partition, ', offset ', {_PLACE}.offset, ': ', {UNPARSABLE})"
-    fault = UNPARSABLE if keeps_records else f"CASE WHEN {UNPARSABLE} IS NOT NULL THEN {place} END AS {UNPARSABLE}"
     made = rows.selectExpr(
         *map(quoted_name, [*names, *values]),
         *bytes_of_value,
         *metadata,
         *([f"CASE WHEN {VALUE} IS NULL THEN 'delete' ELSE 'insert' END AS {CHANGE_TYPE}"] if deletes else []),
         *([f"struct({_PLACE}.offset, {_PLACE}.partition) AS {ARRIVAL}"] if has_order else []),
-        fault,
+        UNPARSABLE if keeps_records else f"CASE WHEN {UNPARSABLE} IS NOT NULL THEN {_PLACED_FAULT} END AS {UNPARSABLE}",
         *(_of_letters(source) if keeps_records else []),
     )
     return RecordBatch(
@@ -174,6 +169,15 @@ def read_records(
         topic=source.topic,
         topic_id=topic_id,
     )
+
+
+def _with_keys(rows: DataFrame, source: KafkaTopic, *, is_each: bool) -> tuple[DataFrame, list[str]]:
+    """Add the columns of the key, and return their names."""
+    keys = list(parse_ddl(source.key_schema)) if source.key_schema else []
+    if keys:
+        is_text = source.key_format == KeyFormat.TEXT
+        rows = _with_text_key(rows, keys) if is_text else _with_json(rows, KEY, keys, is_each=is_each)
+    return rows, [field.name for field in keys]
 
 
 def _with_values(
