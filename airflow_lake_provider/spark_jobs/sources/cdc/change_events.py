@@ -132,18 +132,8 @@ def read_change_events(
             return repeated.on(read_by_key(events, columns, rows.keys, facts, order, remedies))
         if READ in facts.operations:
             refuse_below_snapshots(events, stream.source.table, PlaceTypes(stream.log.number_type), remedies)
-        may_be_cut = facts.may_be_cut(is_whole=repeated.dropped == 0)
-        reduction = _Reduction(
-            events=events,
-            rows=rows,
-            target=target,
-            remedies=remedies,
-            ignore_deletes=ignore_deletes,
-            tells_resets=tells_resets,
-            may_be_cut=may_be_cut and target.keeps_history and not ignore_deletes,
-            has_old_rows=bool(rows.hole_columns and facts.creates_with_holes),
-        )
-        return repeated.on(reduction.batch(facts.events))
+        reduction = _Reduction(events, rows, facts, target, remedies, ignore_deletes, tells_resets)
+        return repeated.on(reduction.batch(is_whole=repeated.dropped == 0))
 
 
 def _surveyed(
@@ -168,33 +158,35 @@ def _surveyed(
     return raw, facts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Reduction:
-    """Events of one order, to be reduced to the last of each key.
-
-    :param may_be_cut: whether a delete may be one half of a key change.
-    :param has_old_rows: whether an earlier batch may have begun a key change whose values are needed.
-    """
+    """Events of one order, to be reduced to the last of each key."""
 
     events: DataFrame
     rows: RowBuilder
+    facts: EventSurvey
     target: TargetState
     remedies: StreamRemedies
     ignore_deletes: bool
     tells_resets: bool
-    may_be_cut: bool
-    has_old_rows: bool
 
-    def batch(self, events_read: int) -> ChangeBatch:
-        """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them."""
+    def batch(self, *, is_whole: bool) -> ChangeBatch:
+        """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them.
+
+        :param is_whole: whether no event was left out as a repeated one.
+        """
         rows, events = self.rows, self.events
-        old = old_rows(events, self.target.history, rows.types, rows.keys) if self.has_old_rows else OldRows()
+        # An earlier batch may have begun a key change whose values are needed.
+        has_old_rows = bool(rows.hole_columns and self.facts.creates_with_holes)
+        old = old_rows(events, self.target.history, rows.types, rows.keys) if has_old_rows else OldRows()
         old = replace(old, remedies=self.remedies)
         values = _UnsentValues(rows=rows, old=old, table_rows=self.target.rows)
         counted = events.filter(~is_delete()) if self.ignore_deletes else events
         last = values.fill(_last_events(counted, self.tells_resets), events)
-        batch = rows.batch_of(rows.checked_rows(last).localCheckpoint(eager=False), events_read, old.hint)
-        if not self.may_be_cut:
+        batch = rows.batch_of(rows.checked_rows(last).localCheckpoint(eager=False), self.facts.events, old.hint)
+        # A delete may be one half of a key change.
+        may_be_cut = self.target.keeps_history and not self.ignore_deletes and self.facts.may_be_cut(is_whole=is_whole)
+        if not may_be_cut:
             return batch
         cut = cut_deletes(events, rows.keys)
         ended = last_rows(events, cut, rows.keys, values.last_rows)

@@ -50,11 +50,7 @@ def read_by_key(
     :raises BadInputError: values that nothing fills, or that a create which has not come is to have; positions that
         start again.
     """
-    if POSITION_COLUMN in {name.lower() for name in columns.types}:
-        raise BadInputError(
-            f"the events have a column {POSITION_COLUMN}, which ordering='key' writes; leave it out with "
-            "exclude_columns"
-        )
+    _refuse_position_column(columns)
     _refuse_other_positions(order)
     has_old_rows = surveyed.hole_columns and surveyed.creates_with_holes
     old = old_rows(events, order.history, columns.types, keys, every=True) if has_old_rows else OldRows()
@@ -90,6 +86,14 @@ def read_by_key(
             dropped=facts.dropped,
         ),
     )
+
+
+def _refuse_position_column(columns: EventColumns) -> None:
+    if POSITION_COLUMN in {name.lower() for name in columns.types}:
+        raise BadInputError(
+            f"the events have a column {POSITION_COLUMN}, which ordering='key' writes; leave it out with "
+            "exclude_columns"
+        )
 
 
 def _refuse_other_positions(order: KeyOrder) -> None:
