@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 
@@ -58,24 +60,26 @@ def read_changes(
     :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
     """
     _refuse_arguments(table, table_format, mode, {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot})
-    chosen = {"keys": keys, "columns": columns, "where": where}
-    if mode == "changelog" and (given := [name for name, value in chosen.items() if value is not None]):
+    if mode == "changelog":
+        _refuse_choices(table, {"keys": keys, "columns": columns, "where": where})
+        return _existing_table(spark, table, table_format, catalog).changelog(from_snapshot, to_snapshot)
+    wanted = ChangeFilter(deletes=mode == "net", where=where, allow_sql=allow_sql, is_head=to_snapshot is None)
+    wanted = replace(wanted, keys=tuple(keys or ()), columns=None if columns is None else tuple(columns))
+    return _existing_table(spark, table, table_format, catalog).changes(from_snapshot, to_snapshot, wanted)
+
+
+def _refuse_choices(table: str, choices: Mapping[str, object]) -> None:
+    """Refuse what is chosen of steps, which are given whole."""
+    if given := [name for name, value in choices.items() if value is not None]:
         raise InvalidSpecError(f"{table}: mode='changelog' gives whole steps and takes no {', '.join(given)}")
+
+
+def _existing_table(spark: SparkSession, table: str, table_format: str, catalog: str | None) -> FormatTable:
     catalog = catalog or spark.catalog.currentCatalog()
     source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
     if not source.exists():
         raise MissingTableError(f"{table}: no such table in catalog {catalog}")
-    wanted = ChangeFilter(
-        deletes=mode == "net",
-        keys=tuple(keys or ()),
-        columns=None if columns is None else tuple(columns),
-        where=where,
-        allow_sql=allow_sql,
-        is_head=to_snapshot is None,
-    )
-    if mode == "changelog":
-        return source.changelog(from_snapshot, to_snapshot)
-    return source.changes(from_snapshot, to_snapshot, wanted)
+    return source
 
 
 def _refuse_arguments(table: str, table_format: str, mode: str, snapshots: Mapping[str, object]) -> None:

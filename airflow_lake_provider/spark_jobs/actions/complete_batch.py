@@ -101,9 +101,15 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         rows = _last_rows(spec, raw, whole, differences, order_by, cached)
         upserts = rows.count()
         gone = whole.deleted_keys(differences).withColumn(DELETED, sf.lit(True))
-    batch = ChangeBatch(
-        # A data file of each partition would be too many.
-        changes=rows.coalesce(1 + upserts // _ROWS_OF_FILE).unionByName(gone, allowMissingColumns=True),
+    # A data file of each partition would be too many.
+    changes = rows.coalesce(1 + upserts // _ROWS_OF_FILE).unionByName(gone, allowMissingColumns=True)
+    batch = _batch_of(changes, upserts, counts, cached)
+    return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
+
+
+def _batch_of(changes: DataFrame, upserts: int, counts: DifferenceCounts, cached: Sequence[DataFrame]) -> ChangeBatch:
+    return ChangeBatch(
+        changes=changes,
         rows=counts.rows,
         keys=upserts + counts.deletes,
         upserts=upserts,
@@ -112,7 +118,6 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
         reads_table=True,
         cached=tuple(cached),
     )
-    return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
 
 
 def _as_stored(raw: RawBatch, target: FormatTable, keys: Sequence[str]) -> RawBatch:

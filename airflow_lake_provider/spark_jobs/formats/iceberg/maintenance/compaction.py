@@ -127,8 +127,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         converted = _converted(rewrite, level, progress)
         planned = rewrite.plan()
         untidied = not planned.groups and _is_cut_off(table, spec, rewrite.run_key)
-        may_tidy = level is not CompactionLevel.FULL and not planned.groups
-        tidying_due = untidied or (may_tidy and _deletes_are_due(table, spec))
+        tidying_due = untidied or (not planned.groups and _deletes_are_due(table, spec, level))
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
     report = CompactionReport(
         table=spec.table,
@@ -180,7 +179,9 @@ def _is_cut_off(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool
     return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot)))
 
 
-def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
+def _deletes_are_due(table: IcebergTable, spec: CompactionSpec, level: CompactionLevel) -> bool:
+    if level is CompactionLevel.FULL:
+        return False
     return position_deletes_are_due(table, spec) or (not is_of_part(spec) and bool(dangling_deletes(table)))
 
 
