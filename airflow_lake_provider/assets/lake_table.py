@@ -129,8 +129,7 @@ def lake_table_asset(
     :raises InvalidConnectionError: for an authority that does not fit into a URI.
     """
     table_name = TableName.parse(table)
-    known_authority = checked_authority(text(lake_conn_id, "lake_conn_id") if authority is None else authority)
-    uri = table_name.asset_uri(known_authority, branch=text(branch, "branch"))
+    uri = _uri_of(table_name, lake_conn_id, authority, branch)
     asset_name = name or uri
     known_extra: dict[str, Any] = {} if extra is None else mapping(extra, "extra", "names to values")
     EventThreshold(min_added_rows=min_added_rows)
@@ -143,12 +142,16 @@ def lake_table_asset(
         min_added_rows=min_added_rows,
         min_interval=min_interval,
     )
-    is_watched = flag(watch, "watch")
-    watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if is_watched else []
+    watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if flag(watch, "watch") else []
     asset = Asset(name=asset_name, uri=uri, extra=known_extra, watchers=watchers)
-    settings = trigger.serialize()[1] if is_watched else None
+    settings = trigger.serialize()[1] if watchers else None
     declare(asset.name, asset.uri, DeclaredAsset(lake_conn_id, str(table_name), branch, settings))
     return asset
+
+
+def _uri_of(table: TableName, lake_conn_id: str, authority: str | None, branch: str) -> str:
+    known_authority = checked_authority(text(lake_conn_id, "lake_conn_id") if authority is None else authority)
+    return table.asset_uri(known_authority, branch=text(branch, "branch"))
 
 
 def watches(asset: object) -> bool:

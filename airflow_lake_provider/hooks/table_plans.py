@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -134,13 +134,14 @@ def plan_tables(
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
     dropped = _dropped({plan.table for plan, _ in looked if plan.is_missing} - {*patterns.included}, hook)
-    return _compared_with_others(
-        PlannedTables(
-            plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
-            overlaps=tuple(overlaps_of_all(look.locations for _, look in looked if look.locations)),
-            looks={plan.table: look for plan, look in looked},
-        ),
-        hook,
+    return _compared_with_others(_planned_tables(looked, dropped), hook)
+
+
+def _planned_tables(looked: Sequence[tuple[TablePlan, TableLook]], dropped: Collection[str]) -> PlannedTables:
+    return PlannedTables(
+        plans=tuple(ranked(plan for plan, _ in looked if plan.table not in dropped)),
+        overlaps=tuple(overlaps_of_all(look.locations for _, look in looked if look.locations)),
+        looks={plan.table: look for plan, look in looked},
     )
 
 

@@ -251,8 +251,7 @@ def health_of(
     :param orphans: of its last dry run.
     :raises BrokenMetadataError: its history goes in a circle.
     """
-    facts, declared = table.facts, limits or HealthLimits()
-    history = list(facts.ancestors())
+    facts, history, declared = table.facts, list(table.facts.ancestors()), limits or HealthLimits()
     recent = recent_changes(history, now)
     counts = HeadCounts.of(history, declared.target_bytes or table.target_bytes)
     grown = growth(history, counts.target_bytes)
@@ -291,8 +290,7 @@ def health_of(
         branches=calendar_refs(facts, of_branches=True),
         obstacles=_obstacles(table, suspected=bool(suspected)),
     )
-    parts = score_parts(_measures(health), declared)
-    return replace(health, score=score_of(parts), parts=parts)
+    return _scored(health, declared)
 
 
 # Capabilities by the actions that ask for them where manifests were worth reading.
@@ -313,12 +311,12 @@ def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
     return {action: why for action, why in reasons.items() if why is not None}
 
 
-def _measures(health: TableHealth) -> Measures:
-    """Return the numbers that the score of a table is made of."""
+def _scored(health: TableHealth, limits: HealthLimits) -> TableHealth:
+    """Add the score of a table, and the parts that it is made of."""
     files, deletes = health.files or FileSizes(target_bytes=0), health.deletes or DeleteDebt()
     manifests = health.manifests or ManifestSizes()
     worst = deletes.partitions[0] if deletes.partitions else None
-    return Measures(
+    measures = Measures(
         data_files=files.data_files or 0,
         records=health.rows or 0,
         mergeable_files=files.mergeable_files or 0,
@@ -339,6 +337,8 @@ def _measures(health: TableHealth) -> Measures:
         orphan_bytes=health.orphans.bytes if health.orphans else None,
         data_bytes=files.data_bytes or 0,
     )
+    parts = score_parts(measures, limits)
+    return replace(health, score=score_of(parts), parts=parts)
 
 
 def _files(counts: HeadCounts, exact: HeadFiles | None) -> FileSizes:
