@@ -82,6 +82,7 @@ ORDERED = {
 # On no floor of the worker's: files at the top, which everybody or nobody imports, and the driver's side.
 OFF_FLOORS = {PACKAGE: {"__version__", "get_provider_info", SPARK_SIDE}}
 MOST_LINES = 400
+MOST_LINES_OF_A_FUNCTION = 50
 MOST_ROOMS = 29
 
 
@@ -191,6 +192,16 @@ def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:
 def test_no_file_of_the_package_has_more_than_four_hundred_lines() -> None:
     lines = {str(path.relative_to(PACKAGE)): path.read_text().count("\n") for path in MODULES}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_no_function_of_the_package_has_more_than_fifty_lines() -> None:
+    functions = (
+        (f"{path.relative_to(PACKAGE)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    assert {name: lines for name, lines in functions if lines > MOST_LINES_OF_A_FUNCTION} == {}
 
 
 def test_an_import_that_runs_up_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
