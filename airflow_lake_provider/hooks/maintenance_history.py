@@ -88,14 +88,11 @@ class MaintenanceHistory:
 
         return self._own.tried("not written", lambda ops: ops.committed(partial(append_nothing, ops)), default=False)
 
-    def remembered(self, since: datetime | None = None) -> Remembered:
-        """Return what earlier runs have left to the next one, in one look at the table.
-
-        :param since: moment of the oldest; None takes 90 days ago.
-        """
+    def remembered(self) -> Remembered:
+        """Return what runs of the last 90 days have left to the next one, in one look at the table."""
 
         def read(ops: OpsTable, table: Table) -> Remembered:
-            moment = _from(since)
+            moment = _oldest()
             return Remembered(orphans=_last_orphans(ops, table, moment), outcomes=_past_outcomes(ops, table, moment))
 
         return self._own.tried(
@@ -107,7 +104,7 @@ class MaintenanceHistory:
 
         :param tables: whole names.
         """
-        where = _where(_from(None), table_name=tables)
+        where = _where(_oldest(), table_name=tables)
         none: dict[str, list[TrendPoint]] = {}
         points = self._own.tried(
             "not read", lambda ops: _read(ops, lambda table: trend_points(ops.rows(table, where, COLUMNS)), none), none
@@ -193,8 +190,8 @@ def _last_orphans(ops: OpsTable, table: Table, since: datetime) -> Mapping[str, 
     return orphan_counts_of(ops.rows(table, replace(_until_now(since), not_null=columns[2:3]), columns))
 
 
-def _from(since: datetime | None) -> datetime:
-    return since or datetime.now(UTC) - REMEMBERED
+def _oldest() -> datetime:
+    return datetime.now(UTC) - REMEMBERED
 
 
 def _until_now(since: datetime) -> RowFilter:

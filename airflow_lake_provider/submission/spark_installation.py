@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -83,16 +83,13 @@ _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNE
 
 
 @contextmanager
-def without_spark_connect(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """Take away the variables by which PySpark opens a session of Spark Connect, as long as an application starts.
-
-    :param environment: the worker's, which a process takes over.
-    """
-    taken = {name: environment.pop(name) for name in _CONNECT if name in environment}
+def without_spark_connect() -> Iterator[None]:
+    """Take away the variables by which PySpark opens a session of Spark Connect, as long as an application starts."""
+    taken = {name: os.environ.pop(name) for name in _CONNECT if name in os.environ}
     try:
         yield
     finally:
-        environment.update(taken)
+        os.environ.update(taken)
 
 
 def spark_submit_binary(environment: Mapping[str, str] = os.environ) -> str | None:
