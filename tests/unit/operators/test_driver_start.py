@@ -12,48 +12,21 @@ from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINA
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 
-from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.driver_start import DriverStart, given_settings, spark_release
+from airflow_lake_provider.operators.driver_start import DriverStart, spark_release
 from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
-from airflow_lake_provider.submission.spark_installation import ONE_TIER, PARALLEL, SparkRelease, bundled_spark_home
+from airflow_lake_provider.submission.spark_installation import ONE_TIER, PARALLEL, bundled_spark_home
+from tests.unit.operators.planned_start import CONNECTION, LOCAL, installation, planned
 from tests.unit.operators.submitted import opened
 
-LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
 PROCESSES = SparkTarget(master="local-cluster[2,1,1024]", cluster_mode=False)
 CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
-CONNECTION = CatalogConnection.from_fields(
-    conn_id="lake_default", extra={"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}
-)
 
+__all__ = ["installation"]
 pytestmark = pytest.mark.usefixtures("spark_connection")
-
-
-@pytest.fixture(autouse=True)
-def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Java and a Spark of empty files, a jar of ours, and a folder for archives."""
-    for name in ("jdk/bin/java", "spark/jars/spark.jar", "ours/iceberg.jar"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(tmp_path / "ours"))
-    monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", str(tmp_path / "archives"))
-    # Told where to listen, a driver is left alone.
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    for name in ("SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def planned(
-    target: SparkTarget = LOCAL, settings: str = "", *, is_short: bool = False, **arguments: Any
-) -> DriverStart:
-    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
-    return DriverStart.plan(operator, target, CONNECTION, settings=settings, attempt="a", is_short=is_short)
 
 
 def test_a_driver_on_this_machine_has_the_jars_on_its_class_path_and_no_copy_of_them(installation: Path) -> None:
@@ -366,72 +339,3 @@ def test_options_in_a_file_that_is_not_read_count_as_a_choice(
     options = planned(is_short=True).options
     assert PARALLEL not in options
     assert ONE_TIER not in options
-
-
-@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\x1d", "\x1e", "\x0c"])
-def test_a_value_with_a_line_separator_that_java_does_not_know_names_no_setting(sign: str) -> None:
-    text = f"spark.app.name=shop{sign}spark.driver.extraClassPath=/opt/jars/*\n"
-    assert planned(settings=text).archive is not None
-    assert planned(settings=text.replace(sign, "\n")).archive is None
-
-
-@pytest.mark.parametrize(
-    ("text", "setting", "value"),
-    [
-        ("# see C:\\conf\\\nspark.jars=/a.jar", "spark.jars", "/a.jar"),
-        ("spark.jars.packages=org.x\\:y\\:1", "spark.jars.packages", "org.x:y:1"),
-    ],
-)
-def test_settings_are_those_that_java_reads_in_a_file(text: str, setting: str, value: str) -> None:
-    operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
-    assert given_settings(operator, text) == {setting: value}
-
-
-@pytest.mark.parametrize("chosen", ["operator", "connection", "path", "SPARK_CONF_DIR", "nobody"])
-def test_the_settings_of_a_site_are_those_of_the_spark_that_submits(
-    chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    for folder in ("jars", "bin", "conf"):
-        (other / folder).mkdir(parents=True)
-    (other / "bin" / DEFAULT_SPARK_BINARY).touch(mode=0o700)
-    (other / "conf" / "spark-defaults.conf").write_text("spark.jars=/site.jar")
-    monkeypatch.delenv("SPARK_HOME")
-    binary = str(other / "bin" / DEFAULT_SPARK_BINARY)
-    arguments: dict[str, Any] = {}
-    if chosen == "operator":
-        arguments = {"spark_binary": binary}
-    elif chosen == "connection":
-        connection = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": binary}}
-        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    elif chosen == "path":
-        monkeypatch.setenv("PATH", str(other / "bin"))
-        arguments = {"spark_binary": DEFAULT_SPARK_BINARY}
-    elif chosen == "SPARK_CONF_DIR":
-        arguments = {"spark_binary": "a-wrapper", "env_vars": {"SPARK_CONF_DIR": str(other / "conf")}}
-    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
-    site = {} if chosen == "nobody" else {"spark.jars": "/site.jar"}
-    assert given_settings(operator, "") == site
-
-
-def test_a_wrapper_whose_spark_nobody_can_tell_has_no_settings_of_the_worker(
-    installation: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_HOME")
-    (installation / "conf").mkdir()
-    (installation / "conf" / "spark-defaults.conf").write_text("spark.jars=/of.a.folder.jar")
-    monkeypatch.chdir(installation)
-    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", spark_binary="a-wrapper")
-    assert given_settings(operator, "") == {}
-
-
-@pytest.mark.parametrize("binary", [None, DEFAULT_SPARK_BINARY])
-def test_the_script_that_pip_puts_beside_python_submits_with_the_bundled_spark(
-    binary: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_HOME")
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", spark_binary=binary)
-    home = bundled_spark_home()
-    assert home is not None
-    assert spark_release(operator) == SparkRelease.of_home(home)
