@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,28 +18,10 @@ from airflow_lake_provider.maintenance.health import DeleteDebt
 from airflow_lake_provider.maintenance.plan import PlannedAction
 from airflow_lake_provider.maintenance.trend import TrendPoint, trend_entry
 from airflow_lake_provider.plugins.lake_page.entries import Fields, Header, Night, Row, Trend, UnreadableEntryError
-from airflow_lake_provider.plugins.lake_page.page_data import Fleet, read_fleet, read_table
-from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
+from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from tests.stored_xcom import break_value, store_instance, store_xcom
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
-
-NOW = datetime(2026, 11, 28, 8, tzinfo=UTC)
-NIGHT = NOW - timedelta(hours=5)
-DAYS = timedelta(days=1)
-
-
-def leave(
-    session: Session, entries: dict[str, Any], at: datetime = NIGHT, dag_id: str = "nightly", task: str = "plan"
-) -> None:
-    store_xcom(session, dag_id, f"run {at.isoformat()}", task, entries.items(), at)
-
-
-def fleet(session: Session, *dag_ids: str) -> Fleet:
-    return read_fleet(session, dag_ids or dags_with_entries(session), NOW)
-
-
-def scores(read: Fleet) -> dict[str, int | None]:
-    return {each.row.table: each.row.score for each in read.tables}
+from tests.unit.plugins.left_entries import DAYS, NIGHT, NOW, fleet, leave, scores
 
 
 def test_a_database_without_an_entry_has_no_table(session: Session) -> None:

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
 
-from airflow_lake_provider.plugins.lake_page.page_data import Fleet, read_fleet, read_table
-from airflow_lake_provider.plugins.lake_page.stored_entries import dags_with_entries
-from tests.stored_xcom import store_xcom
+from airflow_lake_provider.plugins.lake_page.page_data import read_fleet, read_table
 from tests.unit.plugins.fleet_of_entries import look_of, night_of
-
-NOW = datetime(2026, 11, 28, 8, tzinfo=UTC)
-NIGHT = NOW - timedelta(hours=5)
-DAYS = timedelta(days=1)
-
-
-def leave(
-    session: Session, entries: dict[str, Any], at: datetime = NIGHT, dag_id: str = "nightly", task: str = "plan"
-) -> None:
-    store_xcom(session, dag_id, f"run {at.isoformat()}", task, entries.items(), at)
-
-
-def fleet(session: Session, *dag_ids: str) -> Fleet:
-    return read_fleet(session, dag_ids or dags_with_entries(session), NOW)
-
-
-def scores(read: Fleet) -> dict[str, int | None]:
-    return {each.row.table: each.row.score for each in read.tables}
+from tests.unit.plugins.left_entries import DAYS, NIGHT, NOW, fleet, leave, scores
 
 
 def test_a_look_that_a_wrong_clock_dates_in_the_future_is_as_old_as_airflows_clock_says(session: Session) -> None:

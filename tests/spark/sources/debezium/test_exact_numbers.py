@@ -160,24 +160,3 @@ def test_a_double_is_that_of_its_digits_and_a_float_is_rounded_once(spark: Spark
     assert (read["D"], read["e"], read["g"]) == (float(sent["D"]), float(sent["e"]), Decimal(near_half))
     # Floats are 2**-23 apart here.
     assert read["f"] == 1 + 2 * 2**-23
-
-
-def test_a_number_where_the_schema_has_bytes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    of_numeric = [
-        {**_decimal_field(0), "field": "v"},
-        {"field": "w", "type": "array", "items": {key: _decimal_field(2)[key] for key in ("type", "name")}},
-    ]
-    path = write_files(tmp_path / "in", [_with_schema(1, of_numeric, {"v": 1234, "w": [1234]})])
-    with pytest.raises(BadInputError, match=r"without quotes in \['v', 'w'\], .*decimal\.format=BASE64"):
-        read_items(spark, path, ddl="id INT")
-
-
-def _with_schema(key: int, fields: list[dict[str, Any]], image: dict[str, Any]) -> str:
-    columns = [{"field": "id", "type": "int32"}, *fields]
-    schema = {"type": "struct", "fields": [{"field": side, "fields": columns} for side in ("before", "after")]}
-    return json.dumps({"schema": schema, "payload": envelope("c", {"id": key, **image}, ["1", str(key)])})
-
-
-def _decimal_field(scale: int, precision: int | None = None) -> dict[str, Any]:
-    parameters = {"scale": str(scale)} | ({"connect.decimal.precision": str(precision)} if precision else {})
-    return {"field": "v", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}

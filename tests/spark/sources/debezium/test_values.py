@@ -99,6 +99,16 @@ def _decimal_field(scale: int, precision: int | None = None) -> dict[str, Any]:
     return {"field": "v", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
 
 
+def test_a_number_where_the_schema_has_bytes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    of_numeric = [
+        {**_decimal_field(0), "field": "v"},
+        {"field": "w", "type": "array", "items": {key: _decimal_field(2)[key] for key in ("type", "name")}},
+    ]
+    path = write_files(tmp_path / "in", [_with_schema(1, of_numeric, {"v": 1234, "w": [1234]})])
+    with pytest.raises(BadInputError, match=r"without quotes in \['v', 'w'\], .*decimal\.format=BASE64"):
+        read_items(spark, path, ddl="id INT")
+
+
 @given(
     numbers=st.lists(
         st.tuples(st.integers(-(10**38) + 1, 10**38 - 1) | st.integers(-300, 300), st.integers(0, 38)), max_size=40

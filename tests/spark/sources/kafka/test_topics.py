@@ -28,20 +28,11 @@ from airflow_lake_provider.spark_jobs.sources.base import open_source
 from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from tests.end_to_end.kafka_broker import PASSWORD
 from tests.spark.append_flow import append
-from tests.spark.sources.kafka.topic_writer import Cluster, jaas_of, orders
+from tests.spark.sources.kafka.topic_writer import SCHEMA, Cluster, jaas_of, orders, rows, topic
 from tests.spark.sources.session_settings import event_log, given
 from tests.spark.upsert_flow import CountedCommits, InterruptedProgress, Killed, NewFlow, kill
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
-SCHEMA = "id BIGINT, name STRING"
-
-
-def topic(name: str, **arguments: Any) -> KafkaTopic:
-    return KafkaTopic("kafka", name, **{"schema": SCHEMA, **arguments})
-
-
-def rows(flow: Any) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in flow.records())
 
 
 def test_a_field_that_is_declared_in_another_case_is_refused(cluster: Cluster, new_flow: NewFlow) -> None:

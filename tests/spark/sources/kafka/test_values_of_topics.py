@@ -16,19 +16,10 @@ from airflow_lake_provider.spark_jobs.sources.base import open_source
 from airflow_lake_provider.spark_jobs.sources.kafka.source import KafkaSource
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.spark.append_flow import append
-from tests.spark.sources.kafka.topic_writer import Cluster
+from tests.spark.sources.kafka.topic_writer import Cluster, rows, topic
 from tests.spark.upsert_flow import NewFlow
 
 PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
-SCHEMA = "id BIGINT, name STRING"
-
-
-def topic(name: str, **arguments: Any) -> KafkaTopic:
-    return KafkaTopic("kafka", name, **{"schema": SCHEMA, **arguments})
-
-
-def rows(flow: Any) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in flow.records())
 
 
 # A value, and what is wrong with it.

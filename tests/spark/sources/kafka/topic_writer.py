@@ -22,6 +22,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.cluster import topic_offsets
 from tests.end_to_end.kafka_broker import USER, KafkaBroker, jars_of
 from tests.spark.sources.session_settings import add_jars
 
+SCHEMA = "id BIGINT, name STRING"
 _LOCK = Path(__file__).with_name("connector.lock")
 _ROOTS = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", "org.apache.spark:spark-avro_2.13:4.1.1")
 _SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer"
@@ -200,3 +201,13 @@ def _bytes(value: Any) -> bytes | None:
 def orders(*rows: Mapping[str, Any], partitions: int = 1) -> Sequence[tuple[int, str, Mapping[str, Any]]]:
     """Return records with the key of their id, each key in a partition of its own."""
     return [(row["id"] % partitions, str(row["id"]), row) for row in rows]
+
+
+def topic(name: str, **arguments: Any) -> KafkaTopic:
+    """A topic whose records have the columns of ``SCHEMA``."""
+    return KafkaTopic("kafka", name, **{"schema": SCHEMA, **arguments})
+
+
+def rows(flow: Any) -> list[tuple[Any, ...]]:
+    """The rows of a flow's table, sorted."""
+    return sorted(tuple(row.values()) for row in flow.records())
