@@ -21,8 +21,8 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import TEXTS_OF_TIMES, UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
+from airflow_lake_provider.spark_jobs.sources.dead_letters import texts_of_nanoseconds
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import NANOSECONDS
-from airflow_lake_provider.spark_jobs.sources.row_records import texts_of_nanoseconds
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
 
 _AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"
