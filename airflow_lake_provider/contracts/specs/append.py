@@ -60,13 +60,7 @@ class AppendSpec(RowLoadSpec):
             )
 
     @property
-    def recent_files(self) -> int | None:
-        """Number of data files of the table, added last, whose rows are not added again; None without a number."""
-        recent = self.deduplicate_against
-        return int(recent) if recent is not None and recent.isdecimal() else None
-
-    @property
-    def recent_time(self) -> timedelta | None:
-        """Time since the commit of such rows; None without a duration."""
-        recent = self.deduplicate_against
-        return duration(recent, "deduplicate_against") if recent is not None and not recent.isdecimal() else None
+    def recent(self) -> tuple[int, timedelta | None]:
+        """Number of data files of the table, added last, whose rows are not added again; or time since their commit."""
+        recent = self.deduplicate_against or "0"
+        return (int(recent), None) if recent.isdecimal() else (0, duration(recent, "deduplicate_against"))

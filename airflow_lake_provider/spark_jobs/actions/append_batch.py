@@ -99,16 +99,13 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
     put_aside: dict[str, int] = {}
     before = target.state(spec.branch) if target.exists() else None
     changes = fit_target(spec, target, batch.rows, new.source.missing_columns)
-    recent = None
-    if spec.deduplicate_against is not None:
-        recent = RecentRows(within=spec.recent_time, files=spec.recent_files or 0)
     commit = AppendCommit(
         rows=batch.rows,
         keys=spec.deduplicate_by,
         reads_table=batch.reads_table,
         reading=batch.reading,
         counts=summary,
-        unless_among=recent,
+        unless_among=_recent_rows(spec),
         input_bytes=sum(file.size for file in new.decision.wanted.files) or None,
         **new.of_commit(),
     )
@@ -125,3 +122,10 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
         **counts(applied.rows_inserted),
         **put_aside,
     )
+
+
+def _recent_rows(spec: AppendSpec) -> RecentRows | None:
+    if spec.deduplicate_against is None:
+        return None
+    files, within = spec.recent
+    return RecentRows(within=within, files=files)

@@ -60,7 +60,7 @@ OPERATORS: list[type[LakeJobOperator[Any]]] = [
 # list may only shrink. What gives an engine or a source an answer of its own has no place here.
 MORE: dict[type[LakeJobOperator[Any]], dict[str, int]] = {
     LakeUpsertOperator: {"source": 7, "schema_contract": 5, "merge_engine": 5},
-    LakeAppendOperator: {"source": 8, "schema_contract": 5, "deduplicate_against": 6},
+    LakeAppendOperator: {"source": 8, "schema_contract": 5, "deduplicate_against": 5},
     LakeOverwritePartitionsOperator: {"source": 8, "schema_contract": 5, "where": 5, "on_repeat": 5},
     LakeIncrementalOperator: {"source": 7, "consumer": 6, "transform": 6, "query": 5},
     LakeDeleteRowsOperator: {"keys_from": 5, "keys": 5},

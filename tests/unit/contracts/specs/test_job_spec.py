@@ -203,18 +203,16 @@ def test_a_dry_run_crosses_the_border_and_a_spec_without_one_is_as_it_was() -> N
 @pytest.mark.parametrize(
     ("given", "files", "time"),
     [
-        (None, None, None),
+        (None, 0, None),
         (20, 20, None),
         ("20", 20, None),
-        (timedelta(days=3), None, timedelta(days=3)),
-        ("PT90M", None, timedelta(minutes=90)),
+        (timedelta(days=3), 0, timedelta(days=3)),
+        ("PT90M", 0, timedelta(minutes=90)),
     ],
 )
-def test_recent_rows_of_a_table_are_a_number_of_files_or_a_time(
-    given: Any, files: int | None, time: timedelta | None
-) -> None:
+def test_recent_rows_of_a_table_are_a_number_of_files_or_a_time(given: Any, files: int, time: timedelta | None) -> None:
     spec = append(deduplicate_by=("id",), deduplicate_against=given)
-    assert (spec.recent_files, spec.recent_time) == (files, time)
+    assert spec.recent == (files, time)
 
 
 def overwrite(**changed: Any) -> OverwritePartitionsSpec:
