@@ -108,10 +108,8 @@ def read_text(
     arrived = folders.typed(with_arrival(spark, files, *scans, texts=folders.texts))
     arrived = records.without_headers(arrived) if records else arrived
     arrived = _as_written(arrived, kind, schema, plain, lower, f"csv files of {source.path!r}")
-    declared = declared_types(source.schema, table_schema)
-    inferred = [field.name for field in schema if field.name.lower() not in declared]
     line = RECORD if records and kind == "json" else None
-    rows = typed_rows(arrived, plain, schema, values, inferred, line)
+    rows = typed_rows(arrived, plain, schema, values, _inferred(source, schema, table_schema), line)
     # Spark's parsers of JSON and XML refuse bytes that are no UTF-8.
     lines = _lines(spark, paths) if kind == "csv" and is_utf8(options) and not records else None
     return RawBatch(
@@ -124,6 +122,12 @@ def read_text(
         encoding="" if is_utf8(options) else encoding_of(options),
         first_rows=records.first_rows if records else dict,
     )
+
+
+def _inferred(source: Files, schema: StructType, table_schema: StructType | None) -> list[str]:
+    """Return the columns whose types neither the source nor the table declares."""
+    declared = declared_types(source.schema, table_schema)
+    return [field.name for field in schema if field.name.lower() not in declared]
 
 
 def _make_ready(spark: SparkSession, files: tuple[InputFile, ...], kind: str, lower: Mapping[str, str]) -> None:
