@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 ACTION = "lake.action"
 RUN_KEY = "lake.run-key"
@@ -40,6 +40,7 @@ _APPLIED = (
     EPOCH_PREFIX,
     EVENTS_PREFIX,
     TRANSFORM_PREFIX,
+    HISTORY_AT,
 )
 
 
@@ -56,3 +57,11 @@ def reading_tag_of(consumer: str) -> str:
 def applied_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties with main's applied state; they belong to its head."""
     return {name: value for name, value in properties.items() if name.startswith(_APPLIED)}
+
+
+def newest_entry(summaries: Iterable[Mapping[str, str]], name: str) -> dict[str, str]:
+    """Return an entry of the newest summary that has it; empty where none has.
+
+    :param summaries: of snapshots, newest first.
+    """
+    return next(({name: summary[name]} for summary in summaries if name in summary), {})

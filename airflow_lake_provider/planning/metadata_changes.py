@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
     TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.contracts.table_properties import HISTORY_AT, RUN_KEY, SOURCE_POSITION, newest_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -231,7 +231,9 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
         expected_refs={MAIN: refs.get(MAIN), spec.branch: refs[spec.branch]},
         moved_refs=(RefMove(name=MAIN, kind="branch", snapshot=refs[spec.branch]),),
         removed_refs=(spec.branch,) if spec.drop_branch else (),
-        set_properties=_with_run_keys(properties, keys) | _properties(positions),
+        set_properties=_with_run_keys(properties, keys)
+        | _properties(positions)
+        | newest_entry(reversed(summaries), HISTORY_AT),
     )
     return PlannedChange.of(
         table,

@@ -21,11 +21,13 @@ from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFac
 from airflow_lake_provider.contracts.table_properties import (
     EPOCH_PREFIX,
     EVENTS_PREFIX,
+    HISTORY_AT,
     KEY_CHANGES_PREFIX,
     POSITION_PREFIX,
     RECENT_RUN_KEYS,
     RUN_KEY,
     applied_properties,
+    newest_entry,
 )
 from airflow_lake_provider.planning.metadata_changes import PlannedChange
 from airflow_lake_provider.tables.base import LoadedTable
@@ -216,7 +218,7 @@ def _applied_by_version(table: LoadedTable, target: Snapshot) -> dict[str, str] 
     return applied
 
 
-def _applied_by_history(facts: TableFacts, target: Snapshot, lost: Iterable[Snapshot]) -> dict[str, str]:
+def _applied_by_history(facts: TableFacts, target: Snapshot, lost: Sequence[Snapshot]) -> dict[str, str]:
     """Return the properties that main has at a snapshot, as far as its history tells.
 
     A source that was consumed since keeps its position: it is ahead of the snapshot's, so an upsert is refused with
@@ -224,6 +226,9 @@ def _applied_by_history(facts: TableFacts, target: Snapshot, lost: Iterable[Snap
     """
     properties = applied_properties(facts.properties)
     kept = [snapshot.summary for snapshot in ancestors(facts.snapshots, target.id)]
+    if any(HISTORY_AT in snapshot.summary for snapshot in lost):
+        properties.pop(HISTORY_AT, None)
+        properties |= newest_entry(kept, HISTORY_AT)
     for name in [name for name in properties if name.startswith(POSITION_PREFIX)]:
         source = name.removeprefix(POSITION_PREFIX)
         if newest_generation(kept, source) is None and _is_moved_by(facts.name, source, lost):

@@ -148,6 +148,17 @@ def test_whole_snapshots_close_what_they_lack_and_write_nothing_else(new_flow: N
             whole(flow, "2026-01-02", late)
 
 
+def test_an_earlier_whole_is_refused_when_the_snapshot_of_the_later_one_has_expired(new_flow: NewFlow) -> None:
+    flow = new_flow()
+    whole(flow, "2026-01-01", {1: ("Bern", "a")})
+    # It changes no row, so that no row tells its time.
+    whole(flow, "2026-01-03", {1: ("Bern", "a")})
+    flow.forget_commits("(2, 'Oslo', 'b', TIMESTAMP '2026-01-01 00:00:00 UTC', NULL)")
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
+        whole(flow, "2026-01-02", {1: ("Lima", "late"), 2: ("Oslo", "b")})
+    assert whole(flow, "2026-01-04", {1: ("Rome", "a"), 2: ("Oslo", "b")}).rows_inserted == 1
+
+
 def test_a_table_that_cannot_have_a_history_is_left_as_it_is(new_flow: NewFlow) -> None:
     flow = history_of(new_flow)
     put(flow, "1.jsonl", [Event(1, 1, 1, "Bern")])

@@ -8,15 +8,18 @@ Expiry hides history: Iceberg's leaves the id of a parent that is gone, PyIceber
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.applied.position_column import epoch_of, next_epoch
 from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, generation_of, newest_generation
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
-from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
+from airflow_lake_provider.contracts.table_properties import HISTORY_AT, POSITION_PREFIX, RUN_KEY
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,20 @@ class MainHistory:
         orders = [commit.order for commit in self._commits_of(source_name)]
         return bool(orders) and max(orders) < self.first.order
 
+    def newest_time(self, properties: Mapping[str, str]) -> datetime | None:
+        """Return the newest time of a batch of a history that main has applied; None without any.
+
+        The property tells it of commits that have expired. Another tool's rollback, and a replacement, leave it behind.
+
+        :raises BrokenMetadataError: the property is no time with a zone.
+        """
+        times = [_time_of(each.summary[HISTORY_AT]) for each in self.ancestors if HISTORY_AT in each.summary]
+        text = properties.get(HISTORY_AT)
+        if text is not None and self.ancestors and self.first is None:
+            newer = [each.summary.get(HISTORY_AT) for each in self.others if each.order > self.ancestors[-1].order]
+            times += [] if text in newer else [_time_of(text)]
+        return max(times, default=None)
+
     def run_keys(self, recent: RecentRunKeys) -> RecentRunKeys:
         """Return the run keys without those of a replaced table, or of lost commits; what was dropped stays unknown."""
         if not self.ancestors:
@@ -104,6 +121,17 @@ class MainHistory:
 
     def _commits_of(self, source_name: str) -> list[Snapshot]:
         return [commit for commit in self.others if newest_generation([commit.summary], source_name) is not None]
+
+
+def _time_of(text: str) -> datetime:
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return time
+    raise BrokenMetadataError(
+        f"{HISTORY_AT} is {shown(text)}, expected a time with a zone, such as 2026-11-27T06:00:00+00:00. Set the "
+        "table's property to the time of the newest batch of its history"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

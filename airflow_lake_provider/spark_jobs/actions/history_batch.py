@@ -13,7 +13,6 @@ from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
@@ -62,8 +61,7 @@ def refuse_earlier_batch(new: NewInput[UpsertSpec, UpsertReport]) -> None:
     engine = new.spec.merge_engine
     if not isinstance(engine, History) or engine.at is None:
         return
-    times = [each.summary[HISTORY_AT] for each in new.applied_state.commits if HISTORY_AT in each.summary]
-    newest = max(map(datetime.fromisoformat, times), default=None)
+    newest = new.applied_state.newest_time
     if newest is not None and datetime.fromisoformat(engine.at) < newest:
         raise BadInputError(
             f"{new.spec.table}: the batch is of {engine.at}, and one of {newest.isoformat()} was applied. Of a batch "

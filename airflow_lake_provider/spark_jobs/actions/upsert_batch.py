@@ -178,8 +178,11 @@ def _commit(
         rows_unchanged=rows_unchanged,
         dead_letters=batch.dead_letters.count if batch.dead_letters else None,
     )
+    properties = {}
     if isinstance(engine, History):
-        summary.update({HISTORY_AT: engine.at} if engine.at else {})
+        # Snapshots expire, and the property stays.
+        properties = {HISTORY_AT: engine.at} if engine.at else {}
+        summary.update(properties)
         # What is left of it is to write rows, and to delete some.
         engine = Deduplicate()
     commit = KeyedCommit(
@@ -187,6 +190,7 @@ def _commit(
         # Without a key there is no version that would have the other columns of the identity.
         keys=spec.merge_engine.identity_in_table(spec.keys) if batch.keys else spec.keys,
         summary=summary,
+        properties=properties,
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
         order_by=spec.order_by,

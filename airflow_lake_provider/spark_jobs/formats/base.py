@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -104,6 +104,7 @@ class AppliedState:
     :param keys: of the source.
     :param is_replaced: the table was replaced since the source's last commit; it counts as never applied.
     :param commits: snapshots of the branch, newest first, as far back as they are known.
+    :param newest_time: of the batches of a history that have one, which the branch has applied.
     """
 
     base: str | None = None
@@ -113,6 +114,7 @@ class AppliedState:
     keys: KeyHistory = field(default_factory=KeyHistory)
     is_replaced: bool = False
     commits: tuple[Snapshot, ...] = ()
+    newest_time: datetime | None = None
 
     def commit_of(self, run_key: str) -> Snapshot | None:
         """Return the commit of a run; None where its snapshot has expired."""

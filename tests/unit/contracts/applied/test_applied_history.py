@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, HISTORY_AT, RUN_KEY, SOURCE_POSITION
 
 KEY = "0123456789abcdef"
 STEPS = ("ours", "theirs", "empty", "replace", "replace with rows", "roll back", "expire", "pyiceberg expires")
@@ -211,3 +212,40 @@ def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:
     commits = {str(n): Snapshot(id=str(n), parent=str(3 - n), sequence_number=n, at=n, summary={}) for n in (1, 2)}
     with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
         MainHistory.of("2", commits)
+
+
+@pytest.mark.parametrize(
+    ("steps", "day"),
+    [
+        (["ours"], 1),
+        (["ours", "theirs", "expire"], 1),
+        (["ours", "theirs", "expire", "theirs"], 1),
+        (["ours", "theirs", "pyiceberg expires"], 1),
+        (["ours", "ours", "theirs", "expire"], 2),
+        (["ours", "expire", "theirs", "replace with rows"], None),
+        (["ours", "replace with rows", "expire"], None),
+        (["ours", "replace"], None),
+        (["ours", "theirs", "expire", "ours", "roll back"], None),
+        (["ours", "ours", "roll back"], 1),
+    ],
+)
+def test_the_time_of_a_batch_counts_until_main_has_surely_lost_its_commit(steps: list[str], day: int | None) -> None:
+    world, properties = World(), {}
+    for step in steps:
+        world.step(step)
+        if step == "ours":
+            properties[HISTORY_AT] = f"2026-01-0{world.generation}T00:00:00+00:00"
+            newest = world.known[len(world.truth)]
+            world.known[len(world.truth)] = replace(newest, summary={**newest.summary, **properties})
+    told = world.history().newest_time(properties)
+    assert told == (None if day is None else datetime(2026, 1, day, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("broken", ["soon", "2026-01-01T00:00:00"])
+def test_a_time_that_is_none_is_refused_with_its_property(broken: str) -> None:
+    world = World()
+    world.step("theirs")
+    world.step("theirs")
+    world.step("expire")
+    with pytest.raises(BrokenMetadataError, match=f"lake.history-at.*{broken}"):
+        world.history().newest_time({HISTORY_AT: broken})
