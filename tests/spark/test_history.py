@@ -159,6 +159,35 @@ def test_an_earlier_whole_is_refused_when_the_snapshot_of_the_later_one_has_expi
     assert whole(flow, "2026-01-04", {1: ("Rome", "a"), 2: ("Oslo", "b")}).rows_inserted == 1
 
 
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP_NTZ"])
+def test_the_time_of_a_whole_is_stored_in_the_type_that_the_table_has_for_times(new_flow: NewFlow, kind: str) -> None:
+    flow = table_with_times(new_flow, kind)
+    for day, city in (("2026-01-01", "Bern"), ("2026-01-02", "Bern"), ("2026-01-03", "Oslo"), ("2026-01-03", "Rome")):
+        whole(flow, day, {1: (city, "a")})
+    rest = "" if kind == "DATE" else " 00:00:00"
+    assert {row["city"]: (str(row["valid_from"]), str(row["valid_to"])) for row in flow.records()} == {
+        "Bern": (f"2026-01-01{rest}", f"2026-01-03{rest}"),
+        "Rome": (f"2026-01-03{rest}", "None"),
+    }
+
+
+def test_times_that_the_table_has_in_another_type_are_refused_with_what_to_do(new_flow: NewFlow) -> None:
+    flow = table_with_times(new_flow, "STRING")
+    with pytest.raises(BadInputError, match="valid_from is string and the time of a row is timestamp; name other col"):
+        whole(flow, "2026-01-01", {1: ("Bern", "a")})
+    put(flow, "1.jsonl", [Event(1, 1, 1, "Bern")])
+    with pytest.raises(BadInputError, match="valid_from is string and the time of a row is timestamp; order by a time"):
+        flow.apply(source=Files(f"{flow.inbox}/1.jsonl", "json", SCHEMA), order_by=("at",), merge_engine=History())
+
+
+def table_with_times(new_flow: NewFlow, kind: str) -> Flow:
+    flow = new_flow()
+    flow.catalog()
+    columns = f"id BIGINT, city STRING, note STRING, valid_from {kind}, valid_to {kind}"
+    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns})")
+    return flow
+
+
 def test_a_table_that_cannot_have_a_history_is_left_as_it_is(new_flow: NewFlow) -> None:
     flow = history_of(new_flow)
     put(flow, "1.jsonl", [Event(1, 1, 1, "Bern")])

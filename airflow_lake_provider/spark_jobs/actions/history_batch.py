@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,6 +23,13 @@ from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 _TIMES = ("date", "timestamp", "timestamp_ntz")
+_OTHER_COLUMNS = (
+    "name other columns in History(valid_from=, valid_to=). Both have to be of the same type: a TIMESTAMP, a "
+    "TIMESTAMP_NTZ or a DATE"
+)
+_OTHER_TIME = (
+    "order by a time of the table's type, which a Query makes, or name other columns in History(valid_from=, valid_to=)"
+)
 _MOST_BROADCAST = 2_000_000
 _ROWS_OF_FILE = 100_000
 _CONTENT, _NEXT_START, _NEXT_CONTENT = "_lake_content", "_lake_next_start", "_lake_next_content"
@@ -50,7 +58,15 @@ def stored_with_history(new: NewInput[UpsertSpec, UpsertReport], rows: DataFrame
             "when its rows are valid. Load the history into a new table. Or add the columns with ALTER TABLE, and "
             f"fill {engine.valid_from} in all rows with LakeUpdateRowsOperator"
         )
-    return with_history_columns(rows, engine, _time_type(spec, engine, rows))
+    present = {field.name.lower(): field.dataType for field in new.target.schema() or ()}
+    time = _time_type(spec, engine, rows, present)
+    for name in (engine.valid_from, engine.valid_to):
+        if present.get(name.lower(), time) != time:
+            raise BadInputError(
+                f"{spec.table}: {name} is {present[name.lower()].simpleString()} and the time of a row is "
+                f"{time.simpleString()}; {_OTHER_COLUMNS if engine.at else _OTHER_TIME}"
+            )
+    return with_history_columns(rows, engine, time)
 
 
 def refuse_earlier_batch(new: NewInput[UpsertSpec, UpsertReport]) -> None:
@@ -130,9 +146,14 @@ def _refuse_never(spec: UpsertSpec, count: int) -> None:
         )
 
 
-def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame) -> DataType:
+def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame, present: Mapping[str, DataType]) -> DataType:
+    """Return the type of the times: that of the rows, and of a batch with one time that of the table.
+
+    :param present: types of the table's columns, by their names in lower case.
+    """
     if engine.at is not None:
-        return TimestampType()
+        of_table = present.get(engine.valid_from.lower())
+        return of_table if of_table is not None and of_table.typeName() in _TIMES else TimestampType()
     column = next(field for field in rows.schema if field.name.lower() == spec.order_by[0].lower())
     if column.dataType.typeName() not in _TIMES:
         raise BadInputError(
@@ -181,7 +202,8 @@ def _checked(spec: UpsertSpec, engine: History, rows: DataFrame, schema: StructT
         "or LakeDeleteRowsOperator": (end <= start) | has_begun | is_another,
     }
     if engine.at is not None:
-        at = sf.lit(engine.at).cast("timestamp")
+        kinds = {each.name.lower(): each.dataType for each in schema}
+        at = sf.lit(engine.at).cast(kinds[engine.valid_from.lower()])
         faults[
             f"begin or end later than {engine.at}, the time of the batch. Run the batches in the order of their times; "
             "max_active_runs=1 does that"
