@@ -155,7 +155,8 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
     whole, before = _whole(spec, listed), start.of(WholePosition)
     engine = getattr(spec, "merge_engine", None)
     is_dated = isinstance(engine, History) and engine.at is not None
-    is_asked = spec.on_repeat is OnRepeat.APPLY or not listed.shows_changes
+    # A time says which batch is the next one, and that equal rows were valid then is a fact, too.
+    is_asked = is_dated or spec.on_repeat is OnRepeat.APPLY or not listed.shows_changes
     after = replace(listed.position_after(start, keep_consumed_for(spec.source)), generation=start.generation + 1)
     return InputDecision(
         start=start,
@@ -163,7 +164,7 @@ def decide_whole_input(spec: LoadSpec, applied_state: AppliedState, listed: List
         position=after.with_position(whole),
         repeats=spec.on_repeat is OnRepeat.APPLY,
         note=_REPLACED if applied_state.is_replaced else "",
-        skip_reason="" if is_asked or before is None else _skip_reason(whole, before, is_dated=is_dated),
+        skip_reason="" if is_asked or before is None else _skip_reason(whole, before),
     )
 
 
@@ -178,10 +179,9 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-def _skip_reason(whole: WholePosition, before: WholePosition, *, is_dated: bool) -> str:
+def _skip_reason(whole: WholePosition, before: WholePosition) -> str:
     match whole.compare(before):
-        # That a history holds at a later time, too, is a fact that an earlier batch must not go behind.
-        case Comparison.EQUAL if not is_dated:
+        case Comparison.EQUAL:
             return "recognised by position: the source is as it was when the table last became what it held"
         case Comparison.BEFORE:
             return (
