@@ -186,8 +186,10 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
     removed, purged, warnings = 0, 0, list[str]()
     if spec.mode.removes:
         with progress.phase("remove files") as facts:
+            # A file there that came late is a reason to remove no more.
+            purged = QuarantinedFiles(table).purge(now - spec.quarantine_for, orphans.owners)
             result = _remove(table, spec, orphans, reached)
-            removed, purged = result.moved, QuarantinedFiles(table).purge(now - spec.quarantine_for, orphans.owners)
+            removed = result.moved
             facts.update({"files": removed, "purged files": purged})
         warnings = _left_over(table, result, is_nothing_gone=not removed + purged)
     return OrphanFilesReport(

@@ -10,11 +10,11 @@ import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -193,12 +193,22 @@ class QuarantinedFiles:
         """Return the quarantine, and those of where the table lay before."""
         return dict.fromkeys((self.folder, *_earlier_quarantines(owners)))
 
-    def _restore(self, journal: str, folder: str, owners: FileOwners, restored: MovedFiles) -> None:
-        """Move the files of a journal back."""
+    def _restore(
+        self,
+        journal: str,
+        folder: str,
+        owners: FileOwners,
+        restored: MovedFiles,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Move the files of a journal back.
+
+        :param only: names that some of them have in the quarantine; None for all.
+        """
         for move in self._read(journal):
             home, aside, size = str(move["from"]), str(move["to"]), int(move["size"])
-            if self._length(aside) != size:
-                # It was not moved, or is back already.
+            if (only is not None and aside.rpartition("/")[2] not in only) or self._length(aside) != size:
+                # Nobody asked for it, it was not moved, or is back already.
                 continue
             is_own = _is_own(folder, aside, home, owners)
             why = self._bring_back(aside, home, size) if is_own else _NOT_OWN
@@ -227,48 +237,76 @@ class QuarantinedFiles:
     def purge(self, before: datetime, owners: FileOwners) -> int:
         """Delete what was moved before a moment, and return the number of files.
 
-        What has another name than files that were moved, or no time, stays. So does a file that a writer has committed
-        since, where the quarantine alone has it. A journal goes after its files, which come back by it.
+        What has another name than files that were moved, or no time, stays. A file that a writer has committed since,
+        and that the quarantine alone has, comes back, whenever it was moved. A journal goes after its files, which come
+        back by it.
 
         :param owners: of the folders where the table lay before.
-        :raises BrokenInvariantError: there are such files; all others are gone.
+        :raises BrokenInvariantError: there are such files, which a writer may bring again; those of old moves are gone.
         """
-        journals, kept, needed, purged = list[str](), set[str](), dict[str, str](), 0
-        old = self._old(epoch_millis(before), owners, journals, kept)
-        while batch := list(islice(old, _BATCH)):
-            needed |= (live := self._live_alone(batch))
-            purged += self._deleted([location for location in batch if location not in live])
+        quarantines, old_journals, kept = dict[str, str](), list[str](), set[str]()
+        needed, purged = dict[str, str](), 0
+        moved = self._moved(epoch_millis(before), owners, quarantines, old_journals, kept)
+        while batch := list(islice(moved, _BATCH)):
+            needed |= (live := self._live_alone([location for location, _ in batch]))
+            purged += self._deleted([location for location, is_old in batch if is_old and location not in live])
         kept.update(map(_journal_of, needed))
-        self._deleted([journal for journal in journals if journal not in kept])
+        self._deleted([journal for journal in old_journals if journal not in kept])
         if needed:
-            raise BrokenInvariantError(
-                f"{self.table.name}: a commit has named {len(needed):,} files after they were moved to the quarantine, "
-                f"such as {', '.join(list(needed.values())[:_NAMED])}. They stay there. No writer names files of its "
-                "own that are a day old: find it, and run mode='restore'"
-            )
+            raise self._named_since(needed, purged, self._brought_back(needed, quarantines, owners))
         return purged
+
+    def _named_since(self, needed: dict[str, str], purged: int, back: MovedFiles) -> BrokenInvariantError:
+        stay = len(needed) - back.moved
+        left = f"; {stay:,} stay in the quarantine: {back.causes or 'no journal names them'}" if stay else ""
+        return BrokenInvariantError(
+            f"{self.table.name}: a commit has named {len(needed):,} files after they were moved to the quarantine, "
+            f"such as {', '.join(list(needed.values())[:_NAMED])}. {back.moved:,} are back at their place{left}. "
+            f"{purged:,} others were deleted after their time there, and no orphan file was removed. No writer names "
+            "files of its own that are a day old: find it, and make older_than longer than it takes"
+        )
+
+    def _brought_back(self, needed: Iterable[str], quarantines: dict[str, str], owners: FileOwners) -> MovedFiles:
+        """Move some files of the quarantine back.
+
+        :param quarantines: folders by the journals in them.
+        """
+        names: dict[str, set[str]] = {}
+        for location in needed:
+            names.setdefault(_journal_of(location), set()).add(location.rpartition("/")[2])
+        back = MovedFiles()
+        for journal in names.keys() & quarantines.keys():
+            self._restore(journal, quarantines[journal], owners, back, names[journal])
+        return back
 
     def _deleted(self, locations: list[str]) -> int:
         """Delete files and return how many are gone."""
-        return len(locations) - delete_files(self.table, locations) if locations else 0
+        return len(locations) - delete_files(self.table, locations)
 
-    def _old(self, end: int, owners: FileOwners, journals: list[str], kept: set[str]) -> Iterator[str]:
-        """Yield the files that were moved before a moment.
+    def _moved(
+        self, end: int, owners: FileOwners, quarantines: dict[str, str], old_journals: list[str], kept: set[str]
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the files that were moved, and whether that was before a moment.
 
         :param end: epoch milliseconds.
-        :param journals: filled with those that are as old.
+        :param quarantines: filled with the journals, and the folders in which they lie.
+        :param old_journals: filled with those that are as old.
         :param kept: filled with the journals of files that are not.
         """
-        for location, at in chain.from_iterable(map(self._listed, self._folders(owners))):
-            if not _MOVED.search(location):
-                continue
-            # A store that does not know the time says 0.
-            if not 0 < at < end:
-                kept.add(_journal_of(location))
-            elif location.endswith(_JOURNAL):
-                journals.append(location)
-            else:
-                yield location
+        for folder in self._folders(owners):
+            for location, at in self._listed(folder):
+                if not _MOVED.search(location):
+                    continue
+                # A store that does not know the time says 0.
+                is_old = 0 < at < end
+                if not is_old:
+                    kept.add(_journal_of(location))
+                if not location.endswith(_JOURNAL):
+                    yield location, is_old
+                    continue
+                quarantines[location] = folder
+                if is_old:
+                    old_journals.append(location)
 
     def _live_alone(self, moved: Sequence[str]) -> dict[str, str]:
         """Return those of some files of the quarantine that a snapshot names, and that are not at their place."""

@@ -114,6 +114,9 @@ def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
 
 def delete_files(table: IcebergTable, locations: list[str]) -> int:
     """Delete files and return how many could not be deleted."""
+    if not locations:
+        # Hadoop's FileIO asks again for seconds.
+        return 0
     io, listed = table.java.io(), list_of_texts(table.spark, locations)
     try:
         io.deleteFiles(listed)

@@ -103,7 +103,10 @@ def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: Sp
     assert table.rows_read() == table.rows
 
 
-def test_a_file_that_a_late_writer_commits_is_not_purged_and_comes_back(spark: SparkSession) -> None:
+@pytest.mark.parametrize("days", [9, 11], ids=["whose time is over", "that is young there"])
+def test_a_file_of_the_quarantine_that_a_late_writer_commits_comes_back_at_the_next_removal(
+    spark: SparkSession, days: int
+) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
     (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
@@ -116,15 +119,43 @@ def test_a_file_that_a_late_writer_commits_is_not_purged_and_comes_back(spark: S
     hostile.add_data_file(table, f"file:{late}", f"file:{back}")
     # Somebody has brought one back by hand.
     shutil.copy(written, back)
-    with pytest.raises(BrokenInvariantError, match=rf"named 1 files .* such as \S*{late}\. They stay"):
-        remove(table, quarantine_for=timedelta(days=9))
-    restored = remove(table, mode="restore")
-    assert (restored.files_restored, late.read_bytes()) == (1, written.read_bytes())
+    orphan(table, "data/other.parquet")
+    purged = 2 if days == 9 else 0
+    with pytest.raises(
+        BrokenInvariantError,
+        match=rf"named 1 files .* such as \S*{late}\. 1 are back at their place\. {purged} others were deleted",
+    ):
+        remove(table, quarantine_for=timedelta(days=days))
+    assert late.read_bytes() == written.read_bytes()
+    assert len(table.outside().scan().to_arrow()) == 9
+    assert (folder_of(table) / "data/other.parquet").exists()
+    again = remove(table, quarantine_for=timedelta(days=days))
+    assert (again.files_removed, again.files_purged) == (1, 0)
+    assert remove(table, mode="restore").files_restored == 2 - purged
+
+
+def test_a_file_of_the_quarantine_that_nothing_brings_back_fails_each_removal(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    late = folder_of(table) / "data/late.parquet"
+    shutil.copy(written, late)
     made_old(table)
-    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 0
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 1
+    made_old(table)
+    hostile.add_data_file(table, f"file:{late}")
+    (journal,) = folder_of(table).rglob("*.moves.jsonl")
+    moves = journal.read_text()
+    journal.write_text("")
+    for _ in range(2):
+        with pytest.raises(BrokenInvariantError, match=r"0 are back .*; 1 stay in the quarantine: no journal names"):
+            remove(table, quarantine_for=timedelta(days=9))
+    journal.write_text(moves)
+    assert remove(table, mode="restore").files_restored == 1
+    assert late.read_bytes() == written.read_bytes()
 
 
-def test_files_of_one_name_that_late_writers_commit_are_all_kept(spark: SparkSession) -> None:
+def test_files_of_one_name_that_late_writers_commit_all_come_back(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
     (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
@@ -136,10 +167,10 @@ def test_files_of_one_name_that_late_writers_commit_are_all_kept(spark: SparkSes
     assert remove(table, mode="quarantine", max_share=1.0).files_removed == 2
     made_old(table)
     hostile.add_data_file(table, *(f"file:{home}" for home in homes))
-    with pytest.raises(BrokenInvariantError, match="named 2 files"):
+    with pytest.raises(BrokenInvariantError, match=r"named 2 files .* 2 are back at their place"):
         remove(table, quarantine_for=timedelta(days=9))
-    assert remove(table, mode="restore").files_restored == 2
     assert {home.read_bytes() for home in homes} == {written.read_bytes()}
+    assert remove(table, mode="restore").outcome is Outcome.NOTHING_DUE
 
 
 def test_a_journal_stays_as_long_as_files_that_come_back_by_it(spark: SparkSession) -> None:
