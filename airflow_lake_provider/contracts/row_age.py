@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
 from typing import Protocol
 
@@ -152,6 +152,8 @@ def moment_of_row(value: object, name: str) -> datetime:
     """
     try:
         given = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+        if isinstance(given, date) and not isinstance(given, datetime):
+            given = datetime.combine(given, time(), UTC)
         if isinstance(given, datetime):
             return in_utc(given if given.tzinfo else given.replace(tzinfo=UTC))
     # One of year 1 in another zone is none in UTC.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
@@ -62,7 +62,7 @@ class LakeRowExpiryOperator(LakeJobOperator[RowExpirySpec]):
         column: str,
         keep: timedelta | str,
         clock: str = "last-commit",
-        before: datetime | str | None = None,
+        before: datetime | date | str | None = None,
         max_share: float = 0.5,
         max_attempts: int = 5,
         dry_run: bool | str = False,

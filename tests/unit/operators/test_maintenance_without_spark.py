@@ -87,6 +87,12 @@ def test_no_row_goes_from_the_limit_of_an_earlier_look_on(events: Table, context
     assert again.expired_before < now_older.expired_before  # type: ignore[attr-defined]  # of the action
 
 
+def test_a_date_is_a_limit_as_its_text_is(events: Table, context: Context) -> None:
+    day = (NOW - timedelta(days=60)).date()
+    by_date, by_text = (answer(expiry(dry_run=True, before=each), context) for each in (day, day.isoformat()))
+    assert by_date.expired_before == by_text.expired_before == f"{day}T00:00:00+00:00"  # type: ignore[attr-defined]  # of the action
+
+
 def test_nothing_due_starts_no_spark(events: Table, context: Context) -> None:
     report = answer(expiry(keep="P365D"), context)
     assert (report.outcome.value, "no file has such a row" in report.reason) == ("nothing-new", True)
