@@ -5,6 +5,7 @@ History and leases know the run by keys that each retry of a task has again.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,7 @@ LEFT = ("deferred", "waiting")
 _CORE_SECONDS_OF_A_JOB = 3600.0
 _TABLES_OF_A_JOB = 100
 _MOST_OVERLAPS = 20
+_NO_BYTES = re.compile(r"0+\s*[KMGT]?(?:I?B)?", re.IGNORECASE)
 # Longer than most nights of maintenance; a run that is not over by then loses commits at worst.
 LEASE = timedelta(hours=6)
 
@@ -300,7 +302,10 @@ def _with_looks_that_are_remembered(planned: PlannedTables, history: Maintenance
 
 def _bytes_of_budget(value: object, name: str) -> int:
     """Return a number of bytes; 0, which no file has, is a budget that rewrites nothing."""
-    return 0 if value == 0 and not isinstance(value, bool) else size(value, name)
+    is_nothing = value == 0 and not isinstance(value, bool)
+    if is_nothing or (isinstance(value, str) and _NO_BYTES.fullmatch(value.strip())):
+        return 0
+    return size(value, name)
 
 
 def _triggering_events(context: Context) -> list[Any]:

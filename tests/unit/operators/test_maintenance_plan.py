@@ -305,7 +305,7 @@ def test_orphan_files_are_left_alone_where_no_table_can_remember_the_look(
 
 @pytest.mark.usefixtures("five", "pushed")
 def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> None:
-    for nothing in ({"max_tables": 0}, {"max_core_seconds": 0}, {"max_bytes": 0}):
+    for nothing in ({"max_tables": 0}, {"max_core_seconds": 0}, *({"max_bytes": each} for each in (0, "0", " 0 GB"))):
         assert plan(tables=["shop.*"], **nothing).execute(context) == []
     # Work that no run could take for its budget is done alone.
     for little in ({"max_core_seconds": 0.1}, {"max_bytes": "1B"}):
@@ -320,6 +320,7 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
         ({"job_tables": 0}, "job_tables must be at least 1"),
         ({"max_bytes": "many"}, "max_bytes must be a size"),
         ({"max_bytes": False}, "max_bytes must be a size"),
+        ({"max_bytes": "0 cakes"}, "max_bytes must be a size"),
         ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
         ({"history": "{{ params.history }}"}, "history is not templated"),
         ({"history": False}, "table name False is not of the form"),
