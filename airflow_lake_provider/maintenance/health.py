@@ -307,7 +307,7 @@ def _obstacles(table: LoadedTable, *, suspected: bool) -> dict[str, str]:
     without_rows = table.capabilities.lacks("row-expiry", table.facts.format_version)
     reasons["expire-rows"] = without_rows or table.broken_setting("expire-rows")
     reasons["compute-statistics"] = table.broken_setting("compute-statistics")
-    reasons["remove-orphans"] = table.unfit_for("snapshot-expiry")  # without a commit, so by no setting of one
+    reasons["remove-orphans"] = table.unfit_for("remove-orphans")  # without a commit, so by no setting of one
     return {action: why for action, why in reasons.items() if why is not None}
 
 

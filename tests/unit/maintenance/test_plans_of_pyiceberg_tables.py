@@ -25,6 +25,7 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     Transform,
+    UnknownTransform,
     YearTransform,
 )
 from pyiceberg.typedef import Record
@@ -287,6 +288,15 @@ def test_a_setting_of_commits_that_nobody_can_read_rules_out_no_look_for_orphans
     ruled_out = [each.action for each in plan(table, orphans={"mode": "dry-run"}).not_planned if each.is_unsupported]
     assert "snapshot-expiry" in ruled_out
     assert "remove-orphans" not in ruled_out
+
+
+def test_a_table_whose_partitions_iceberg_does_not_know_rules_out_the_look_for_orphans(catalog: SqlCatalog) -> None:
+    table = partitioned(catalog, [(2, IdentityTransform(), "place")])
+    table.append(rows("eu"))
+    unknown = PartitionSpec(PartitionField(2, 1000, UnknownTransform("geohash"), "place"))
+    table.metadata.partition_specs[0] = unknown
+    (left_out,) = [each for each in plan(table, orphans={"mode": "dry-run"}).not_planned if "place" in each.why]
+    assert (left_out.action, left_out.is_unsupported) == ("remove-orphans", True)
 
 
 def test_a_tag_of_today_is_made_once(catalog: SqlCatalog) -> None:
