@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.errors import CatalogUnavailableError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_name import TablePatterns
@@ -21,20 +22,30 @@ if TYPE_CHECKING:
 
 Looked = TypeVar("Looked")
 
+# Seconds in which a server that restarts, or one behind a balancer, mostly answers again.
+BEFORE_SECOND_LOOK = 5.0
+
 
 def look_at_tables(
     tables: str | Sequence[str] | TablePatterns,
     hook: LakeCatalogHook,
     look: Callable[[ListedTable, LoadedTable], Looked],
     broken: Callable[[str, str], Looked],
+    error_of: Callable[[Looked], str | None],
     *,
+    forget: Callable[[], None] | None = None,
     missing_are_broken: bool = False,
 ) -> list[Looked]:
     """Return what is made of each table that patterns mean, several being read at a time.
 
+    Tables that the catalog did not answer for are looked at twice. Between the two it lists its tables: where it does
+    not, no table is at fault.
+
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
     :param broken: makes it of the name of a table that cannot be read or named, and of the error.
+    :param error_of: returns the error of what was made.
+    :param forget: called before the second look: what the first one has read is not there any more.
     :param missing_are_broken: a table that is named and does not exist stops no other.
     :raises InvalidSpecError: a pattern is none.
     :raises UnsupportedError: the format of the connection's tables cannot be judged without Spark.
@@ -67,8 +78,22 @@ def look_at_tables(
             return broken(str(table), f"table {table} cannot be judged: {type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(hook.opened.most_readers(), "look-at-tables") as readers:
-        looked = list(readers.map(at, listed))
-    return [*looked, *(broken(name, f"MissingTableError: table {name} {why}") for name, why in missing.items())]
+        looked = dict(zip(listed, readers.map(at, listed), strict=True))
+        if again := [table for table, seen in looked.items() if _is_unanswered(error_of(seen))]:
+            log.warning("the catalog did not answer for %d of %d tables; it is asked again", len(again), len(listed))
+            time.sleep(BEFORE_SECOND_LOOK)
+            hook.tables_and_missing(patterns)
+            if forget is not None:
+                forget()
+            looked |= zip(again, readers.map(at, again), strict=True)
+    return [
+        *looked.values(),
+        *(broken(name, f"MissingTableError: table {name} {why}") for name, why in missing.items()),
+    ]
+
+
+def _is_unanswered(error: str | None) -> bool:
+    return error is not None and error.startswith(CatalogUnavailableError.__name__)
 
 
 def table_locations(

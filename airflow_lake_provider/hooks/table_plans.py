@@ -132,7 +132,15 @@ def plan_tables(
         return plan_of(health, policies.policy_of_unread(name), now), TableLook(health=health)
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
-    looked = look_at_tables(patterns, hook, planned, broken, missing_are_broken=missing_are_broken)
+    looked = look_at_tables(
+        patterns,
+        hook,
+        planned,
+        broken,
+        lambda each: each[0].error,
+        forget=policies.forget_unanswered,
+        missing_are_broken=missing_are_broken,
+    )
     dropped = _dropped({plan.table for plan, _ in looked if plan.is_missing} - {*patterns.included}, hook)
     return _compared_with_others(_planned_tables(looked, dropped), hook)
 

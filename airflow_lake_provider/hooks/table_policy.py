@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.as_of import moment_in_utc
 from airflow_lake_provider.contracts.author.maintenance_policy import MaintenancePolicy
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    CatalogUnavailableError,
+    InvalidSpecError,
+    LakeProviderError,
+)
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.look_at_tables import look_at_tables
 from airflow_lake_provider.hooks.policy_file import PolicyFile, read_policy_file
@@ -84,6 +89,12 @@ class PolicyReader:
             # Those two do not go together without what the table says.
             return MaintenancePolicy()
 
+    def forget_unanswered(self) -> None:
+        """Ask anew for the properties of namespaces for which the catalog did not answer."""
+        for namespace, properties in list(self._namespaces.items()):
+            if isinstance(properties, CatalogUnavailableError):
+                del self._namespaces[namespace]
+
     def _layers(self, listed: ListedTable, table: LoadedTable) -> list[LayerValues]:
         name = str(listed)
         try:
@@ -147,4 +158,7 @@ def table_policies(
     def broken(name: str, error: str) -> TablePolicy:
         return TablePolicy(table=name, error=error)
 
-    return sorted(look_at_tables(tables, hook, reader.policy_of, broken), key=lambda each: each.table)
+    looked = look_at_tables(
+        tables, hook, reader.policy_of, broken, lambda each: each.error, forget=reader.forget_unanswered
+    )
+    return sorted(looked, key=lambda each: each.table)

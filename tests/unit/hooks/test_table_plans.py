@@ -12,13 +12,16 @@ import pendulum
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import AccessDeniedError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import AccessDeniedError, CatalogUnavailableError, InvalidSpecError
+from airflow_lake_provider.hooks import look_at_tables
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
+from airflow_lake_provider.hooks.table_policy import PolicyReader, table_policies
 from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
 from airflow_lake_provider.maintenance.planner import ORDER
 from airflow_lake_provider.tables.base import ListedTable, LoadedTable
@@ -280,3 +283,74 @@ def test_manifests_do_not_wait_for_a_compaction_that_the_table_rules_out(column:
     unsupported = [each.why for each in plan.not_planned if each.is_unsupported]
     assert len(unsupported) == (0 if is_fit else 1)
     assert all("that the table lacks: ['ids']" in each for each in unsupported)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Calls of a catalog that are not answered before it answers again: by the name of the method, how many."""
+    left: dict[str, int] = {}
+    monkeypatch.setattr(look_at_tables, "BEFORE_SECOND_LOOK", 0.0)
+
+    def interrupt(name: str) -> None:
+        call = getattr(IcebergCatalog, name)
+
+        def answered(catalog: IcebergCatalog, *given: Any) -> Any:
+            if left.get(name, 0) > 0:
+                left[name] -= 1
+                raise ServiceUnavailableError("503: the catalog starts")
+            return call(catalog, *given)
+
+        monkeypatch.setattr(IcebergCatalog, name, answered)
+
+    for name in ("load_listed", "namespace_properties", "list_tables"):
+        interrupt(name)
+    return left
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("call", ["load_listed", "namespace_properties"])
+def test_tables_whose_catalog_was_away_for_a_moment_are_looked_at_again(call: str, interrupted: dict[str, int]) -> None:
+    interrupted[call] = 1
+    plans = {each.table: each for each in table_plans("shop.*", history="off")}
+    assert [task["action"] for task in plans["shop.orders"].tasks] == ["compaction"]
+    assert [name for name, each in plans.items() if each.error] == ["shop.gone"]
+    interrupted[call] = 1
+    assert [each.table for each in table_policies("shop.*") if each.error and "503" in each.error] == []
+    interrupted[call] = 1
+    healths = table_health("shop.*", policies=PolicyReader(LakeCatalogHook()))
+    assert [each.table for each in healths if "503" in f"{each.error}{each.policy_error}"] == []
+
+
+@pytest.mark.usefixtures("three")
+def test_a_catalog_that_does_not_come_back_is_an_error_which_a_retry_may_mend(
+    interrupted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = IcebergCatalog.load_listed
+
+    def gone_now(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        interrupted["list_tables"] = interrupted["load_listed"] = 99
+        return load(catalog, table)
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", gone_now)
+    with pytest.raises(CatalogUnavailableError, match="503"):
+        table_plans("shop.*", history="off")
+
+
+@pytest.mark.usefixtures("three")
+def test_a_table_that_never_answers_stops_no_other(
+    interrupted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    load = IcebergCatalog.load_listed
+
+    def hangs(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        asked.append(str(table))
+        if str(table) == "shop.well":
+            raise TimeoutError("no whole answer in time")
+        return load(catalog, table)
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", hangs)
+    plans = {each.table: each for each in table_plans("shop.*", history="off")}
+    assert (plans["shop.well"].error or "").startswith("CatalogUnavailableError")
+    assert plans["shop.orders"].tasks
+    assert sorted(asked) == ["shop.gone", "shop.orders", "shop.well", "shop.well"]

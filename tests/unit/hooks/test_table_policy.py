@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.hooks import look_at_tables
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
@@ -108,7 +109,7 @@ def test_a_property_that_is_no_setting_stops_its_own_table_and_no_other(
     assert {name for name, each in policies.items() if each.policy is None} == errors.keys() - {"shop.orders"}
 
 
-def test_each_namespace_is_asked_once_even_where_it_does_not_answer(
+def test_each_namespace_is_asked_once_in_each_look_even_where_it_does_not_answer(
     lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
@@ -120,10 +121,11 @@ def test_each_namespace_is_asked_once_even_where_it_does_not_answer(
         raise CatalogUnavailableError("no answer")
 
     monkeypatch.setattr(LakeCatalogHook, "namespace_properties", unanswered)
+    monkeypatch.setattr(look_at_tables, "BEFORE_SECOND_LOOK", 0.0)
     policies = table_policies("shop.*")
     # What it forbids is not known.
     assert {each.error for each in policies} == {"CatalogUnavailableError: no answer"}
-    assert asked == [("shop",)]
+    assert asked == [("shop",)] * 2
 
 
 def test_a_namespace_that_answers_late_makes_no_other_wait(
