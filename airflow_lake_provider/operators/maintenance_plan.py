@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.maintenance.outcomes import TaskOutcome
     from airflow_lake_provider.maintenance.plan import TablePlan
 
+N = TypeVar("N", int, float)
 # Keys of XCom beside the jobs.
 NOT_RUN, SUMMARY = "not_run", "summary"
 # Words of the summary for tables whose due work a run leaves to a later one.
@@ -139,18 +140,16 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
         with refusing_for_good():
             for name, value in {**limits, **of_jobs, "history": history, "run_pool": run_pool}.items():
                 refuse_template(value, name)
-                if isinstance(value, (int, float)) and value < 0:
-                    raise InvalidSpecError(f"{name} must be 0 or more, got {value!r}; None is no limit")
             if history is not None:
                 name_of_own_table(history)
             self.only_changed = flag(only_changed, "only_changed")
             self.allowed_tables = table_patterns(allowed_tables)
             self.budget = Budget(
-                core_seconds=optional(share)(max_core_seconds, "max_core_seconds"),
+                core_seconds=optional(_at_least_nothing(share))(max_core_seconds, "max_core_seconds"),
                 bytes=optional(_bytes_of_budget)(max_bytes, "max_bytes"),
-                tables=optional(number)(max_tables, "max_tables"),
+                tables=optional(_at_least_nothing(number))(max_tables, "max_tables"),
             )
-            self.job_core_seconds = share(job_core_seconds, "job_core_seconds")
+            self.job_core_seconds = _at_least_nothing(share)(job_core_seconds, "job_core_seconds")
             self.job_tables = positive(job_tables, "job_tables")
             self.run_pool = optional(text)(run_pool, "run_pool")
             self._refuse_early()
@@ -298,6 +297,17 @@ def _with_looks_that_are_remembered(planned: PlannedTables, history: Maintenance
     why = "The look could not be remembered: the table of the maintenance history takes no rows."
     instead = "Allow its namespace and commits to it, or name another table in [lake] maintenance_history; see the log."
     return replace(planned, plans=tuple(plan.without(looks, why, instead) for plan in planned.plans))
+
+
+def _at_least_nothing(read: Callable[[Any, str], N]) -> Callable[[Any, str], N]:
+    """Return a reader of numbers that refuses those below 0, with which a run would never do anything."""
+
+    def checked(value: object, name: str) -> N:
+        if (given := read(value, name)) < 0:
+            raise InvalidSpecError(f"{name} must be 0 or more, got {value!r}; None is no limit")
+        return given
+
+    return checked
 
 
 def _bytes_of_budget(value: object, name: str) -> int:

@@ -320,6 +320,8 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
         ({"job_tables": 0}, "job_tables must be at least 1"),
         ({"max_bytes": "many"}, "max_bytes must be a size"),
         ({"max_bytes": False}, "max_bytes must be a size"),
+        ({"max_core_seconds": "-5"}, "max_core_seconds must be 0 or more, got '-5'"),
+        ({"job_core_seconds": "-0.5"}, "job_core_seconds must be 0 or more, got '-0.5'"),
         ({"max_bytes": "0 cakes"}, "max_bytes must be a size"),
         ({"max_tables": "{{ params.most }}"}, "max_tables is not templated"),
         ({"history": "{{ params.history }}"}, "history is not templated"),
