@@ -76,6 +76,7 @@ def fleet_run(
     budget: Budget | None = None,
     core_seconds: float,
     most_tables: int,
+    most_jobs: int | None = None,
 ) -> FleetRun:
     """Return the run of plans.
 
@@ -85,14 +86,21 @@ def fleet_run(
     :param budget: of the run.
     :param core_seconds: of one job.
     :param most_tables: of one job.
+    :param most_jobs: that Airflow maps; those behind them, the least urgent, wait. None for no limit.
     """
     allowed = without_shared(plans, overlaps)
     deferred = [_of_other_pool(plan, pool) for plan in allowed if _is_of_other_pool(plan, pool)]
     selection = within_budget((plan for plan in allowed if not _is_of_other_pool(plan, pool)), budget or Budget())
+    jobs = packed(selection.chosen, core_seconds, most_tables)
+    behind = [] if most_jobs is None else jobs[most_jobs:]
     return FleetRun(
         plans=tuple(allowed),
-        jobs=tuple(packed(selection.chosen, core_seconds, most_tables)),
-        deferred=(*deferred, *selection.deferred),
+        jobs=tuple(jobs[: len(jobs) - len(behind)]),
+        deferred=(
+            *deferred,
+            *selection.deferred,
+            *(_not_mapped(plan, len(jobs)) for job in behind for plan in job.plans),
+        ),
         beyond_budget=selection.beyond_budget,
     )
 
@@ -125,6 +133,14 @@ def _of_other_pool(plan: TablePlan, pool: str | None) -> Deferred:
     why = (
         f"Its policy asks for pool {plan.pool!r}, and these jobs run in {pool!r}. Airflow cannot map a pool: give its "
         "tables a maintenance of their own with that pool."
+    )
+    return Deferred(table=plan.table, actions=tuple(each.action for each in plan.actions), why=why)
+
+
+def _not_mapped(plan: TablePlan, jobs: int) -> Deferred:
+    why = (
+        f"The run would have {jobs:,} jobs, and Airflow maps no more instances of a task than [core] max_map_length. "
+        "Raise it, or make jobs larger by job_core_seconds and job_tables."
     )
     return Deferred(table=plan.table, actions=tuple(each.action for each in plan.actions), why=why)
 

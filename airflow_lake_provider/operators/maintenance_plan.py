@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.sdk import conf
+
 from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import (
@@ -63,6 +65,8 @@ LEFT = ("deferred", "waiting")
 _CORE_SECONDS_OF_A_JOB = 3600.0
 _TABLES_OF_A_JOB = 100
 _MOST_OVERLAPS = 20
+# Airflow's own.
+_MOST_MAPPED = 1024
 _NO_BYTES = re.compile(r"0+\s*[KMGT]?(?:I?B)?", re.IGNORECASE)
 # Longer than most nights of maintenance; a run that is not over by then loses commits at worst.
 LEASE = timedelta(hours=6)
@@ -218,6 +222,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
                 budget=self.budget,
                 core_seconds=self.job_core_seconds,
                 most_tables=self.job_tables,
+                most_jobs=conf.getint("core", "max_map_length", fallback=_MOST_MAPPED),
             )
 
         leases = MaintenanceLeases(hook)

@@ -80,6 +80,15 @@ def test_a_budget_leaves_the_rest_to_a_later_run() -> None:
     assert [each.table for each in made.deferred] == ["a.c"]
 
 
+def test_jobs_that_airflow_could_not_map_are_left_to_a_later_run() -> None:
+    plans = [plan(f"a.t{number}", action("x"), action("y")) for number in range(5)]
+    made = run(*plans, most_tables=2, most_jobs=2)
+    assert [each.table for job in made.jobs for each in job.plans] == ["a.t0", "a.t1", "a.t2", "a.t3"]
+    (left,) = made.deferred
+    assert (left.table, left.actions, "would have 3 jobs" in left.why) == ("a.t4", ("x", "y"), True)
+    assert run(*plans, most_tables=2).deferred == ()
+
+
 def test_files_are_not_removed_by_their_place_where_another_tables_may_lie() -> None:
     overlap = Overlap(table="a.b", folder="s3://b/x", other="a.c", other_folder="s3://b/x")
     plans = plan("a.b", action("compaction"), action("remove-orphans")), plan("a.c", action("remove-orphans"))

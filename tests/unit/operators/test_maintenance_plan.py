@@ -314,6 +314,19 @@ def test_budgets_and_sizes_of_jobs_are_those_of_the_author(context: Context) -> 
     assert all(len({task["table"] for task in job["tasks"]}) == 1 for job in every)
 
 
+@pytest.mark.usefixtures("five")
+def test_a_run_has_no_more_jobs_than_airflow_maps_and_the_others_wait(
+    context: Context, pushed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each of three tables is due, and each has an application of its own.
+    asked: dict[str, Any] = {"allowed_tables": ["shop.*"], "policy": {"tags": {"daily": 1}}, "job_tables": 1}
+    names = [each["name"] for each in plan(**asked).execute(context)]
+    assert len(names) == 3
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    assert [each["name"] for each in plan(**asked).execute(context)] == names[:2]
+    assert pushed[SUMMARY]["deferred"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
