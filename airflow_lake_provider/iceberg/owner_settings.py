@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
 from airflow_lake_provider.contracts.commit_retries import LONGEST, LONGEST_WAIT, RETRIES, SHORTEST_WAIT
@@ -257,7 +258,8 @@ def _expected(name: str, value: str) -> str | None:
         is_number = _INTEGER.fullmatch(value) is not None and least <= int(value) <= most
         return None if is_number else f"a whole number {words} {most}"
     if name == NAME_MAPPING:
-        return None if _is_name_mapping(value) else "a list in JSON of fields, each with 'field-id' and 'names'"
+        words = "a list in JSON of fields, each with a 'field-id' and 'names' of its own"
+        return None if _is_name_mapping(value) else words
     names = _NAMED.get(name, (value.lower(),))
     return None if value.lower() in names else f"one of {', '.join(names)}"
 
@@ -268,7 +270,23 @@ def _is_name_mapping(text: str) -> bool:
         fields, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return False
-    return _are_mapped(fields)
+    if not _are_mapped(fields):
+        return False
+    levels = list(_levels_in(fields))
+    ids = [field["field-id"] for level in levels for field in level if field.get("field-id") is not None]
+    return len(ids) == len(set(ids)) and all(map(_are_named_apart, levels))
+
+
+def _levels_in(fields: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Yield the fields of each struct."""
+    yield fields
+    for field in fields:
+        yield from _levels_in(field.get("fields", []))
+
+
+def _are_named_apart(fields: Sequence[Mapping[str, Any]]) -> bool:
+    names = [name for field in fields for name in set(field.get("names", []))]
+    return len(names) == len(set(names))
 
 
 def _are_mapped(fields: object) -> bool:

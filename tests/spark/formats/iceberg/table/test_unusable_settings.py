@@ -70,6 +70,12 @@ MAPPINGS = [
     *('[{"field-id": 1, "names": "id"}]', '[{"field-id": "1"}]', '[{"field-id": 1.5}]', '[{"field-id": null}]'),
     *('[{"field-id": true}]', '[{"names": [1]}]', '[{"names": null}]', '[{"fields": {}}]'),
     *(f'[{{"names": ["s"], "fields": [{MAPPED}]}}]', '[{"names": ["s"], "fields": [{"names": [null]}]}]'),
+    # An id, or a name, that stands twice.
+    *(f'[{MAPPED}, {{"field-id": 1, "names": ["x"]}}]', f'[{MAPPED}, {{"field-id": 2, "names": ["id"]}}]'),
+    *(f"[{MAPPED}, {MAPPED}]", f'[{MAPPED}, {{"names": ["id"]}}]', '[{"field-id": 1, "names": ["id", "id"]}]'),
+    f'[{{"field-id": 1, "names": ["s"], "fields": [{MAPPED}]}}]',
+    f'[{{"names": ["s"], "fields": [{MAPPED}, {MAPPED}]}}]',
+    f'[{{"names": ["s"], "fields": [{MAPPED}]}}, {{"field-id": 2, "names": ["id"]}}]',
 ]
 
 
