@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import CatalogUnavailableError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import JobReport, OrphanFilesReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, OrphanFilesSpec, RemovalMode
 from airflow_lake_provider.maintenance.locations import TableLocations, overlapping_locations, unknown_locations
@@ -26,6 +27,7 @@ class OrphanFilesAction(WorkerAction[OrphanFilesSpec]):
         """Fix the moment now, and compare the folders of all tables of the catalog, of each task.
 
         :raises UnsupportedError: a file there may be another table's.
+        :raises CatalogUnavailableError: likewise, and a retry may find out where all other tables lie.
         """
         table = self.tables.load_existing(spec.table)
         own = TableLocations(name=spec.table, folders=table.locations())
@@ -40,7 +42,7 @@ class OrphanFilesAction(WorkerAction[OrphanFilesSpec]):
             )
         unknown = tuple(unknown_locations(own, others))
         if unknown and spec.mode.removes:
-            raise UnsupportedError(
+            raise _error_of(others)(
                 f"{spec.table}: the folders of {'; '.join(unknown[:_NAMED])}{_more(len(unknown))} are not known, so "
                 "files here may be theirs. Nothing was removed. Mend or drop what cannot be read; a dry run goes on"
             )
@@ -52,6 +54,13 @@ class OrphanFilesAction(WorkerAction[OrphanFilesSpec]):
         if (why := table.unfit_for("remove-orphans")) is None:
             return None
         return OrphanFilesReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
+
+
+def _error_of(others: Iterable[TableLocations]) -> type[LakeProviderError]:
+    """Return the error where folders of tables are not known: one that a retry may mend, unless one is broken."""
+    errors = [other.error or "" for other in others if not other.folders]
+    is_away = all(each.startswith(CatalogUnavailableError.__name__) for each in errors)
+    return CatalogUnavailableError if is_away else UnsupportedError
 
 
 def _more(count: int) -> str:

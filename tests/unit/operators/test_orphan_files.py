@@ -13,7 +13,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidSpecError,
+    MissingTableError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.job import SpecFrame
 from airflow_lake_provider.contracts.specs.maintenance import OrphanFilesSpec
@@ -141,6 +146,21 @@ def test_a_table_whose_place_nobody_knows_stops_a_removal_and_no_dry_run(
         with pytest.raises(UnsupportedError, match=r"shop\.t0 \(the server gave 500\); .* and 1 more are not known"):
             completed(tables=tables, mode=mode)
     assert len(completed(tables=tables).unknown_tables) == 3
+
+
+@pytest.mark.parametrize("others", ["BrokenMetadataError: gone", "CatalogUnavailableError: 503"])
+def test_a_place_that_the_catalog_did_not_say_is_asked_for_by_a_retry(
+    orders: Table, monkeypatch: pytest.MonkeyPatch, others: str
+) -> None:
+    unknown = [
+        TableLocations(name="shop.a", error="CatalogUnavailableError: table shop.a did not answer: 503"),
+        TableLocations(name="shop.b", error=others),
+    ]
+    monkeypatch.setattr(CatalogTables, "locations", lambda _: unknown)
+    # A retry would meet the broken one again.
+    kind = CatalogUnavailableError if "503" in others else UnsupportedError
+    with pytest.raises(kind, match=r"shop\.a \(.*503\); .* are not known"):
+        completed(mode="delete")
 
 
 def test_a_removal_that_nobody_has_compared_tables_for_is_not_sent() -> None:
