@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.as_of import moment_in_utc
-from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidSpecError,
+    LakeProviderError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -21,7 +26,12 @@ from airflow_lake_provider.maintenance.fleet_entries import TableLook, newest_sn
 from airflow_lake_provider.maintenance.fleet_run import without_shared
 from airflow_lake_provider.maintenance.health import broken_table, health_of
 from airflow_lake_provider.maintenance.leases import without_leased
-from airflow_lake_provider.maintenance.locations import Overlap, TableLocations, overlaps_of_all
+from airflow_lake_provider.maintenance.locations import (
+    Overlap,
+    TableLocations,
+    overlapping_locations,
+    overlaps_of_all,
+)
 from airflow_lake_provider.maintenance.packing import ranked
 from airflow_lake_provider.maintenance.planner import plan_of
 from airflow_lake_provider.maintenance.tuning import explained
@@ -172,9 +182,10 @@ def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> Plan
             listed
             for listed in hook.list_tables()
             # No plan loads what no operator can name.
-            if not listed.foreign and (str(listed) not in planned.looks or not listed.is_nameable)
+            if not listed.foreign and (not listed.is_nameable or not _is_located(planned.looks.get(str(listed))))
         ]
-        overlaps = overlaps_of_all([*own, *table_locations(hook, others, of_earlier_versions=False)])
+        located = table_locations(hook, others, of_earlier_versions=False)
+        overlaps = [*_possible_twins(own, located), *overlaps_of_all([*own, *located])]
     except LakeProviderError as error:
         why = f"Nobody knows whether another entry of the catalog is this table, too: {str(error).rstrip('.')}."
         instead = "Let the user of the connection list all namespaces."
@@ -182,6 +193,17 @@ def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> Plan
     twins = (each for each in overlaps if each.is_same_table and due & {each.table, each.other})
     # Two that were both looked at are there already.
     return replace(planned, overlaps=tuple(dict.fromkeys((*planned.overlaps, *twins))))
+
+
+def _is_located(look: TableLook | None) -> bool:
+    return look is not None and look.locations is not None
+
+
+def _possible_twins(tables: Sequence[TableLocations], others: Sequence[TableLocations]) -> Iterator[Overlap]:
+    """Yield the entries that lie where a table lies, and for which the catalog did not answer whose they are."""
+    away = [each for each in others if (each.error or "").startswith(CatalogUnavailableError.__name__)]
+    for overlap in (each for table in tables for each in overlapping_locations(table, away)):
+        yield replace(overlap, is_same_table=True)
 
 
 def _with_manifests_of_no_compaction(

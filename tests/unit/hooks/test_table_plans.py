@@ -190,6 +190,27 @@ def test_no_expiry_is_planned_of_a_table_that_the_catalog_has_twice(
 
 
 @pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("tables", ["*", "shop.orders"])
+def test_no_expiry_is_planned_where_the_other_entry_of_the_table_does_not_answer(
+    lake_catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: str
+) -> None:
+    orders = lake_catalog.load_table("shop.orders")
+    register(tmp_path / "catalog.db", "lake_default", "shop", {"entry": orders.metadata_location})
+    load = IcebergCatalog.load_listed
+
+    def away(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        if str(table) == "shop.entry":
+            raise ServiceUnavailableError("503")
+        return load(catalog, table)
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", away)
+    monkeypatch.setattr(look_at_tables, "BEFORE_SECOND_LOOK", 0.0)
+    plans = {each.table: each for each in table_plans(tables, **DUE, now=datetime.now(UTC) + timedelta(days=9))}
+    assert "shop.entry, too" in expiry_of(plans["shop.orders"]).why
+    assert [task["action"] for task in plans["shop.orders"].tasks] == ["compaction"]
+
+
+@pytest.mark.usefixtures("three")
 def test_a_copy_of_a_table_or_one_below_it_keeps_no_snapshots(lake_catalog: SqlCatalog) -> None:
     orders = lake_catalog.load_table("shop.orders")
     lake_catalog.create_namespace("backup")
