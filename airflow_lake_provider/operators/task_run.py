@@ -86,16 +86,16 @@ class TaskRun:
             return False
         with suppress(Exception):
             store = self._store
-            return store is not None and store.get(UNTOLD) not in (None, self.clearing)
+            return store is not None and store.get(UNTOLD) not in (None, self._this_try)
         return False
 
     def note_submission(self) -> None:
-        """Note that this try may commit; a note of a try before a clearing stays."""
+        """Note that this try may commit; a note of an earlier try stays."""
         # Without a note, a cleared task is one that has told of its commits.
         with suppress(Exception):
             store = self._store
             if store is not None and not store.get(UNTOLD):
-                store.set(UNTOLD, self.clearing)
+                store.set(UNTOLD, self._this_try)
 
     def note_told(self, errors: Iterable[LakeProviderError | None] = ()) -> None:
         """Note that what the task has committed is told.
@@ -139,6 +139,11 @@ class TaskRun:
     def is_retry(self) -> bool:
         """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
         return self._tries_since_clearing > 1
+
+    @property
+    def _this_try(self) -> str:
+        """Text that no other try has, whatever the author does to the retries meanwhile."""
+        return f"try {self.context['ti'].try_number}"
 
     @property
     def is_last_try(self) -> bool:

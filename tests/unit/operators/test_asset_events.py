@@ -111,7 +111,7 @@ def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_do
     assert cleared.outlets == []
 
 
-@pytest.mark.parametrize(("submitted_by", "is_told"), [("up to try 2", True), ("up to try 3", False), (None, False)])
+@pytest.mark.parametrize(("submitted_by", "is_told"), [("try 2", True), ("try 3", False), (None, False)])
 def test_a_cleared_task_tells_of_what_a_failed_try_before_the_clearing_committed(
     orders: Table, append: Callable[..., int], context: Context, submitted_by: str | None, is_told: bool
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_cleared_task_that_finds_nothing_new_tells_once_of_what_the_failed_try
         pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": who.run_key("", ())}
     )
     nothing_new = replace(report(), outcome=Outcome.NOTHING_NEW, run_key=None)
-    StateStore.of(context, **{UNTOLD: "up to try 0"})
+    StateStore.of(context, **{UNTOLD: "try 1"})
     outlets = []
     for cleared in (1, 2):
         context["ti"].try_number, context["ti"].max_tries = cleared + 1, cleared
@@ -190,6 +190,22 @@ def test_a_try_is_untold_from_its_submission_until_a_try_has_told(context: Conte
         cleared.note_submission()
     cleared.note_told()
     assert not try_of(4, 3).may_be_untold
+
+
+@pytest.mark.parametrize("retries", [1, 0])
+def test_a_retry_tells_of_an_untold_commit_though_its_author_has_lowered_the_retries(
+    context: Context, retries: int
+) -> None:
+    StateStore.of(context)
+    # Its max_tries is the number of its tries so far and the retries of now, as after a clearing.
+    context["ti"].max_tries = 3
+    for number in range(1, 4 - retries):
+        context["ti"].try_number = number
+        TaskRun(context, retries=3).note_submission()
+    context["ti"].try_number += 1
+    run = TaskRun(context, retries)
+    run.note_submission()
+    assert run.may_be_untold
 
 
 def test_the_first_try_of_a_task_follows_none_and_asks_no_store(context: Context) -> None:

@@ -268,7 +268,7 @@ def test_a_try_that_submits_is_untold_until_a_try_has_told(context: Context, mon
     job = operator()
     with pytest.raises(InvalidSpecError):
         run_in_spark(job, context)
-    assert store == {UNTOLD: "up to try 0"}
+    assert store == {UNTOLD: "try 1"}
     job.tell([], context)
     assert store == {}
 

@@ -239,7 +239,7 @@ def test_a_publication_that_another_task_has_made_is_none_of_a_retry(
 ) -> None:
     first = append(orders, 1)
     asset = lake_table_asset("shop.orders")
-    StateStore.of(context, **{UNTOLD: "up to try 0"})
+    StateStore.of(context, **{UNTOLD: "try 1"})
     orders.manage_snapshots().create_branch(first, "load").commit()
     job = LakePublishBranchOperator(branch="load", outlets=[asset], retries=1, **ORDERS)
     context["ti"].try_number, context["ti"].max_tries = 2, 1
