@@ -28,8 +28,8 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
 
     :param target: ``namespace.table`` whose letters are applied (templated).
     :param letters: lake table of the dead letters, of the same catalog (templated).
-    :param name: under which the table keeps which letters were applied. Where a task of an append or an upsert has
-        applied some before, that is ``<dag id>.<task id>`` of it; by default the table of letters.
+    :param source_name: under which the table keeps which letters were applied. Where a task of an append or an upsert
+        has applied some before, that is ``<dag id>.<task id>`` of it; by default the table of letters.
     :param keys: columns by which the letters are upserted; left out, they are appended (templated).
     :param load: other arguments of :class:`.LakeUpsertOperator` or :class:`.LakeAppendOperator`, such as
         ``schema_contract`` (templated, where the operator's argument is).
@@ -44,7 +44,7 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
         *,
         target: str,
         letters: str = LETTERS_TABLE,
-        name: str | None = None,
+        source_name: str | None = None,
         keys: Sequence[str] = (),
         load: Mapping[str, Any] | None = None,
         **of_application: Any,
@@ -57,7 +57,7 @@ class LakeDeadLetterReplayOperator(LakeApplicationOperator):
                 )
         given |= {"keys": keys} if keys else {}
         action = "upsert" if keys else "append"
-        source = RepairedLetters(letters, name=name or letters)
+        source = RepairedLetters(letters, name=source_name or letters)
         self._load = load
         super().__init__(tasks=[{"action": action, "table": target, "source": source, **given}], **of_application)
 

@@ -101,7 +101,6 @@ class LakeApplicationOperator(SparkApplicationOperator):
         parallelism: int = 1,
         **of_application: Any,
     ) -> None:
-        of_application.setdefault("name", f"{type(self).__name__} {of_application.get('task_id', '')}")
         # A list has no names, by which Airflow would push several outputs; it fails once the commits are made.
         super().__init__(**{**of_application, "multiple_outputs": False})
         with refusing_for_good():

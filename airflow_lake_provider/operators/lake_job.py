@@ -58,10 +58,9 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         table: str,
         **of_application: Any,
     ) -> None:
-        self._is_named_here = "name" not in of_application
-        of_application.setdefault("name", f"{type(self).__name__} {table}")
         super().__init__(**of_application)
         self.table = table
+        self._name_by_table()
         # As it was given: what is rendered no longer tells that another run may have another.
         self._written_place: dict[str, Any] = {"table": table}
 
@@ -159,7 +158,11 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
-        if parent is self and self._is_named_here:
+        if parent is self:
+            self._name_by_table()
+
+    def _name_by_table(self) -> None:
+        if self._is_named_here:
             self.name = f"{type(self).__name__} {self.table}"
 
     def _rendered(self, context: Context) -> SpecT:

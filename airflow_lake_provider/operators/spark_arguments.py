@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 
 from airflow_lake_provider.contracts.argument_validation import flag, optional, options, path_text, text
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
@@ -21,7 +22,8 @@ from airflow_lake_provider.submission.spark_installation import refuse_mixed_ins
 if TYPE_CHECKING:
     Base = SparkSubmitOperator
 else:
-    Base = object
+    # An operator of Airflow's, as ``default_args`` and ``partial()`` are filled in by the arguments of such classes.
+    Base = BaseOperator
 
 # One text of several files or packages, by the name of the argument.
 _LISTS = ("files", "py_files", "archives", "jars", "packages", "exclude_packages", "repositories")
@@ -70,13 +72,16 @@ _CONNECT = {
 class SparkArguments(Base):
     """Part of an operator that hands arguments on to the official one, which looks at none of them.
 
+    :param name: of the Spark application; None for the operator and its task (templated).
     :param of_spark_submit: arguments of SparkSubmitOperator.
     """
 
     spark_conn_id: str
 
-    def __init__(self, **of_spark_submit: Any) -> None:
-        super().__init__(**of_spark_submit)
+    def __init__(self, *, name: str | None = None, **of_spark_submit: Any) -> None:
+        self._is_named_here = name is None
+        named = f"{type(self).__name__} {of_spark_submit.get('task_id', '')}" if name is None else name
+        super().__init__(name=named, **of_spark_submit)
         for name in (*_LISTS, *_TEXTS, *_MAPPINGS, *_COUNTS, _INTERVAL, _COMMANDS, *_FLAGS):
             value = getattr(self, _attribute(name))
             if _attribute(name) not in (*SparkSubmitOperator.template_fields, *self.template_fields):

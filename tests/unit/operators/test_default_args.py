@@ -11,7 +11,9 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 
 import airflow_lake_provider
+from airflow_lake_provider.contracts.author.dead_letter import RepairedLetters
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.dead_letter_replay import LakeDeadLetterReplayOperator
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator, lake_application
 from airflow_lake_provider.operators.lake_maintenance import lake_maintenance
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
@@ -46,6 +48,19 @@ def test_arguments_of_operators_of_other_packages_are_not_met() -> None:
         lake_maintenance("nightly")
     made = (compaction, application, mapped.unmap({"table": "shop.orders"}), sensor)
     assert [task.retries for task in made] == [3, 3, 3, 3]
+
+
+def test_the_name_of_an_application_in_default_args_is_that_of_spark_alone() -> None:
+    with DAG("d", schedule=None, default_args={"name": "nightly"}):
+        compaction = LakeCompactionOperator(task_id="compact", table="shop.orders")
+        mapped = LakeCompactionOperator.partial(task_id="mapped").expand(table=["shop.orders"])
+        application = LakeApplicationOperator(task_id="several", tasks=[COMPACT])
+        named = LakeCompactionOperator(task_id="named", table="shop.orders", name="mine")
+        replay = LakeDeadLetterReplayOperator(task_id="replay", target="shop.orders")
+    made: list[Any] = [compaction, mapped.unmap({"table": "shop.orders"}), application, named, replay]
+    assert [task.name for task in made] == ["nightly", "nightly", "nightly", "mine", "nightly"]
+    # Under another name the table would have applied none of its letters.
+    assert replay.tasks[0].source == RepairedLetters("lake_ops.dead_letters", name="lake_ops.dead_letters")
 
 
 @pytest.mark.parametrize("operator", sorted(classes(), key=str))

@@ -165,7 +165,7 @@ def test_tasks_that_an_author_maps_are_templates() -> None:
     [
         ("target", f"shop.{TEMPLATE}"),
         ("letters", f"ops.{TEMPLATE}"),
-        ("name", TEMPLATE),
+        ("source_name", TEMPLATE),
         ("keys", [TEMPLATE]),
         ("load", {"create": {"properties": {"owner": TEMPLATE}}}),
         ("load", {"branch": TEMPLATE}),
@@ -180,7 +180,7 @@ def test_an_argument_of_a_replay_from_xcom_stays_as_it_is(name: str, value: Any,
 
 
 def test_the_other_arguments_of_a_mapped_replay_are_templates() -> None:
-    shared = {"target": f"shop.{TEMPLATE}", "letters": f"ops.{TEMPLATE}", "name": f"n.{TEMPLATE}"}
+    shared = {"target": f"shop.{TEMPLATE}", "letters": f"ops.{TEMPLATE}", "source_name": f"n.{TEMPLATE}"}
     job, _ = instance(LakeDeadLetterReplayOperator, "load", {"branch": TEMPLATE}, shared)
     (spec,) = job.tasks
     assert (spec.table, spec.source.table, spec.source.name, spec.branch) == (
