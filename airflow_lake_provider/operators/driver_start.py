@@ -25,6 +25,7 @@ from airflow_lake_provider.submission.class_archive import (
 )
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
+    asking_for_connect,
     chosen_binary,
     collector_option,
     compiler_option,
@@ -62,6 +63,7 @@ class DriverStart:
     :param class_path: for ``--driver-class-path``; None for the plain one.
     :param options: of the driver's JVM, which come before those of an author.
     :param environment: of ``spark-submit``, beside what an author gives.
+    :param given: settings of Spark by the author, this package and the site, with secrets.
     :param obstacle: why no driver can start.
     """
 
@@ -72,6 +74,7 @@ class DriverStart:
     environment: Mapping[str, str] = field(default_factory=dict)
     archive: ClassArchive | None = None
     attempt: str = ""
+    given: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     obstacle: LakeProviderError | None = None
 
     @classmethod
@@ -92,14 +95,17 @@ class DriverStart:
         :param attempt: text that no other attempt has.
         :param is_short: whether the job ends before the JVM's second compiler pays.
         :param drivers: packages for the databases that the job reads.
+        :raises LakeProviderError: no driver can start.
         """
+        given = given_settings(operator, settings)
+        _refuse_connect(given)
         jars, packages = runtime(connection, operator, drivers)
-        start = cls(jars=jars, packages=packages, attempt=attempt)
+        start = cls(jars=jars, packages=packages, attempt=attempt, given=given)
         # Elsewhere the driver's Java and its files are another machine's.
         if target.cluster_mode:
             return start
         try:
-            java = _DriverJava.of(operator, target, settings)
+            java = _DriverJava.of(operator, target, given)
             # Beside executors a driver only plans.
             options = java.tuned(is_short=is_short) if _runs_tasks(target) else ""
             start = replace(start, options=options, environment=java.address(target))
@@ -184,11 +190,11 @@ class _DriverJava:
     spark_home: Path | None
 
     @classmethod
-    def of(cls, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> _DriverJava:
+    def of(cls, operator: SparkSubmitOperator, target: SparkTarget, given: Mapping[str, str]) -> _DriverJava:
         environment = _launched_with(operator, target)
         home = environment.get("SPARK_HOME")
         spark_folder = Path(home) if home and not _names_a_binary(operator) else None
-        return cls(given_settings(operator, settings), environment, spark_folder)
+        return cls(given, environment, spark_folder)
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
@@ -300,6 +306,16 @@ def given_settings(operator: SparkSubmitOperator, settings: str) -> dict[str, st
     """
     options = {**read_properties(_site_settings(operator)), **read_properties(settings)}
     return {**options, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+
+
+def _refuse_connect(given: Mapping[str, str]) -> None:
+    """Refuse settings that come from a file; an operator refuses those of its own arguments."""
+    if (asking := asking_for_connect(given)) is not None:
+        raise InvalidSpecError(
+            f"spark-defaults.conf, or properties_file, has {asking}, which asks for a session of Spark Connect, and a "
+            "job has a driver of its own. Remove it there, or give env_vars a SPARK_CONF_DIR without it. The Spark "
+            "connection says where the job runs. Nothing was submitted"
+        )
 
 
 def _site_settings(operator: SparkSubmitOperator) -> str:

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.author_object import is_open, refuse_templa
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.driver_start import matched_files
-from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
+from airflow_lake_provider.submission.spark_installation import asking_for_connect, refuse_mixed_installation
 
 if TYPE_CHECKING:
     Base = SparkSubmitOperator
@@ -60,12 +60,6 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _OF_CONNECTION = {
     "spark.master": "the host of the Spark connection",
     "spark.submit.deployMode": "deploy_mode, or the extra 'deploy-mode' of the Spark connection",
-}
-# What asks for a session of Spark Connect, by a value where others are no such question.
-_CONNECT = {
-    **dict.fromkeys(("spark.remote", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), ""),
-    **dict.fromkeys(("spark.api.mode", "SPARK_API_MODE"), "connect"),
-    "SPARK_CONNECT_MODE": "1",
 }
 
 
@@ -220,12 +214,11 @@ def _read_mapping(value: Any, name: str) -> Mapping[str, Any] | None:
             f"conf[{unset[0]!r}] must not be 'None', which a template makes of a param without a value; write "
             "{{ params.x or '1g' }}, with a value that holds then"
         )
-    for setting, given in texts.items():
-        if _CONNECT.get(setting) in ("", given.strip().lower()):
-            raise InvalidSpecError(
-                f"{name}[{setting!r}] asks for a session of Spark Connect, and a job has a driver of its own; leave it "
-                "out. The Spark connection says where the job runs"
-            )
+    if (asking := asking_for_connect(texts)) is not None:
+        raise InvalidSpecError(
+            f"{name}[{asking!r}] asks for a session of Spark Connect, and a job has a driver of its own; leave it "
+            "out. The Spark connection says where the job runs"
+        )
     if name == "conf":
         for setting, given in texts.items():
             _fitting(given, setting, f"conf[{setting!r}]")

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.reports.report_codec import JobFailure
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.hooks.source_access import packages_of, source_access
-from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection, given_settings
+from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
 from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
 from airflow_lake_provider.submission.job_files import APPLICATION, JobFiles, job_archive
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary
@@ -175,10 +175,9 @@ def spark_submit_arguments(
 
     :param start: of :meth:`SparkSubmission.driver_start`.
     """
-    given = given_settings(operator, submission.files.settings.read_text(encoding="utf-8"))
 
     def joined(ours: list[str], name: str) -> str | None:
-        theirs = getattr(operator, name) or (_without_runtime(given.get(_SETTING_OF[name], "")) if ours else None)
+        theirs = getattr(operator, name) or (_without_runtime(start.given.get(_SETTING_OF[name], "")) if ours else None)
         return ",".join([*ours, *([theirs] if theirs else [])]) or None
 
     spec = str(submission.files.spec)

@@ -80,6 +80,18 @@ def launch_environment(
 
 # Of workers whose other tasks use Spark Connect: spark-submit takes no remote beside a master.
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_CONNECT_MODE_ENABLED")
+# What asks for a session of Spark Connect, by a value where others are no such question.
+_ASKS_FOR_CONNECT = {
+    **dict.fromkeys(("spark.remote", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), ""),
+    **dict.fromkeys(("spark.api.mode", "SPARK_API_MODE"), "connect"),
+    "SPARK_CONNECT_MODE": "1",
+}
+
+
+def asking_for_connect(given: Mapping[str, str]) -> str | None:
+    """Return the setting of Spark, or the variable, that asks for a session of Spark Connect; None without one."""
+    asking = (name for name, value in given.items() if _ASKS_FOR_CONNECT.get(name) in ("", value.strip().lower()))
+    return next(asking, None)
 
 
 @contextmanager

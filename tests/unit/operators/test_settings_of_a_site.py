@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY
+from airflow.sdk import Context
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators import driver_start
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.driver_start import given_settings, spark_release
+from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
 from airflow_lake_provider.submission.spark_installation import SparkRelease, bundled_spark_home
-from tests.unit.operators.planned_start import installation, planned
+from tests.unit.operators.planned_start import LOCAL, installation, planned
+from tests.unit.operators.submitted import opened
 
 __all__ = ["installation"]
 pytestmark = pytest.mark.usefixtures("spark_connection")
+
+CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\x1d", "\x1e", "\x0c"])
@@ -36,6 +44,44 @@ def test_a_value_with_a_line_separator_that_java_does_not_know_names_no_setting(
 def test_settings_are_those_that_java_reads_in_a_file(text: str, setting: str, value: str) -> None:
     operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
     assert given_settings(operator, text) == {setting: value}
+
+
+@pytest.mark.parametrize("place", ["site", "properties file"])
+@pytest.mark.parametrize("target", [LOCAL, CLUSTER])
+def test_a_file_of_settings_that_asks_for_spark_connect_is_refused_before_a_submission(
+    installation: Path, place: str, target: SparkTarget
+) -> None:
+    text = "spark.remote=sc://notebooks:15002"
+    if place == "site":
+        (installation / "spark" / "conf").mkdir()
+        (installation / "spark" / "conf" / "spark-defaults.conf").write_text(text)
+    with pytest.raises(InvalidSpecError, match=r"has spark\.remote, which asks for a session of Spark Connect"):
+        planned(target, text if place == "properties file" else "")
+
+
+def test_a_site_whose_notebooks_use_spark_connect_leaves_the_mode_of_a_job_alone(installation: Path) -> None:
+    (installation / "spark" / "conf").mkdir()
+    (installation / "spark" / "conf" / "spark-defaults.conf").write_text("spark.api.mode=connect")
+    assert planned(settings="spark.api.mode=classic").given["spark.api.mode"] == "classic"
+
+
+def test_settings_of_a_submission_are_read_once_and_shown_nowhere(
+    context: Context, lake_connection: str, job_directory: Path, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def reading(text: str) -> dict[str, str]:
+        read.append(text)
+        return {"spark.key": "a-secret"}
+
+    monkeypatch.setattr(driver_start, "read_properties", reading)
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
+    attempt = opened(operator, context, LOCAL)
+    start = attempt.driver_start(operator)
+    spark_submit_arguments(attempt, operator, start)
+    assert len(read) == 2
+    assert start.given == {"spark.key": "a-secret"}
+    assert "a-secret" not in repr(start)
 
 
 @pytest.mark.parametrize("chosen", ["operator", "connection", "path", "SPARK_CONF_DIR", "nobody"])
