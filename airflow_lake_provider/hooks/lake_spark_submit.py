@@ -124,7 +124,8 @@ def web_address(text: object) -> str | None:
     given = text.strip() if isinstance(text, str) else ""
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
-        is_host = bool(parts.hostname) and parts.port != 0
+        # Of http:/h the scheme would be the host.
+        is_host = bool(parts.hostname) and parts.port != 0 and not parts.netloc.endswith(":")
     except ValueError:
         return None
     if parts.scheme not in ("http", "https") or not is_host:

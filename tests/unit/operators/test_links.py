@@ -125,6 +125,8 @@ def test_a_link_that_cannot_be_kept_fails_no_task(monkeypatch: pytest.MonkeyPatc
         ("", None),
         ("http://", None),
         ("http://[", None),
+        ("http:/h", None),
+        ("http://h:", None),
         (None, None),
         (18080, None),
     ],
