@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.applied.source_position import default_source_name
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Key of Airflow's store of the task's state, which clearing leaves: by it a try notes that it may commit, until a try
 # has told of what was committed.
 UNTOLD = "lake_untold"
+# Key by which the first try that has told since a clearing notes its numbers.
+_REPORTED = "lake_reported"
 # Beginning of keys by which a publication notes what main gains: afterwards no table tells who published it.
 _GAINED = "lake_gained"
 
@@ -56,7 +58,7 @@ class TaskRun:
         start of its run anew, and tries before it may be the same run.
         """
         run, instance = self.context["dag_run"], self.context["ti"]
-        is_cleared = bool(run.clear_number) or self._tries_since_clearing < instance.try_number
+        is_cleared = bool(self._clear_number) or self._tries_since_clearing < instance.try_number
         if run.start_date is None or (is_cleared and not cleared_is_new):
             return run.run_after
         return max(run.run_after, run.start_date)
@@ -109,6 +111,8 @@ class TaskRun:
             store = self._store
             if store is not None and store.get(UNTOLD):
                 store.delete(UNTOLD)
+            if store is not None and self._max_tries and not self._is_of_now(store.get(_REPORTED)):
+                store.set(_REPORTED, [self._max_tries, self.context["ti"].try_number, self._clear_number])
 
     def note_publication(self, gained: Sequence[str]) -> None:
         """Note the snapshots that this try is about to give to main."""
@@ -153,8 +157,13 @@ class TaskRun:
 
     @property
     def clearing(self) -> str:
-        """Text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
-        return f"up to try {self.context['ti'].max_tries}"
+        """Text that a clearing of the task changes and a retry does not: max_tries only grows by clearing.
+
+        A clearing after the author has lowered the retries may leave max_tries as it was. Then a try before it has
+        told, and the run was cleared since.
+        """
+        earlier = self._told_before_clearing
+        return f"up to try {self._max_tries}" + (f" after try {earlier}" if earlier is not None else "")
 
     @property
     def tries_of_application(self) -> str:
@@ -163,8 +172,36 @@ class TaskRun:
         A clearing after the author has lowered the retries may leave max_tries as it was. A text that a retry does not
         share costs a submission, and the run key meets what was committed.
         """
-        is_cleared = bool(self.context["dag_run"].clear_number) and self._first_try > 1
-        return f"{self.clearing} from try {self._first_try}" if is_cleared else self.clearing
+        is_cleared = bool(self._clear_number) and self._first_try > 1
+        return f"up to try {self._max_tries}" + (f" from try {self._first_try}" if is_cleared else "")
+
+    @property
+    def _told_before_clearing(self) -> int | None:
+        """Number of the try that has told before a clearing which max_tries does not show; None without one.
+
+        Not that of the first try since: another change of the retries would give a retry another one.
+        """
+        if self._first_try <= 1:
+            return None
+        with suppress(Exception):
+            store = self._store
+            numbers: Any = store.get(_REPORTED) if store is not None else None
+            if self._is_of_now(numbers) and numbers[1] < self._first_try and numbers[2] < self._clear_number:
+                return int(numbers[1])
+        return None
+
+    def _is_of_now(self, numbers: Any) -> bool:
+        """Tell whether Airflow's numbers show no clearing since those of a note."""
+        return isinstance(numbers, list) and numbers[0] == self._max_tries
+
+    @property
+    def _max_tries(self) -> int:
+        return int(self.context["ti"].max_tries)
+
+    @property
+    def _clear_number(self) -> int:
+        """Number of times that the run was cleared, for any of its tasks."""
+        return int(self.context["dag_run"].clear_number or 0)
 
     @property
     def _tries_since_clearing(self) -> int:
@@ -173,8 +210,7 @@ class TaskRun:
     @property
     def _first_try(self) -> int:
         """Number of the first try since the task was cleared, or since its run began."""
-        instance = self.context["ti"]
         # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
-        first_try = instance.max_tries - self.retries + 1
+        first_try = self._max_tries - self.retries + 1
         # It is yet to come only where the author has lowered the retries since.
-        return int(first_try) if 1 < first_try <= instance.try_number else 1
+        return first_try if 1 < first_try <= self.context["ti"].try_number else 1

@@ -32,7 +32,7 @@ from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from tests.unit.operators.run_of_tests import NO_SPARK, RUN
+from tests.unit.operators.run_of_tests import NO_SPARK, RUN, StateStore
 from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
@@ -266,6 +266,63 @@ def test_a_try_after_the_author_has_lowered_the_retries_is_still_a_retry(
     # max_tries stays at the retries that the task had when its run began.
     context["ti"].try_number, context["ti"].max_tries = 2, 3
     assert upsert(retries=0).task_run(context).is_retry
+
+
+class TriesOfADeletion:
+    """Tries of a deletion whose task has three retries when its run begins."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        context["ti"].max_tries = 3
+        StateStore.of(context)
+
+    def who(self, try_number: int, retries: int, clear_number: int = 0, *, tells: bool = False) -> str:
+        self.context["ti"].try_number, self.context["dag_run"].clear_number = try_number, clear_number
+        job = LakeDeleteRowsOperator(task_id="t", table="shop.orders", where="id = 3", retries=retries)
+        run = job.build_spec(self.context).run
+        if tells:
+            job.task_run(self.context).note_told()
+        return run.who
+
+
+@pytest.mark.parametrize(("last", "retries"), [(1, 2), (2, 1), (3, 0)])
+def test_a_task_that_is_cleared_after_its_author_has_lowered_the_retries_is_another_run(
+    lake_connection: str, context: Context, last: int, retries: int
+) -> None:
+    tries = TriesOfADeletion(context)
+    first = tries.who(1, 3)
+    assert tries.who(last, 3, tells=True) == first
+    # Its max_tries is the tries so far and the retries of now: what it was before.
+    cleared = [tries.who(last + number, retries, 1, tells=True) for number in range(1, retries + 2)]
+    assert len({first, *cleared}) == 2
+    assert set(cleared) != {first}
+    # Cleared once more, with the retries as they are.
+    context["ti"].max_tries = 4 + retries
+    assert tries.who(5, retries, 2) not in {first, *cleared}
+
+
+def test_a_retry_after_a_clearing_is_the_same_run_though_the_retries_are_lowered_once_more(
+    lake_connection: str, context: Context
+) -> None:
+    tries = TriesOfADeletion(context)
+    tries.who(2, 3, tells=True)
+    assert tries.who(3, 1, 1) == tries.who(4, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("tells", "before", "since"),
+    [
+        pytest.param(False, 0, 1, id="a lost report, and another task was cleared"),
+        pytest.param(True, 0, 0, id="a failure behind the report"),
+        pytest.param(True, 1, 1, id="a failure behind the report, in a run that was cleared before"),
+    ],
+)
+def test_a_retry_after_the_author_has_lowered_the_retries_is_the_same_run(
+    lake_connection: str, context: Context, tells: bool, before: int, since: int
+) -> None:
+    tries = TriesOfADeletion(context)
+    first = [tries.who(number, 3, before, tells=tells) for number in (1, 2)]
+    assert {*first, tries.who(3, 1, since), tries.who(4, 0, since)} == set(first[:1])
 
 
 @pytest.mark.parametrize(
