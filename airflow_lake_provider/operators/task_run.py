@@ -74,7 +74,8 @@ class TaskRun:
         if is_kept and instance.map_index is not None and instance.map_index >= 0:
             raise InvalidSpecError(
                 f"{table}: task {instance.task_id} is mapped, so its sources cannot share the name of the task; "
-                "give each source a name, for example Files(..., name='orders_{{ ti.map_index }}')"
+                "give each source a name by what it reads, for example Files(..., name='orders_eu'). Another list has "
+                "other sources at the places of ti.map_index, and their files would count as new"
             )
         return default_source_name(instance.dag_id, instance.task_id)
 

@@ -104,9 +104,10 @@ def test_a_mapped_task_that_shares_the_name_of_its_source_with_its_siblings_is_r
     lake_connection: str, context: Context
 ) -> None:
     context["ti"].map_index = 3
-    with pytest.raises(InvalidSpecError, match=r"mapped.*name="):
+    # Its place in the list would be the name of another source as soon as the list has another one before it.
+    with pytest.raises(InvalidSpecError, match=r"mapped.*by what it reads, for example Files\(..., name='orders_eu'\)"):
         upsert().build_spec(context)
-    assert upsert(source=Files("in/*.csv", name="orders_3")).build_spec(context).source_name == "orders_3"
+    assert upsert(source=Files("in/*.csv", name="orders_eu")).build_spec(context).source_name == "orders_eu"
     # Which keeps no position under the name.
     days = LakeOverwritePartitionsOperator(task_id="t", table="shop.days", source="in/*.csv", **NO_SPARK)
     assert days.build_spec(context).source_name == "dag.task"
