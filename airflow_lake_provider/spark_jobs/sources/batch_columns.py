@@ -18,7 +18,13 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.author.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, is_collated, nameless_fields, types_inside
+from airflow_lake_provider.spark_jobs.sql.nested_types import (
+    field_paths,
+    field_twins,
+    is_collated,
+    nameless_fields,
+    types_inside,
+)
 
 _OURS = "_lake_"
 # Beside maps; PySpark of older versions does not have their classes.
@@ -202,17 +208,28 @@ def refuse_lossy_types(
         )
 
 
-def refuse_absent_columns(names: Collection[str], declared: StructType, what: str) -> None:
-    """Refuse declared columns that no file has, of which a reader makes NULL; that some files lack one is no fault.
+def refuse_absent_columns(stored: Iterable[StructType], declared: StructType, what: str) -> None:
+    """Refuse declared columns, and fields inside them, that no file has: a reader makes NULL of them.
 
-    :param names: of the columns of all files, in lower case.
+    That some files lack one is no fault.
+
+    :param stored: columns of the files, each of one or more of them.
     :raises BadInputError: naming them.
     """
-    if absent := [name for name in declared.names if name.lower() not in names]:
+    names = {_lower(path): ".".join(path) for columns in stored for path in field_paths(columns)}
+    absent = {_lower(path): ".".join(path) for path in field_paths(declared) if _lower(path) not in names}
+    # What is inside of an absent one is absent with it.
+    outer = {path: name for path, name in absent.items() if not any(path[:end] in absent for end in range(len(path)))}
+    if outer:
+        beside = sorted(name for path, name in names.items() if path[:-1] in {each[:-1] for each in outer})
         raise BadInputError(
-            f"{what} have no column {absent}, which the source's schema declares; they have {sorted(names)}. Correct "
-            "the name, or leave it out of the schema"
+            f"{what} have no column {list(outer.values())}, which the source's schema declares; they have {beside}. "
+            "Correct the name, or leave it out of the schema"
         )
+
+
+def _lower(path: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in path)
 
 
 def _lossy(stored: DataType, declared: DataType, also: Collection[tuple[str, str]], name: str = "") -> Iterator[str]:

@@ -202,19 +202,19 @@ def _columnar_rows(
 
 
 def _refuse_unfit_schema(spark: SparkSession, source: Files, files: Sequence[InputFile], declared: StructType) -> None:
-    """Refuse a schema with a narrower type than a file has, or a column that no file has.
+    """Refuse a schema with a narrower type than a file has, or a column or a nested field that no file has.
 
     Spark's readers give another number for the one, and NULL for the other, without a word.
     """
     what, read = f"{source.format} files of {source.path!r}", [file for file in files if file.size]
-    names: set[str] = set()
+    seen: list[StructType] = []
     also = _SAME_IN_PARQUET if source.format == "parquet" else ()
     for columns, some in _schemas(spark, source, read):
         for stored in _by_place_and_by_name(columns, declared, len(some)) if source.format == "orc" else (columns,):
             refuse_lossy_types(stored, declared, some[0].path if len(some) == 1 else what, also)
-            names.update(name.lower() for name in stored.names)
+            seen.append(stored)
     if read:
-        refuse_absent_columns(names, declared, what)
+        refuse_absent_columns(seen, declared, what)
 
 
 def _by_place_and_by_name(columns: StructType, declared: StructType, files: int) -> Iterator[StructType]:

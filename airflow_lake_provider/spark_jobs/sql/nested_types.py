@@ -152,6 +152,20 @@ def key_twice(entries: str) -> str:
     return f"size(array_distinct(map_keys({entries}))) < size({entries})"
 
 
+def field_paths(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each column or field, and of all inside it."""
+    match data_type:
+        case StructType():
+            for field in data_type:
+                yield (*path, field.name)
+                yield from field_paths(field.dataType, (*path, field.name))
+        case ArrayType():
+            yield from field_paths(data_type.elementType, (*path, "element"))
+        case MapType():
+            yield from field_paths(data_type.keyType, (*path, "key"))
+            yield from field_paths(data_type.valueType, (*path, "value"))
+
+
 def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
     """Yield the paths of fields of one struct whose names are one to Spark, which compares them without case."""
     match data_type:

@@ -76,6 +76,39 @@ def test_a_declared_column_is_null_where_a_file_lacks_it_and_refused_where_all_d
         apply(spark, tmp_path / "in", format=kind, schema="id BIGINT, totl DOUBLE")
 
 
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_a_declared_field_inside_a_column_is_null_where_a_file_lacks_it_and_refused_where_all_do(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    add_connector(spark)
+    queries = {
+        "a": "SELECT 1L AS id, named_struct('city', 'Ulm', 'zip', '1') AS at, array(named_struct('sku', 'x')) AS lines",
+        "b": "SELECT 2L AS id, named_struct('city', 'Bern') AS at, array(named_struct('sku', 'y')) AS lines",
+    }
+    if kind == "avro":
+        write(spark, tmp_path / "in", **queries)
+    else:
+        (tmp_path / "in").mkdir()
+        writer: Any = pq if kind == "parquet" else orc
+        whole = {"id": [1], "at": [{"city": "Ulm", "zip": "1"}], "lines": [[{"sku": "x"}]]}
+        short = {"id": [2], "at": [{"city": "Bern"}], "lines": [[{"sku": "y"}]]}
+        writer.write_table(pa.table(whole), str(tmp_path / "in" / f"a.{kind}"))
+        writer.write_table(pa.table(short), str(tmp_path / "in" / f"b.{kind}"))
+    declared = "id BIGINT, at STRUCT<CITY: STRING, zip: STRING>, lines ARRAY<STRUCT<sku: STRING>>"
+    apply(spark, tmp_path / "in", f"fields_{kind}", format=kind, schema=declared)
+    assert flow(spark, tmp_path, f"fields_{kind}").rows() == {
+        1: ({"CITY": "Ulm", "zip": "1"}, [{"sku": "x"}]),
+        2: ({"CITY": "Bern", "zip": None}, [{"sku": "y"}]),
+    }
+    for wrong, told in {
+        "at STRUCT<town: STRING, zip: STRING>": r"\['at\.town'\].*they have \['at\.city', 'at\.zip'\]",
+        "lines ARRAY<STRUCT<code: STRING>>": r"\['lines\.element\.code'\].*they have \['lines\.element\.sku'\]",
+        "lin ARRAY<STRUCT<sku: STRING>>": r"\['lin'\].*they have \['at', 'id', 'lines'\]",
+    }.items():
+        with pytest.raises(BadInputError, match=f"have no column {told}"):
+            apply(spark, tmp_path / "in", format=kind, schema=f"id BIGINT, {wrong}")
+
+
 def test_a_declared_type_widens_numbers(spark: SparkSession, tmp_path: Path) -> None:
     numbers = {
         "i": pa.array([7], pa.int32()),
