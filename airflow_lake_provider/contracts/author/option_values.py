@@ -25,6 +25,17 @@ _TEXT_OF_FORMAT = re.compile(r"'[^']*'")
 _UNREAD_LETTERS = frozenset("ABceEFnNpqQuwWY{}#")
 _LETTERS_OF_TIMES = frozenset("aHhKkmsS")
 _MOST_DIGITS = 6
+# Names of a zone, of which many zones have one.
+_LETTERS_OF_ZONES = frozenset("zv")
+# Java's own meanings of three letters: BST is Dhaka's time, and AST that of Alaska.
+_JAVAS_ZONES = frozenset(
+    (
+        *("ACT", "AET", "AGT", "ART", "AST", "BET", "BST", "CAT", "CNT", "CST", "CTT", "EAT", "ECT", "IET"),
+        *("IST", "JST", "MIT", "NET", "NST", "PLT", "PNT", "PRT", "PST", "SST", "VST"),
+    )
+)
+# Java takes any other text for no language, which writes numbers as English does.
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
 _LARGEST = 2**31 - 1
 
@@ -47,12 +58,23 @@ def check_option_value(option: str, value: str, name: str) -> None:
         wanted = "at least one character"
     elif lower == "enabledatetimeparsingfallback" and value.lower() == "true":
         wanted, advice = "false", "; a value in another format than the given one may lose its time, or be one of today"
-    elif lower == "dateformat":
-        wanted, advice = _wanted_of_days(_TEXT_OF_FORMAT.sub("", value))
-    elif lower in _TIME_FORMATS:
-        wanted, advice = _wanted_of_times(_TEXT_OF_FORMAT.sub("", value))
+    else:
+        wanted, advice = _wanted_of_writing(lower, value)
     if wanted:
         raise InvalidSpecError(f"{name}: {option} must be {wanted}, got {value!r}{advice}")
+
+
+def _wanted_of_writing(lower: str, value: str) -> tuple[str, str]:
+    """Return what an option must be that says how values are written, and advice; empty texts for any other."""
+    if lower == "locale" and not _LANGUAGE_TAG.fullmatch(value):
+        return "a language tag such as de-DE, with a hyphen", "; numbers would be read as English ones"
+    if lower == "timezone" and (not value.strip() or value.strip() in _JAVAS_ZONES):
+        return "the name of a place such as Europe/London, or an offset such as +02:00", (
+            "; three letters have many meanings, of which Java takes one: BST is Dhaka's time"
+        )
+    if lower == "dateformat":
+        return _wanted_of_days(_TEXT_OF_FORMAT.sub("", value))
+    return _wanted_of_times(_TEXT_OF_FORMAT.sub("", value)) if lower in _TIME_FORMATS else ("", "")
 
 
 def _wanted_of_days(pattern: str) -> tuple[str, str]:
@@ -84,6 +106,11 @@ def _wanted_of_times(pattern: str) -> tuple[str, str]:
     unfit = _wanted_of_days("".join(letters - _LETTERS_OF_TIMES))
     if unfit[0]:
         return unfit
+    if unclear := "".join(sorted(letters & _LETTERS_OF_ZONES)):
+        return f"a format without {unclear}", (
+            "; a name such as BST has many meanings, of which Java takes one. VV reads UTC and Europe/London, XXX "
+            "+02:00; a time that ends with UTC or an offset needs no format"
+        )
     if letters & set("hK") and "a" not in letters:
         return "a format with HH, or with hh and a", "; hh are the hours of a half day, which AM or PM names"
     if pattern.count("S") > _MOST_DIGITS:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
-from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
+from pyspark.errors import DateTimeException, IllegalArgumentException, NumberFormatException, PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
@@ -314,8 +314,10 @@ def _broken(file: InputFile, kind: str | None, why: str) -> BadInputError:
 
 
 def _is_refused_option(error: Exception) -> bool:
-    """Tell whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same class."""
-    if not isinstance(error, IllegalArgumentException) or isinstance(error, NumberFormatException):
+    """Tell whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same classes."""
+    # The second one is of a zone that nobody knows.
+    is_of_class = isinstance(error, (IllegalArgumentException, DateTimeException))
+    if not is_of_class or isinstance(error, NumberFormatException):
         return False
     java = java_exception(error)
     if java is None or is_unreachable(error):

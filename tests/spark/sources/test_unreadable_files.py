@@ -211,7 +211,8 @@ def test_what_is_no_fault_of_a_file_stays_to_be_tried_again(spark: SparkSession)
 
 def test_options_that_spark_refuses_are_no_reason_to_try_again(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV)
-    for options in ({"header": "maybe"}, {"header": "true", "encoding": "nope"}, {"header": "true", "sep": ""}):
+    zone = {"header": "true", "timeZone": "Mars/Olympus"}
+    for options in ({"header": "maybe"}, {"header": "true", "encoding": "nope"}, {"header": "true", "sep": ""}, zone):
         with pytest.raises(InvalidSpecError, match="options"):
             apply(spark, tmp_path / "a.csv", format="csv", options=options)
 
