@@ -73,7 +73,7 @@ FAULTS = {
     KEY_TWICE: "readers take one or the other; write each once",
     ROUNDED: "here a fraction has the 15 digits of every double; write it as text, in quotes",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
-    "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
+    "a Query; options such as dateFormat and timestampFormat, and locale of CSV and XML, say how it is written",
 }
 # By which lines are found; a name with a dot is a setting of the file system.
 _OF_LINES = {"linesep", "encoding", "charset"}

@@ -99,6 +99,7 @@ def read_text(
         options = {"nullValue": _NO_TEXT, **options}
     # A value of XML is a text, as one of CSV is.
     values = "json" if kind == "json" else "csv"
+    lower = _without_locale(lower) if kind == "json" else lower
     plain = _read_types(schema, values, lower)
     records = None
     if keeps_lines:
@@ -143,9 +144,14 @@ def _is_whole(lower: Mapping[str, str]) -> bool:
     return lower.get("multiline", "").strip().lower() == "true"
 
 
+def _without_locale(lower: Mapping[str, str]) -> dict[str, str]:
+    # JSON says how a number is written; a locale says it of months and days alone.
+    return {name: value for name, value in lower.items() if name != "locale"}
+
+
 def _read_types(schema: StructType, values: str, lower: Mapping[str, str]) -> StructType:
     """Return the types that Spark's reader gives the columns of a schema, before they are converted."""
-    made_plain = set() if values == "json" else options_made_plain(lower)
+    made_plain = options_made_plain(lower)
     formats = {name: value for name, value in lower.items() if name not in made_plain}
     read = ((f, read_as(f.dataType, values, lower if is_nested(f.dataType) else formats)) for f in schema)
     return StructType([StructField(field.name, kept) for field, kept in read])
@@ -159,7 +165,7 @@ def _as_written(
         arrived = _refusing_headers(arrived, plain)
     if kind == "csv" and _is_whole(lower) and "linesep" not in lower:
         arrived = _refusing_mixed_ends(arrived, plain, what)
-    return arrived if kind == "json" else _with_plain_texts(arrived, schema, lower)
+    return _with_plain_texts(arrived, schema, lower)
 
 
 def _schema(
@@ -325,7 +331,7 @@ def _flagged(rows: DataFrame, fault: str, by_column: Mapping[str, str], may_be: 
 
 
 def _with_plain_texts(rows: DataFrame, schema: StructType, options: Mapping[str, str]) -> DataFrame:
-    """Return records of CSV or XML with values as SQL writes them, where options say another form."""
+    """Return records with values as SQL writes them, where options say another form."""
     signs = _signs_of_locale(rows.sparkSession, options["locale"]) if "locale" in options else None
     texts = {field.name: quoted_name(field.name) for field in schema}
     plain = {field.name: plain_text(texts[field.name], field.dataType, options, signs) for field in schema}

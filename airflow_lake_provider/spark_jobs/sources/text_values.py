@@ -93,14 +93,14 @@ def read_as(declared: DataType, kind: str, options: Mapping[str, str]) -> DataTy
 
 
 def options_made_plain(options: Mapping[str, str]) -> set[str]:
-    """Return the options of CSV and XML that :func:`plain_text` takes away from Spark's reader."""
+    """Return the options that :func:`plain_text` takes away from Spark's reader."""
     zone = options.get("timezone", "")
     # A time with three letters for its zone is refused below.
     return {"locale", *(("timezone",) if zone and not re.search(LETTERS_FOR_ZONE, zone) else ())}
 
 
 def plain_text(text: str, declared: DataType, options: Mapping[str, str], signs: tuple[str, str] | None) -> str:
-    """Return SQL of a text of CSV or XML with its number or time as SQL writes it.
+    """Return SQL of a text with its number or time as SQL writes it.
 
     A number that is not written as the options say is none. A time without a zone is of the one of the options.
 

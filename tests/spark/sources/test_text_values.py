@@ -272,6 +272,11 @@ WRITTEN: list[tuple[dict[str, str], str, dict[str, Any]]] = [
     ),
     ({"timeZone": "+02:00"}, "TIMESTAMP", {"2024-01-02 12:00:00": TIME, "": None}),
     ({"timeZone": "CET"}, "TIMESTAMP", {"2024-01-02 11:00:00": TIME}),
+    (
+        {"timeZone": "+02:00", "timestampFormat": "dd.MM.yyyy HH:mm"},
+        "TIMESTAMP",
+        {"02.01.2024 12:00": TIME, "2024-01-02 12:00": REFUSED},
+    ),
     ({"negativeInf": "it's"}, "FLOAT", {"it's": -inf, "7F": REFUSED, "0.5": 0.5}),
 ]
 
@@ -283,6 +288,37 @@ def test_a_value_that_is_written_as_an_option_says_is_that_value_or_refused(
     lines = "".join(f"{number};{text}\n" for number, text in enumerate(values))
     found = zoned(read(spark, tmp_path, "csv", lines, schema, sep=";", **options), schema)
     assert {n: "nan" if v != v else v for n, v in found.items()} == expected_of(values)
+
+
+@pytest.mark.parametrize(
+    ("options", "values"), [(options, values) for options, schema, values in WRITTEN if schema == "TIMESTAMP"]
+)
+def test_times_of_json_are_of_the_zone_of_its_option_or_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], values: dict[str, Any]
+) -> None:
+    given = {text: value for text, value in values.items() if text}
+    lines = "".join(json.dumps({"id": number, "v": text}) + "\n" for number, text in enumerate(given))
+    assert zoned(read(spark, tmp_path, "json", lines, "TIMESTAMP", **options), "TIMESTAMP") == expected_of(given)
+
+
+def test_numbers_of_json_are_those_of_json_whatever_the_locale(spark: SparkSession, tmp_path: Path) -> None:
+    values = {
+        "1.5": Decimal("1.50"),
+        '"1.5"': Decimal("1.50"),
+        "1.500": Decimal("1.50"),
+        '"1.500"': Decimal("1.50"),
+        "1.239": REFUSED,
+        '"1.239"': REFUSED,
+        '"1,5"': REFUSED,
+        '"1.234,5"': REFUSED,
+    }
+    lines = "".join(f'{{"id": {number}, "v": {text}}}\n' for number, text in enumerate(values))
+    assert read(spark, tmp_path, "json", lines, "DECIMAL(10,2)", locale="de-DE") == expected_of(values)
+    lines = "".join(f'{{"id": {number}, "v": [{text}]}}\n' for number, text in enumerate(values))
+    inside = {text: value if value is REFUSED else [value] for text, value in values.items()}
+    assert read(spark, tmp_path, "json", lines, "ARRAY<DECIMAL(10,2)>", locale="de-DE") == expected_of(inside)
+    months = '{"id": 1, "v": "02 Januar 2024"}\n'
+    assert read(spark, tmp_path, "json", months, "DATE", locale="de-DE", dateFormat="dd MMMM yyyy") == {1: DAY}
 
 
 def test_numbers_of_xml_are_those_of_the_locale_or_refused(spark: SparkSession, tmp_path: Path) -> None:
