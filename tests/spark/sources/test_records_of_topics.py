@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,10 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
 from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
+from tests.spark.sources.kafka.schema_registry import record
+from tests.spark.sources.kafka.topic_writer import add_connector
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 OF_READER = "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP"
@@ -64,3 +68,30 @@ def test_values_whose_fields_are_all_in_the_key_are_put_aside_where_they_are_no_
     batch.rows.unpersist()
     no_object = [(7, "no JSON object"), (7, "no JSON object in UTF-8")]
     assert [faults[offset] for offset in sorted(faults)] == [(7, None), (7, None), *no_object, (7, None)]
+
+
+def test_a_value_of_avro_that_claims_gigabytes_is_refused_and_ends_no_driver(spark: SparkSession) -> None:
+    add_connector(spark)
+    lists, texts = {"type": "array", "items": "string"}, {"type": "map", "values": "string"}
+    schema = json.dumps(record("Order", name="string", picture="bytes", lines=lists, notes=texts))
+    claim = zigzag(1_900_000_000)
+    values = [b"\x02a\x02b\x00\x00", claim + b"a", b"\x02a" + claim, b"\x02a\x02b" + claim, b"\x02a\x02b\x00" + claim]
+    rows = [(None, value, 0, offset, AT) for offset, value in enumerate(values)]
+    source = KafkaTopic("kafka", "orders", value_format="avro", schema=schema)
+    records = spark.createDataFrame(rows, OF_READER)
+    decode = AvroValues(spark, source, None).decode
+    batch = read_records(source, records, decode, deletes=False, has_order=True, keeps_records=True)
+    read = {row["_lake_place"]["offset"]: row for row in batch.rows.collect()}
+    assert [read[0][name] for name in ("name", "picture", "lines", "notes")] == ["a", b"b", [], {}]
+    assert {read[offset]["_lake_unparsable"] for offset in range(1, len(values))} == {
+        "a value that its writer's schema does not fit"
+    }
+
+
+def zigzag(number: int) -> bytes:
+    """Return a long as Avro writes it."""
+    rest, written = number << 1, bytearray()
+    while rest > 0x7F:
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*written, rest])

@@ -25,6 +25,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     is_framed,
     kind_of,
     last_name,
+    limit_lengths,
     meant,
     named_types,
     nearest,
@@ -70,6 +71,7 @@ class AvroValues:
         :raises LakeProviderError: the registry lacks a schema, or does not answer.
         """
         refuse_without_avro(self.spark)
+        limit_lengths(self.spark)
         topic, subject = self.source.topic, self.source.subject_of_values
         if self.access is None:
             reader = record_schema(str(self.source.schema), f"the schema of topic {topic}")

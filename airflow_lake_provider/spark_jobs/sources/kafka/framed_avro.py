@@ -9,9 +9,15 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.jvm.gateway import has_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import empty_array, has_class, jvm_of, load_class, once_a_driver
 
 _AVRO = "org.apache.spark.sql.avro.AvroDataToCatalyst"
+# Of one value. A broken body may claim any length, and Avro makes room for it before it reads.
+_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": 64 * 1024**2,
+    "org.apache.avro.limits.bytes.maxLength": 64 * 1024**2,
+    "org.apache.avro.limits.collectionItems.maxLength": 16 * 1024**2,
+}
 # A field that every record gets by its default. What cannot be decoded has NULL in all fields, in this one too.
 READ = "_lake_read"
 # A byte of zero, and four of the id, which is not negative.
@@ -33,6 +39,24 @@ def refuse_without_avro(spark: SparkSession) -> None:
             f"{_AVRO}, which reads Avro, is in none of the job's jars; add org.apache.spark:spark-avro_2.13 in the "
             "release of your Spark to the jars of [lake] spark_jars, or to the operator's packages"
         )
+
+
+@once_a_driver
+def limit_lengths(spark: SparkSession) -> None:
+    """Bound the lengths that Avro takes in the JVM of the driver, which is the executor of a local master.
+
+    Limits that the driver was started with stay as they are.
+    """
+    jvm = jvm_of(spark)
+    for name, limit in _LIMITS.items():
+        if jvm.java.lang.System.getProperty(name) is None:
+            jvm.java.lang.System.setProperty(name, str(limit))
+    # Another source may have read Avro before.
+    read_again = load_class(spark, "org.apache.avro.SystemLimitException").getDeclaredMethod(
+        "resetLimits", empty_array(spark, "java.lang.Class", 0)
+    )
+    read_again.setAccessible(True)
+    read_again.invoke(None, empty_array(spark, "java.lang.Object", 0))
 
 
 def prefix_of(value: str) -> str:

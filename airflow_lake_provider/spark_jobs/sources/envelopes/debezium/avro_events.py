@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.sources.kafka.framed_avro import (
     READ,
     Schema,
     decoded,
+    limit_lengths,
     meant,
     named_types,
     prefix_of,
@@ -61,6 +62,7 @@ class AvroEvents:
         :raises BadInputError: the records have more schemas than a plan can hold.
         """
         refuse_without_avro(self.spark)
+        limit_lengths(self.spark)
         prefixes = [sf.expr(prefix_of(name)).alias(name) for name in ("key", "value")]
         pairs = records.select(*prefixes).distinct().limit(MOST_SCHEMAS + 1).collect()
         if len(pairs) > MOST_SCHEMAS:
