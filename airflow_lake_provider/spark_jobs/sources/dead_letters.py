@@ -105,11 +105,12 @@ def _refuse(spec: LoadSpec, judged: DataFrame, raw: RawBatch, dead: int, read: i
     by_reason = judged.filter(is_dead).groupBy(_REASON).count()
     worst = by_reason.orderBy(sf.desc("count"), sf.desc(_REASON)).limit(_SHOWN).collect()
     reasons = "; ".join(f"{row[_REASON]}: {row['count']}" for row in worst)
-    place = raw.first_place(judged, is_dead)
+    place, remedies = raw.first_place(judged, is_dead), raw.remedies_of([str(row[_REASON]) for row in worst])
     raise BadInputError(
         f"{spec.table}: {dead} of {read} records cannot be applied, which is more than max_share={letter.max_share:g} "
         f"of dead_letter takes ({reasons}): {place}. Nothing was written, nor to {letter.table}. Look whether schema "
         "and options of the source fit what it reads; where they do, give a greater max_share for this run"
+        f"{remedies}"
     )
 
 

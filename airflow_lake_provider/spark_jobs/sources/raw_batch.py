@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -51,6 +52,8 @@ class RawBatch:
     :param first_rows: numbers of the first lines of files, by the index of the file; none where records are no lines.
     """
 
+    # What may be wrong with a record, and what to do.
+    remedies: ClassVar[Mapping[str, str]] = FAULTS
     rows: DataFrame
     in_any_order: DataFrame | None = None
     files: tuple[InputFile, ...] = ()
@@ -97,6 +100,14 @@ class RawBatch:
         excluded = {name.lower() for name in (*exclude_columns, *((CHANGE_TYPE,) if self.has_change_type else ()))}
         fields = [each for each in self.rows.schema if not each.name.startswith("_lake_")]
         return [each for each in fields if each.name.lower() not in excluded]
+
+    def remedies_of(self, faults: Collection[str]) -> str:
+        """Return what to do about the faults of some records, to go on with in a message; empty for nothing.
+
+        :param faults: in words, as ``_lake_unparsable`` has them.
+        """
+        named = (f"; {fault}: {remedy}" for fault, remedy in self.remedies.items() if any(fault in f for f in faults))
+        return "".join(named)
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.

@@ -196,6 +196,9 @@ def test_too_many_letters_refuse_the_run_before_anything_is_written(flow: Flow) 
     with pytest.raises(BadInputError, match=words):
         flow.apply(dead_letter=letter, delete_when=None)
     assert not any(flow.catalog().table_exists(name) for name in (flow.table, letter.table))
+    (flow.inbox / "1.jsonl").write_text('{"id": 1}{"id": 2}\n')
+    with pytest.raises(BadInputError, match=r"for this run; more than one value.*: write each record into a line of"):
+        flow.apply(dead_letter=letter, delete_when=None)
 
 
 def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> None:

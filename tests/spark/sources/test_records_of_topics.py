@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.dead_letter import DeadLetter
 from airflow_lake_provider.contracts.author.kafka_topic import KafkaTopic
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.specs.append import AppendSpec
+from airflow_lake_provider.spark_jobs.sources.dead_letters import without_dead_letters
 from airflow_lake_provider.spark_jobs.sources.kafka.avro_values import AvroValues
 from airflow_lake_provider.spark_jobs.sources.kafka.records import read_records
 from tests.spark.sources.kafka.schema_registry import record
@@ -39,6 +43,17 @@ def test_a_value_that_is_framed_is_told_with_what_has_framed_it(spark: SparkSess
     value, says = VALUE[name]
     with pytest.raises(BadInputError, match=rf"1 records .*offset 1: .*{says}"):
         refuse(spark, [(None, b'{"id": 1}'), (None, value)], schema="id INT")
+
+
+def test_too_many_letters_are_told_with_what_has_framed_them(spark: SparkSession) -> None:
+    rows = [(None, VALUE["Avro"][0], 0, 0, AT)]
+    source = KafkaTopic("kafka", "orders", schema="id INT", name="orders")
+    records = spark.createDataFrame(rows, OF_READER)
+    batch = read_records(source, records, None, deletes=False, has_order=True, keeps_records=True)
+    run = RunIdentity.of("dag", "run", "task", "-1")
+    spec = AppendSpec(catalog="lake_default", table="shop.orders", run=run, source=source, dead_letter=DeadLetter())
+    with pytest.raises(BadInputError, match=r"1 of 1 records .*a value behind the id of a schema: a serializer of"):
+        without_dead_letters(spec, batch, (), None)
 
 
 @pytest.mark.parametrize("key", [b"\0\0\0\0\7orders", b"\0\0\0\0\0\0\0\x07", b"\x1f"])

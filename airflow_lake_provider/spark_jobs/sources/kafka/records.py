@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -78,6 +79,7 @@ class RecordBatch(RawBatch):
     :param topic_id: of a topic that was made anew it is another one.
     """
 
+    remedies: ClassVar[Mapping[str, str]] = _REMEDIES
     topic: str
     topic_id: str = ""
 
@@ -108,14 +110,11 @@ class RecordBatch(RawBatch):
         if not faulty.filter(sf.col(UNPARSABLE).endswith(UNSEEN)).isEmpty():
             raise UndecidedTextError
         shown = [str(row[0]) for row in faulty.orderBy(UNPARSABLE).limit(_SHOWN).collect()]
-        remedies = "".join(
-            f"; {fault}: {remedy}" for fault, remedy in _REMEDIES.items() if any(fault in s for s in shown)
-        )
         more = f", and {count - len(shown)} others" if count > len(shown) else ""
         raise BadInputError(
             f"{count} records of topic {self.topic} cannot be read: {'; '.join(shown)}{more}. Give the schema that "
             "they have; a record without a value deletes a row in an upsert whose KafkaTopic has key_schema, and "
-            f"tombstones='skip' leaves it out{remedies}"
+            f"tombstones='skip' leaves it out{self.remedies_of(shown)}"
         )
 
 
