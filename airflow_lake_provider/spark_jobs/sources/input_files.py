@@ -51,6 +51,8 @@ _MOST_LISTED = 200
 def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]:
     """List files, sorted by path; folders are listed with all that is below them, hidden names are left out.
 
+    A folder of a hidden name is read where the end of the pattern is its name, without a sign of a glob.
+
     :param pattern: path or Hadoop glob, of any scheme Spark can read.
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
     :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
@@ -65,7 +67,8 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     if not matches:
         return ()
     statuses = _file_statuses(spark)
-    files = sorted(set(_visible_files(statuses, filesystem, matches)))
+    is_named = not GLOB_CHARACTERS & set(pattern.rstrip("/").rpartition("/")[2])
+    files = sorted(set(_visible_files(statuses, filesystem, matches, are_named=is_named)))
     if filesystem.getUri().getScheme() == "file":
         files = list(_without_linked_twins(files))
     for file in files:
@@ -114,12 +117,17 @@ def _refuse_unreadable(pattern: str, address: str, matches: Any) -> None:
         raise BadInputError(f"source {pattern!r} has a hidden name, which Spark skips without a word; rename the file")
 
 
-def _visible_files(statuses: _FileStatuses, filesystem: Any, matches: Any) -> Iterator[InputFile]:
-    """Yield the files of an array of ``FileStatus``, and what is below its folders."""
+def _visible_files(
+    statuses: _FileStatuses, filesystem: Any, matches: Any, *, are_named: bool = False
+) -> Iterator[InputFile]:
+    """Yield the files of an array of ``FileStatus``, and what is below its folders.
+
+    :param are_named: whether folders are read whatever their names are.
+    """
     listed = statuses.array(matches)
     is_local = filesystem.getUri().getScheme() == "file"
     for place, (match, is_file) in enumerate(zip(statuses.files(listed), statuses.are_files(listed), strict=True)):
-        if is_hidden(match.path.rpartition("/")[2]):
+        if is_hidden(match.path.rpartition("/")[2]) and (is_file or not are_named):
             continue
         if is_file:
             yield match

@@ -82,3 +82,12 @@ def test_a_file_that_links_show_again_is_listed_once(spark: SparkSession, tmp_pa
         (tmp_path / "in" / link).symlink_to(outside)
     linked = f"file:{tmp_path}/in/more/a.json"
     assert [file.path for file in list_input_files(spark, f"{tmp_path}/in")] == [own, linked]
+
+
+def test_a_folder_of_a_hidden_name_is_read_where_the_path_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "_in", 2)
+    expected = sorted(f"file:{path}" for path in (tmp_path / "_in").glob("**/[0-9]*.json"))
+    for path in ("_in", "_in/", "*/../_in"):
+        assert [file.path for file in list_input_files(spark, f"{tmp_path}/{path}")] == expected
+    assert list_input_files(spark, f"{tmp_path}/*") == ()
+    assert list_input_files(spark, f"{tmp_path}/_in/_*") == ()
