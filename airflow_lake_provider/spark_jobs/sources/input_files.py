@@ -29,6 +29,7 @@ from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 
 _LOCAL = "file:"
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
+_NO_GLOB = "error parsing regexp: "
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 # Formats that tables have their rows in.
 _FORMATS = frozenset({"parquet", "orc", "avro"})
@@ -56,9 +57,9 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     :param pattern: path or Hadoop glob, of any scheme Spark can read.
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
     :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
-        name with a colon where Hadoop cannot read it.
+        name with a colon where Hadoop cannot read it, or a glob that is not closed.
     """
-    with _refusing_colons(pattern):
+    with _refusing_patterns(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
@@ -79,10 +80,15 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
 
 
 @contextmanager
-def _refusing_colons(pattern: str) -> Iterator[None]:
+def _refusing_patterns(pattern: str) -> Iterator[None]:
     try:
         yield
     except (IllegalArgumentException, JavaError) as error:
+        if _NO_GLOB in str(error):
+            why = str(error).split(_NO_GLOB, 1)[-1].splitlines()[0]
+            raise BadInputError(
+                f"source {pattern!r} is no glob: {why}; close each bracket, or write a backslash before one of a name"
+            ) from error
         if "Relative path in absolute URI" not in str(error):
             raise
         name = str(error).split("Relative path in absolute URI: ", 1)[-1].splitlines()[0]
@@ -91,7 +97,7 @@ def _refusing_colons(pattern: str) -> Iterator[None]:
 
 def location_of(spark: SparkSession, pattern: str) -> SourceLocation:
     """Resolve a path or glob as :func:`list_input_files` does; nothing is looked for."""
-    with _refusing_colons(pattern):
+    with _refusing_patterns(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
     address = str(path.getFileSystem(hadoop_settings(spark)).makeQualified(path).toString())
     is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources import input_files
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
@@ -91,3 +92,9 @@ def test_a_folder_of_a_hidden_name_is_read_where_the_path_names_it(spark: SparkS
         assert [file.path for file in list_input_files(spark, f"{tmp_path}/{path}")] == expected
     assert list_input_files(spark, f"{tmp_path}/*") == ()
     assert list_input_files(spark, f"{tmp_path}/_in/_*") == ()
+
+
+@pytest.mark.parametrize("pattern", ["{a,b", "[ab"])
+def test_a_glob_that_is_not_closed_is_no_work_for_a_retry(spark: SparkSession, tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(BadInputError, match=r"is no glob: Unclosed .* close each bracket"):
+        list_input_files(spark, f"{tmp_path}/{pattern}")
