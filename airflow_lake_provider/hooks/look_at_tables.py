@@ -33,13 +33,12 @@ def look_at_tables(
     broken: Callable[[str, str], Looked],
     error_of: Callable[[Looked], str | None],
     *,
-    forget: Callable[[], None] | None = None,
+    forget: Callable[[], None] = lambda: None,
     missing_are_broken: bool = False,
 ) -> list[Looked]:
     """Return what is made of each table that patterns mean, several being read at a time.
 
-    Tables that the catalog did not answer for are looked at twice. Between the two it lists its tables: where it does
-    not, no table is at fault.
+    Tables that the catalog did not answer for are looked at twice; between the two it has to list its tables.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
@@ -54,20 +53,11 @@ def look_at_tables(
     """
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     hook.table_format.refuse_lacking(f"connection {hook.lake_conn_id!r}", ["health"])
-    missing: dict[str, str] = {}
-    if missing_are_broken:
-        listed, missing = hook.tables_and_missing(patterns)
-    else:
-        listed = hook.tables_matching(patterns)
+    listed, missing = hook.tables_and_missing(patterns) if missing_are_broken else (hook.tables_matching(patterns), {})
 
     def at(table: ListedTable) -> Looked:
-        if not table.is_nameable:
-            levels = ", ".join(map(shown, table.levels))
-            why = f"no operator can name it: of its levels {levels}, one has other characters than letters, digits, '_'"
-            return broken(str(table), f"UnsupportedError: table {table}: {why} and '-'; rename it")
-        if table.foreign:
-            why = f"it is {table.foreign}, and {hook.table_format.title} alone is maintained"
-            return broken(str(table), f"UnsupportedError: {table}: {why}; leave it out by '!{table}'")
+        if refusal := _refusal(table, hook):
+            return broken(str(table), refusal)
         try:
             return hook.look_at(table, lambda loaded: look(table, loaded))
         except LakeProviderError as error:
@@ -83,17 +73,25 @@ def look_at_tables(
             log.warning("the catalog did not answer for %d of %d tables; it is asked again", len(again), len(listed))
             time.sleep(BEFORE_SECOND_LOOK)
             hook.tables_and_missing(patterns)
-            if forget is not None:
-                forget()
+            forget()
             looked |= zip(again, readers.map(at, again), strict=True)
-    return [
-        *looked.values(),
-        *(broken(name, f"MissingTableError: table {name} {why}") for name, why in missing.items()),
-    ]
+    return [*looked.values(), *(broken(name, f"MissingTableError: table {name} {missing[name]}") for name in missing)]
 
 
 def _is_unanswered(error: str | None) -> bool:
     return error is not None and error.startswith(CatalogUnavailableError.__name__)
+
+
+def _refusal(table: ListedTable, hook: LakeCatalogHook) -> str | None:
+    """Return why no operator maintains a table, from the catalog's list alone."""
+    if not table.is_nameable:
+        levels = ", ".join(map(shown, table.levels))
+        why = f"no operator can name it: of its levels {levels}, one has other characters than letters, digits, '_'"
+        return f"UnsupportedError: table {table}: {why} and '-'; rename it"
+    if table.foreign:
+        why = f"it is {table.foreign}, and {hook.table_format.title} alone is maintained"
+        return f"UnsupportedError: {table}: {why}; leave it out by '!{table}'"
+    return None
 
 
 def table_locations(

@@ -64,6 +64,6 @@ def table_health(
 
     hook = LakeCatalogHook(lake_conn_id) if policies is None else policies.hook
     remembered = MaintenanceHistory(hook).remembered()
-    forget = None if policies is None else policies.forget_unanswered
+    forget = policies.forget_unanswered if policies else lambda: None
     looked = look_at_tables(tables, hook, judged, broken, lambda each: each.error or each.policy_error, forget=forget)
     return sorted(looked, key=lambda each: each.order)

@@ -142,17 +142,16 @@ def plan_tables(
         return plan_of(health, policies.policy_of_unread(name), now), TableLook(health=health)
 
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
+    forget = policies.forget_unanswered
     looked = look_at_tables(
-        patterns,
-        hook,
-        planned,
-        broken,
-        lambda each: each[0].error,
-        forget=policies.forget_unanswered,
-        missing_are_broken=missing_are_broken,
+        patterns, hook, planned, broken, _error_of, forget=forget, missing_are_broken=missing_are_broken
     )
     dropped = _dropped({plan.table for plan, _ in looked if plan.is_missing} - {*patterns.included}, hook)
     return _compared_with_others(_planned_tables(looked, dropped), hook)
+
+
+def _error_of(looked: tuple[TablePlan, TableLook]) -> str | None:
+    return looked[0].error
 
 
 def _planned_tables(looked: Sequence[tuple[TablePlan, TableLook]], dropped: Collection[str]) -> PlannedTables:

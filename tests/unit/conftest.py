@@ -37,8 +37,17 @@ def bytecode_made_once() -> Iterator[None]:
     """Compile each file of the jobs' archive once: a task that submits does, and hundreds of tests have such a task."""
     from airflow_lake_provider.submission import job_files
 
+    compiled = job_files._bytecode
+
+    @functools.cache
+    def once(name: str, source: bytes, _python: bytes) -> bytes:
+        return compiled(name, source)
+
+    def for_this_python(name: str, source: bytes) -> bytes:
+        return once(name, source, vars(job_files)["MAGIC_NUMBER"])
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_files, "_bytecode", functools.cache(job_files._bytecode))
+        patch.setattr(job_files, "_bytecode", for_this_python)
         yield
 
 

@@ -174,9 +174,7 @@ def test_the_limit_of_a_dry_run_holds_though_rows_have_arrived_since(column: str
     assert age_limit(spec(column, clock=clock, before="2999-01-01"), COLUMNS, later, [newer, ARRIVED]) == without
 
 
-@pytest.mark.parametrize(
-    "before", ["yesterday", "None", "2026-13-01", 20261127, date(2026, 11, 27), "0001-01-01T00:00+14:00"]
-)
+@pytest.mark.parametrize("before", ["yesterday", "None", "2026-13-01", 20261127, "0001-01-01T00:00+14:00"])
 def test_what_is_no_value_of_a_column_of_time_is_refused(before: Any) -> None:
     with pytest.raises(InvalidSpecError, match="before must"):
         spec(before=before)

@@ -188,8 +188,7 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
         with progress.phase("remove files") as facts:
             # A file there that came late is a reason to remove no more.
             purged = QuarantinedFiles(table).purge(now - spec.quarantine_for, orphans.owners)
-            result = _remove(table, spec, orphans, reached)
-            removed = result.moved
+            removed = (result := _remove(table, spec, orphans, reached)).moved
             facts.update({"files": removed, "purged files": purged})
         warnings = _left_over(table, result, is_nothing_gone=not removed + purged)
     return OrphanFilesReport(
@@ -208,14 +207,13 @@ def _removed(table: IcebergTable, spec: OrphanFilesSpec, orphans: _Orphans, prog
         examples=tuple(orphans.examples),
         files_removed=removed,
         files_purged=purged,
-        warnings=(
-            *([] if later is None else [later]),
-            *(f"a removal would be refused: {refusal}" for refusal in refusals),
-            *(f"a removal would be refused: the folders of {each} are not known" for each in spec.unknown_tables),
-            *orphans.warnings(),
-            *warnings,
-        ),
+        warnings=(*([later] if later else []), *_refused_removals(refusals, spec), *orphans.warnings(), *warnings),
     )
+
+
+def _refused_removals(refusals: list[str], spec: OrphanFilesSpec) -> list[str]:
+    unknown = (f"the folders of {each} are not known" for each in spec.unknown_tables)
+    return [f"a removal would be refused: {refusal}" for refusal in (*refusals, *unknown)]
 
 
 def _left_over(table: IcebergTable, result: MovedFiles, *, is_nothing_gone: bool) -> list[str]:
