@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Key of Airflow's store of the task's state, which clearing leaves: by it a try notes that it may commit, until a try
 # has told of what was committed.
 UNTOLD = "lake_untold"
-# Key by which the first try that has told since a clearing notes its numbers.
+# Key of the numbers of tries that have told: of each clearing those of the first one.
 _REPORTED = "lake_reported"
 # Beginning of keys by which a publication notes what main gains: afterwards no table tells who published it.
 _GAINED = "lake_gained"
@@ -112,8 +112,11 @@ class TaskRun:
             store = self._store
             if store is not None and store.get(UNTOLD):
                 store.delete(UNTOLD)
-            if store is not None and self._max_tries and not self._is_of_now(store.get(_REPORTED)):
-                store.set(_REPORTED, [self._max_tries, self.context["ti"].try_number, self._clear_number])
+            if store is not None and self._max_tries:
+                notes = self._reported(store)
+                if all(clears != self._clear_number for *_, clears in notes):
+                    this_try: Any = [self._max_tries, self.context["ti"].try_number, self._clear_number]
+                    store.set(_REPORTED, [*notes, this_try])
 
     def note_publication(self, gained: Sequence[str]) -> None:
         """Note the snapshots that this try is about to give to main."""
@@ -178,22 +181,22 @@ class TaskRun:
 
     @property
     def _told_before_clearing(self) -> int | None:
-        """Number of the try that has told before a clearing which max_tries does not show; None without one.
+        """Number of the last try that has told before a clearing which max_tries does not show; None without one.
 
         Not that of the first try since: another change of the retries would give a retry another one.
         """
-        if self._first_try <= 1:
+        store = self._store
+        if self._first_try <= 1 or store is None:
             return None
         with suppress(Exception):
-            store = self._store
-            numbers: Any = store.get(_REPORTED) if store is not None else None
-            if self._is_of_now(numbers) and numbers[1] < self._first_try and numbers[2] < self._clear_number:
-                return int(numbers[1])
+            earlier = [int(number) for _, number, clears in self._reported(store) if clears < self._clear_number]
+            return max((number for number in earlier if number < self._first_try), default=None)
         return None
 
-    def _is_of_now(self, numbers: Any) -> bool:
-        """Tell whether Airflow's numbers show no clearing since those of a note."""
-        return isinstance(numbers, list) and numbers[0] == self._max_tries
+    def _reported(self, store: TaskStateStoreAccessor) -> list[Any]:
+        """Return the numbers of tries that have told, but for those before a clearing that max_tries shows."""
+        notes: Any = store.get(_REPORTED)
+        return [note for note in notes if note[0] == self._max_tries] if isinstance(notes, list) else []
 
     @property
     def _max_tries(self) -> int:

@@ -302,6 +302,18 @@ def test_a_task_that_is_cleared_after_its_author_has_lowered_the_retries_is_anot
     assert tries.who(5, retries, 2) not in {first, *cleared}
 
 
+def test_each_clearing_is_another_run_though_the_retries_are_lowered_before_each(
+    lake_connection: str, context: Context
+) -> None:
+    tries = TriesOfADeletion(context)
+    first = tries.who(1, 3, tells=True)
+    # The second try of this clearing follows a failure behind the report.
+    second = [tries.who(number, 2, 1, tells=True) for number in (2, 3)]
+    third = tries.who(4, 0, 2, tells=True)
+    assert second[0] == second[1]
+    assert len({first, *second, third}) == 3
+
+
 def test_a_retry_after_a_clearing_is_the_same_run_though_the_retries_are_lowered_once_more(
     lake_connection: str, context: Context
 ) -> None:
