@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.author.merge_engines import History
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
@@ -74,16 +75,33 @@ def refuse_earlier_batch(new: NewInput[UpsertSpec, UpsertReport]) -> None:
 
     :raises BadInputError: with both times.
     """
-    engine = new.spec.merge_engine
-    if not isinstance(engine, History) or engine.at is None:
-        return
-    newest = new.applied_state.newest_time
-    if newest is not None and datetime.fromisoformat(engine.at) < newest:
+    at = _time_of_batch(new)
+    if (newest := _later_time(new, at)) is not None:
         raise BadInputError(
-            f"{new.spec.table}: the batch is of {engine.at}, and one of {newest.isoformat()} was applied. Of a batch "
+            f"{new.spec.table}: the batch is of {at}, and one of {newest.isoformat()} was applied. Of a batch "
             "with one time only what differs is kept, so that an earlier one has nothing to be compared with. Run the "
             "batches in the order of their times; max_active_runs=1 does that"
         )
+
+
+def newest_time_entry(new: NewInput[UpsertSpec, UpsertReport]) -> dict[str, str]:
+    """Return the time of a batch of a history as an entry of the commit; empty where a later one was applied.
+
+    An earlier batch is not refused where it has no rows, as it changes nothing.
+    """
+    at = _time_of_batch(new)
+    return {} if at is None or _later_time(new, at) is not None else {HISTORY_AT: at}
+
+
+def _time_of_batch(new: NewInput[UpsertSpec, UpsertReport]) -> str | None:
+    engine = new.spec.merge_engine
+    return engine.at if isinstance(engine, History) else None
+
+
+def _later_time(new: NewInput[UpsertSpec, UpsertReport], at: str | None) -> datetime | None:
+    """Return the newest time that was applied, where it is later than that of the batch."""
+    newest = new.applied_state.newest_time
+    return newest if at is not None and newest is not None and datetime.fromisoformat(at) < newest else None
 
 
 def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, engine: History) -> ChangeBatch:

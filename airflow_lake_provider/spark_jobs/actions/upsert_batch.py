@@ -12,11 +12,11 @@ from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, De
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, without_new_events
 from airflow_lake_provider.spark_jobs.actions.complete_batch import compared_with_table
 from airflow_lake_provider.spark_jobs.actions.history_batch import (
     changes_of_history,
+    newest_time_entry,
     refuse_earlier_batch,
     stored_with_history,
 )
@@ -178,11 +178,10 @@ def _commit(
         rows_unchanged=rows_unchanged,
         dead_letters=batch.dead_letters.count if batch.dead_letters else None,
     )
-    properties = {}
+    # Snapshots expire, and the property stays.
+    properties = newest_time_entry(new)
+    summary.update(properties)
     if isinstance(engine, History):
-        # Snapshots expire, and the property stays.
-        properties = {HISTORY_AT: engine.at} if engine.at else {}
-        summary.update(properties)
         # What is left of it is to write rows, and to delete some.
         engine = Deduplicate()
     commit = KeyedCommit(

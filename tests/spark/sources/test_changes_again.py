@@ -194,3 +194,21 @@ def test_a_column_of_ours_in_a_source_table_is_refused_unless_others_are_chosen(
         source = read(orders.name, columns=["id", "n"], name=f"some{number}")
         assert orders.apply(f"some {number}", source).outcome is Outcome.APPLIED
     assert {key: values[-1] for key, values in orders.flow.rows().items()} == {1: 10, 2: 20, 7: 70, 8: 80}
+
+
+def test_an_earlier_batch_of_a_history_without_a_change_leaves_the_time_of_the_later_one(flow: Flow) -> None:
+    orders = Orders(flow)
+
+    def apply(day: int) -> Any:
+        engine = History(track=["n"], at=f"2026-01-0{day}T00:00:00+00:00")
+        return orders.apply(f"run {day}", Changes(orders.name), merge_engine=engine)
+
+    assert apply(3).outcome is Outcome.APPLIED
+    orders.run("INSERT INTO {t} VALUES (9, 1, 90)")
+    orders.run("DELETE FROM {t} WHERE id = 9")
+    assert apply(1).outcome is Outcome.EMPTY_BATCH
+    assert flow.loaded().properties["lake.history-at"] == "2026-01-03T00:00:00+00:00"
+    flow.forget_commits("(10, 1, 100, TIMESTAMP '2026-01-03 00:00:00 UTC', NULL, true)")
+    orders.run("UPDATE {t} SET n = 11 WHERE id = 1")
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
+        apply(2)
