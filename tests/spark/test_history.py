@@ -156,7 +156,12 @@ def test_an_earlier_whole_is_refused_when_the_snapshot_of_the_later_one_has_expi
     flow.forget_commits("(2, 'Oslo', 'b', TIMESTAMP '2026-01-01 00:00:00 UTC', NULL)")
     with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
         whole(flow, "2026-01-02", {1: ("Lima", "late"), 2: ("Oslo", "b")})
+    flow.spark.sql(f"ALTER TABLE lake_default.{flow.table} CREATE BRANCH audit")
+    with pytest.raises(BadInputError, match=r"the batch is of 2026-01-02T00:00:00\+00:00, and one of 2026-01-03"):
+        whole(flow, "2026-01-02", {1: ("Lima", "late"), 2: ("Oslo", "b")}, branch="audit")
     assert whole(flow, "2026-01-04", {1: ("Rome", "a"), 2: ("Oslo", "b")}).rows_inserted == 1
+    # The branch does not have that batch, so that one of before comes first there.
+    assert whole(flow, "2026-01-03", {1: ("Lima", "a")}, branch="audit").outcome is Outcome.APPLIED
 
 
 @pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP_NTZ"])

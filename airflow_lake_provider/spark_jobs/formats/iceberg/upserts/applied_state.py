@@ -70,16 +70,16 @@ def applied_state(table: IcebergTable, source_name: str, branch: str | None) -> 
     if branch is not None:
         # The count goes on from main's, so that main does not look rolled back once the branch is published.
         of_main = SourcePosition.read(table.properties(), source_name, str(table.name))
-        origin = table.origin_of(branch)
-        history = table.history(origin)
+        history, head = table.history(table.origin_of(branch)), table.base_of(None)
+        # Another branch may have been made before main's newest batch.
+        has_main = any(snapshot.id == head for snapshot in history.ancestors)
         return AppliedState(
             base=table.base_of(branch),
             run_keys=_run_keys_in_summaries(table, branch),
             position=SourcePosition(generation=of_main.generation),
             keys=IcebergKeyHistory(table=table),
             commits=history.ancestors,
-            # A branch of its own may have been made before main's newest batch.
-            newest_time=history.newest_time(table.properties() if origin == MAIN else {}),
+            newest_time=history.newest_time(table.properties() if has_main else {}),
         )
     applied, history = _applied(table, source_name), table.history()
     open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
