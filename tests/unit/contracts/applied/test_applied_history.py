@@ -237,8 +237,8 @@ def test_the_time_of_a_batch_counts_until_main_has_surely_lost_its_commit(steps:
             properties[HISTORY_AT] = f"2026-01-0{world.generation}T00:00:00+00:00"
             newest = world.known[len(world.truth)]
             world.known[len(world.truth)] = replace(newest, summary={**newest.summary, **properties})
-    told = world.history().newest_time(properties)
-    assert told == (None if day is None else datetime(2026, 1, day, tzinfo=UTC))
+    newest_time = world.history().newest_time(properties)
+    assert newest_time == (None if day is None else datetime(2026, 1, day, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("broken", ["soon", "2026-01-01T00:00:00"])
