@@ -179,7 +179,7 @@ class QuarantinedFiles:
         """
         restored = MovedFiles()
         for folder in self._folders(owners):
-            for journal in [location for location, _ in self._listed(folder) if location.endswith(_JOURNAL)]:
+            for journal in [location for location, *_ in self._listed(folder) if location.endswith(_JOURNAL)]:
                 moved = MovedFiles()
                 self._restore(journal, folder, owners, moved)
                 if not moved.failures:
@@ -203,7 +203,8 @@ class QuarantinedFiles:
     ) -> None:
         """Move the files of a journal back.
 
-        :param only: names that some of them have in the quarantine; None for all.
+        :param only: names of some in the quarantine. They stay there, too: another run may be reading them. None for
+            all.
         """
         for move in self._read(journal):
             home, aside, size = str(move["from"]), str(move["to"]), int(move["size"])
@@ -212,7 +213,7 @@ class QuarantinedFiles:
                 continue
             is_own = _is_own(folder, aside, home, owners)
             why = self._bring_back(aside, home, size) if is_own else _NOT_OWN
-            if why is None:
+            if why is None and only is None:
                 self.table.java.io().deleteFile(aside)
             restored.note(why)
 
@@ -224,22 +225,25 @@ class QuarantinedFiles:
         there = self._length(home)
         if there is None:
             return self._copy(aside, home, size)
+        if there > size or not self._is_beginning(home, aside, there):
+            return _OCCUPIED
+        return None if there == size else self._copy(aside, home, size)
+
+    def _is_beginning(self, home: str, aside: str, length: int) -> bool:
+        """Tell whether a file of a length is the beginning of another one, which is as long at least."""
         io = self.table.java.io()
         with (
             closing(io.newInputFile(aside).newStream()) as one,
             closing(io.newInputFile(home).newStream()) as other,
         ):
-            is_ours = there <= size and _begins_with(self.table.spark, one, other, there)
-        if not is_ours:
-            return _OCCUPIED
-        return None if there == size else self._copy(aside, home, size)
+            return _begins_with(self.table.spark, one, other, length)
 
     def purge(self, before: datetime, owners: FileOwners) -> int:
         """Delete what was moved before a moment, and return the number of files.
 
         What has another name than files that were moved, or no time, stays. A file that a writer has committed since,
-        and that the quarantine alone has, comes back, whenever it was moved. A journal goes after its files, which come
-        back by it.
+        and that the quarantine alone has whole, comes back, whenever it was moved. A journal goes after its files,
+        which come back by it.
 
         :param owners: of the folders where the table lay before.
         :raises BrokenInvariantError: there are such files, which a writer may bring again; those of old moves are gone.
@@ -248,8 +252,8 @@ class QuarantinedFiles:
         needed, purged = dict[str, str](), 0
         moved = self._moved(epoch_millis(before), owners, quarantines, old_journals, kept)
         while batch := list(islice(moved, _BATCH)):
-            needed |= (live := self._live_alone([location for location, _ in batch]))
-            purged += self._deleted([location for location, is_old in batch if is_old and location not in live])
+            needed |= (live := self._live_alone([(location, size) for location, size, _ in batch]))
+            purged += self._deleted([location for location, _, is_old in batch if is_old and location not in live])
         kept.update(map(_journal_of, needed))
         self._deleted([journal for journal in old_journals if journal not in kept])
         if needed:
@@ -258,7 +262,8 @@ class QuarantinedFiles:
 
     def _named_since(self, needed: dict[str, str], purged: int, back: MovedFiles) -> BrokenInvariantError:
         stay = len(needed) - back.moved
-        left = f"; {stay:,} stay in the quarantine: {back.causes or 'no journal names them'}" if stay else ""
+        advice = f"copy them by hand: below {self.folder} their names end as in the metadata"
+        left = f"; {stay:,} could not be copied ({back.causes or 'no journal names them'}), {advice}" if stay else ""
         return BrokenInvariantError(
             f"{self.table.name}: a commit has named {len(needed):,} files after they were moved to the quarantine, "
             f"such as {', '.join(list(needed.values())[:_NAMED])}. {back.moved:,} are back at their place{left}. "
@@ -285,8 +290,8 @@ class QuarantinedFiles:
 
     def _moved(
         self, end: int, owners: FileOwners, quarantines: dict[str, str], old_journals: list[str], kept: set[str]
-    ) -> Iterator[tuple[str, bool]]:
-        """Yield the files that were moved, and whether that was before a moment.
+    ) -> Iterator[tuple[str, int, bool]]:
+        """Yield the files that were moved, their sizes, and whether that was before a moment.
 
         :param end: epoch milliseconds.
         :param quarantines: filled with the journals, and the folders in which they lie.
@@ -294,7 +299,7 @@ class QuarantinedFiles:
         :param kept: filled with the journals of files that are not.
         """
         for folder in self._folders(owners):
-            for location, at in self._listed(folder):
+            for location, size, at in self._listed(folder):
                 if not _MOVED.search(location):
                     continue
                 # A store that does not know the time says 0.
@@ -302,28 +307,37 @@ class QuarantinedFiles:
                 if not is_old:
                     kept.add(_journal_of(location))
                 if not location.endswith(_JOURNAL):
-                    yield location, is_old
+                    yield location, size, is_old
                     continue
                 quarantines[location] = folder
                 if is_old:
                     old_journals.append(location)
 
-    def _live_alone(self, moved: Sequence[str]) -> dict[str, str]:
-        """Return those of some files of the quarantine that a snapshot names, and that are not at their place."""
+    def _live_alone(self, moved: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Return those of some files of the quarantine that a snapshot names, and that are not whole at their place.
+
+        :param moved: location and size.
+        """
         table = self.table.refresh()
         current = table.java.operations().current()
         live = reachable_files(table, current, str(current.metadataFileLocation()))
-        names = pa.table({"name": [name_key(each)[_PREFIX:] for each in moved], "moved": list(moved)})
+        places, sizes = zip(*moved, strict=True)
+        names = pa.table({"name": [name_key(each)[_PREFIX:] for each in places], "moved": places, "size": sizes})
         # Most writers give a name once. Hive gives it in each partition: all files of such a name then stay.
         aside = dataframe_of(table.spark, names)
-        rows = live.withColumn("name", name_of_location()).join(aside, "name").select("moved", "location").distinct()
-        return {
-            row["moved"]: row["location"] for row in rows.toLocalIterator() if self._length(row["location"]) is None
-        }
+        rows = live.withColumn("name", name_of_location()).join(aside, "name")
+        pairs = rows.select("moved", "location", "size").distinct().toLocalIterator()
+        return {moved: home for moved, home, size in pairs if self._is_missing_in_part(home, moved, size)}
 
-    def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
+    def _is_missing_in_part(self, home: str, aside: str, size: int) -> bool:
+        """Tell whether a file is not at its place, or its beginning alone, which a run leaves that is killed."""
+        there = self._length(home)
+        return there is None or (there < size and self._is_beginning(home, aside, there))
+
+    def _listed(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """Yield location, size and last change of the files of a quarantine."""
         for chunk in chunks_of_listing(self.table, folder):
-            yield from zip(chunk["location"].to_pylist(), chunk["modified"].to_pylist(), strict=True)
+            yield from zip(*(chunk[column].to_pylist() for column in ("location", "size", "modified")), strict=True)
 
     def _move(self, source: str, target: str, size: int, length: int) -> str | None:
         """Move a file, or return why that failed."""
