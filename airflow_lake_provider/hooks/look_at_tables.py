@@ -24,6 +24,7 @@ Looked = TypeVar("Looked")
 
 # Seconds in which a server that restarts, or one behind a balancer, mostly answers again.
 BEFORE_SECOND_LOOK = 5.0
+_AT_A_TIME = 8
 
 
 def look_at_tables(
@@ -38,7 +39,7 @@ def look_at_tables(
 ) -> list[Looked]:
     """Return what is made of each table that patterns mean, several being read at a time.
 
-    Tables that the catalog did not answer for are looked at twice; between the two it has to list its tables.
+    Tables that the catalog did not answer for are looked at twice, while it answers; it has to list its tables before.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
@@ -69,16 +70,32 @@ def look_at_tables(
 
     with ThreadPoolExecutor(hook.opened.most_readers(), "look-at-tables") as readers:
         looked = dict(zip(listed, readers.map(at, listed), strict=True))
-        if again := [table for table, seen in looked.items() if _is_unanswered(error_of(seen))]:
+        if again := [table for table, seen in looked.items() if is_unanswered(error_of(seen))]:
             log.warning("the catalog did not answer for %d of %d tables; it is asked again", len(again), len(listed))
             time.sleep(BEFORE_SECOND_LOOK)
             hook.tables_and_missing(patterns)
             forget()
-            looked |= zip(again, readers.map(at, again), strict=True)
+            looked |= _answers(again, lambda some: list(readers.map(at, some)), error_of)
     return [*looked.values(), *(broken(name, f"MissingTableError: table {name} {missing[name]}") for name in missing)]
 
 
-def _is_unanswered(error: str | None) -> bool:
+def _answers(
+    tables: Sequence[ListedTable],
+    look_at: Callable[[Sequence[ListedTable]], list[Looked]],
+    error_of: Callable[[Looked], str | None],
+) -> dict[ListedTable, Looked]:
+    """Look at some tables at a time, until the catalog answers for none of them: each may take a minute."""
+    answers: dict[ListedTable, Looked] = {}
+    for start in range(0, len(tables), _AT_A_TIME):
+        looked = look_at(some := tables[start : start + _AT_A_TIME])
+        answers |= zip(some, looked, strict=True)
+        if all(is_unanswered(error_of(each)) for each in looked):
+            break
+    return answers
+
+
+def is_unanswered(error: str | None) -> bool:
+    """Tell whether an error, which begins with its class, is that of a catalog that did not answer."""
     return error is not None and error.startswith(CatalogUnavailableError.__name__)
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.as_of import moment_in_utc
-from airflow_lake_provider.contracts.errors import (
-    CatalogUnavailableError,
-    InvalidSpecError,
-    LakeProviderError,
-    UnsupportedError,
-)
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, UnsupportedError
+from airflow_lake_provider.contracts.file_locations import folders_of_metadata
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.contracts.table_name import TablePatterns
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.hooks.look_at_tables import look_at_tables, table_locations
+from airflow_lake_provider.hooks.look_at_tables import is_unanswered, look_at_tables, table_locations
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.maintenance_leases import MaintenanceLeases
 from airflow_lake_provider.hooks.table_policy import PolicyReader
@@ -177,32 +173,43 @@ def _compared_with_others(planned: PlannedTables, hook: LakeCatalogHook) -> Plan
     if not own:
         return planned
     try:
-        others = [
-            listed
-            for listed in hook.list_tables()
-            # No plan loads what no operator can name.
-            if not listed.foreign and (not listed.is_nameable or not _is_located(planned.looks.get(str(listed))))
-        ]
+        listed = [each for each in hook.list_tables() if not each.foreign]
+        # No plan loads what no operator can name.
+        others = [each for each in listed if str(each) not in planned.looks or not each.is_nameable]
         located = table_locations(hook, others, of_earlier_versions=False)
-        overlaps = [*_possible_twins(own, located), *overlaps_of_all([*own, *located])]
     except LakeProviderError as error:
         why = f"Nobody knows whether another entry of the catalog is this table, too: {str(error).rstrip('.')}."
         instead = "Let the user of the connection list all namespaces."
         return replace(planned, plans=tuple(plan.without({_EXPIRY}, why, instead) for plan in planned.plans))
+    overlaps = overlaps_of_all([*own, *located])
     twins = (each for each in overlaps if each.is_same_table and due & {each.table, each.other})
+    plans = _without_expiry_of_possible_twins(planned.plans, own, [*located, *_unread(listed, planned.looks)])
     # Two that were both looked at are there already.
-    return replace(planned, overlaps=tuple(dict.fromkeys((*planned.overlaps, *twins))))
+    return replace(planned, plans=plans, overlaps=tuple(dict.fromkeys((*planned.overlaps, *twins))))
 
 
-def _is_located(look: TableLook | None) -> bool:
-    return look is not None and look.locations is not None
+def _unread(listed: Iterable[ListedTable], looks: Mapping[str, TableLook]) -> Iterator[TableLocations]:
+    """Yield the tables that a look could not read: to ask for them again may take a minute each."""
+    for each in listed:
+        look = looks.get(str(each))
+        if look is not None and look.locations is None:
+            folders = folders_of_metadata(each.metadata_location)
+            yield TableLocations(name=str(each), folders=folders, error=look.health.error)
 
 
-def _possible_twins(tables: Sequence[TableLocations], others: Sequence[TableLocations]) -> Iterator[Overlap]:
-    """Yield the entries that lie where a table lies, and for which the catalog did not answer whose they are."""
-    away = [each for each in others if (each.error or "").startswith(CatalogUnavailableError.__name__)]
-    for overlap in (each for table in tables for each in overlapping_locations(table, away)):
-        yield replace(overlap, is_same_table=True)
+def _without_expiry_of_possible_twins(
+    plans: Iterable[TablePlan], own: Iterable[TableLocations], others: Iterable[TableLocations]
+) -> tuple[TablePlan, ...]:
+    """Return plans without the expiry of tables where another entry lies for which the catalog did not answer."""
+    away = [each for each in others if is_unanswered(each.error)]
+    possible = {table.name: overlap.other for table in own for overlap in overlapping_locations(table, away)}
+    instead = "It is planned again by the next run, once the catalog has answered."
+    return tuple(
+        plan.without({_EXPIRY}, f"The catalog did not answer whether {other} is this table, too.", instead)
+        if (other := possible.get(plan.table))
+        else plan
+        for plan in plans
+    )
 
 
 def _with_manifests_of_no_compaction(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,8 +20,9 @@ from airflow_lake_provider.contracts.errors import AccessDeniedError, CatalogUna
 from airflow_lake_provider.hooks import look_at_tables
 from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.table_health import table_health
-from airflow_lake_provider.hooks.table_plans import table_plans
+from airflow_lake_provider.hooks.table_plans import plan_tables, table_plans
 from airflow_lake_provider.hooks.table_policy import PolicyReader, table_policies
 from airflow_lake_provider.maintenance.plan import NotPlanned, TablePlan
 from airflow_lake_provider.maintenance.planner import ORDER
@@ -196,18 +198,26 @@ def test_no_expiry_is_planned_where_the_other_entry_of_the_table_does_not_answer
 ) -> None:
     orders = lake_catalog.load_table("shop.orders")
     register(tmp_path / "catalog.db", "lake_default", "shop", {"entry": orders.metadata_location})
-    load = IcebergCatalog.load_listed
+    load, asked = IcebergCatalog.load_listed, list[str]()
 
     def away(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        asked.append(str(table))
         if str(table) == "shop.entry":
             raise ServiceUnavailableError("503")
         return load(catalog, table)
 
     monkeypatch.setattr(IcebergCatalog, "load_listed", away)
     monkeypatch.setattr(look_at_tables, "BEFORE_SECOND_LOOK", 0.0)
-    plans = {each.table: each for each in table_plans(tables, **DUE, now=datetime.now(UTC) + timedelta(days=9))}
-    assert "shop.entry, too" in expiry_of(plans["shop.orders"]).why
-    assert [task["action"] for task in plans["shop.orders"].tasks] == ["compaction"]
+    hook, later = LakeCatalogHook(), datetime.now(UTC) + timedelta(days=9)
+    history = MaintenanceHistory(hook, "off")
+    planned = plan_tables(tables, PolicyReader(hook, policy=DUE["policy"]), later, history=history)
+    (plan,) = (each for each in planned.plans if each.table == "shop.orders")
+    left_out = expiry_of(plan)
+    assert "did not answer whether shop.entry" in left_out.why
+    # Nobody is told to drop a table for one answer that did not come.
+    assert (left_out.is_unsupported, left_out.is_waiting, planned.overlaps) == (False, True, ())
+    assert [task["action"] for task in plan.tasks] == ["compaction"]
+    assert asked.count("shop.entry") == (2 if tables == "*" else 1)
 
 
 @pytest.mark.usefixtures("three")
@@ -375,3 +385,26 @@ def test_a_table_that_never_answers_stops_no_other(
     assert (plans["shop.well"].error or "").startswith("CatalogUnavailableError")
     assert plans["shop.orders"].tasks
     assert sorted(asked) == ["shop.gone", "shop.orders", "shop.well", "shop.well"]
+
+
+@pytest.mark.usefixtures("three", "interrupted")
+def test_tables_that_all_hang_are_not_all_waited_for_twice(
+    lake_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        lake_catalog.create_table(f"shop.hangs{number:02}", lake_catalog.load_table("shop.well").schema())
+    asked: Counter[str] = Counter()
+    load = IcebergCatalog.load_listed
+
+    def hangs(catalog: IcebergCatalog, table: ListedTable) -> LoadedTable:
+        asked[str(table)] += 1
+        if "hangs" in str(table):
+            raise TimeoutError("no whole answer in time")
+        return load(catalog, table)
+
+    monkeypatch.setattr(IcebergCatalog, "load_listed", hangs)
+    plans = {each.table: each for each in table_plans("shop.*", history="off")}
+    assert plans["shop.orders"].tasks
+    hanging = {name: times for name, times in asked.items() if "hangs" in name}
+    assert (len(hanging), sum(times == 2 for times in hanging.values()), max(hanging.values())) == (20, 8, 2)
+    assert all((plans[name].error or "").startswith("CatalogUnavailableError") for name in hanging)
