@@ -46,6 +46,11 @@ class EarlierLake:
         flow = Flow(self.spark, f"lake.{name}", self.folder / "inbox" / name, {**plain, **delivery.arguments})
         return flow.apply(run)
 
+    def go_on(self, name: str) -> UpsertReport:
+        """Apply what comes later."""
+        write(self.folder / "inbox" / name, DELIVERIES[name].after)
+        return self.apply(name, "later")
+
     def run_incremental(self, run: str) -> IncrementalReport:
         head = self.spark.sql("SELECT snapshot_id FROM lake.products.snapshots ORDER BY committed_at DESC").head()
         assert head is not None
@@ -88,8 +93,7 @@ def test_what_the_earlier_commit_applied_is_known_to_a_retry_and_to_a_new_run(la
 
 @pytest.mark.parametrize("name", DELIVERIES)
 def test_a_source_goes_on_where_the_earlier_commit_left_it_and_then_knows_it_all(lake: EarlierLake, name: str) -> None:
-    write(lake.folder / "inbox" / name, DELIVERIES[name].after)
-    assert lake.apply(name, "later").outcome is Outcome.APPLIED
+    assert lake.go_on(name).outcome is Outcome.APPLIED
     assert lake.rows(name) == DELIVERIES[name].rows
     position = json.loads(lake.properties(name)["lake.position.inbox"])
     assert position.keys() - {"shape"} == {"generation", "positions"}, "written in the form of before"
@@ -100,6 +104,8 @@ def test_a_source_goes_on_where_the_earlier_commit_left_it_and_then_knows_it_all
 
 
 def test_an_incremental_run_goes_on_where_the_earlier_commit_left_it(lake: EarlierLake) -> None:
+    # Another test may have done it, and a part of the tests may lack that one.
+    lake.go_on("products")
     report = lake.run_incremental("later")
     assert (report.outcome, report.upserts_read, report.deletes_read) == (Outcome.APPLIED, 2, 1)
     assert lake.rows("revenue") == revenue(DELIVERIES["products"].rows)
