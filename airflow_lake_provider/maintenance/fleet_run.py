@@ -92,16 +92,15 @@ def fleet_run(
     deferred = [_of_other_pool(plan, pool) for plan in allowed if _is_of_other_pool(plan, pool)]
     selection = within_budget((plan for plan in allowed if not _is_of_other_pool(plan, pool)), budget or Budget())
     jobs = packed(selection.chosen, core_seconds, most_tables)
-    behind = [] if most_jobs is None else jobs[most_jobs:]
+    behind = [] if most_jobs is None else [plan for job in jobs[most_jobs:] for plan in job.plans]
+    waiting = {each.table: each for each in selection.deferred}
+    waiting |= {plan.table: _not_mapped(plan, waiting.get(plan.table), len(jobs)) for plan in behind}
+    is_beyond = selection.beyond_budget not in {plan.table for plan in behind}
     return FleetRun(
         plans=tuple(allowed),
-        jobs=tuple(jobs[: len(jobs) - len(behind)]),
-        deferred=(
-            *deferred,
-            *selection.deferred,
-            *(_not_mapped(plan, len(jobs)) for job in behind for plan in job.plans),
-        ),
-        beyond_budget=selection.beyond_budget,
+        jobs=tuple(jobs[:most_jobs]),
+        deferred=(*deferred, *waiting.values()),
+        beyond_budget=selection.beyond_budget if is_beyond else None,
     )
 
 
@@ -137,12 +136,14 @@ def _of_other_pool(plan: TablePlan, pool: str | None) -> Deferred:
     return Deferred(table=plan.table, actions=tuple(each.action for each in plan.actions), why=why)
 
 
-def _not_mapped(plan: TablePlan, jobs: int) -> Deferred:
+def _not_mapped(plan: TablePlan, others: Deferred | None, jobs: int) -> Deferred:
+    """Return what waits of a table, with its actions that a budget leaves as well."""
     why = (
         f"The run would have {jobs:,} jobs, and Airflow maps no more instances of a task than [core] max_map_length. "
         "Raise it, or make jobs larger by job_core_seconds and job_tables."
     )
-    return Deferred(table=plan.table, actions=tuple(each.action for each in plan.actions), why=why)
+    own = (each.action for each in plan.actions)
+    return Deferred(table=plan.table, actions=(*own, *(others.actions if others else ())), why=why)
 
 
 def _reports(plan: TablePlan) -> list[dict[str, str]]:

@@ -89,6 +89,15 @@ def test_jobs_that_airflow_could_not_map_are_left_to_a_later_run() -> None:
     assert run(*plans, most_tables=2).deferred == ()
 
 
+def test_a_table_that_waits_for_a_budget_and_for_a_job_waits_once_with_all_its_actions() -> None:
+    plans = plan("a.b", action("x")), plan("a.c", action("y"), action("z"))
+    made = run(*plans, most_tables=1, most_jobs=1, budget=Budget(core_seconds=20))
+    (left,) = made.deferred
+    assert (left.table, left.actions, "would have 2 jobs" in left.why) == ("a.c", ("y", "z"), True)
+    dear = run(plan("a.b", action("x")), most_tables=1, most_jobs=0, budget=Budget(core_seconds=5))
+    assert ([each.table for each in dear.deferred], dear.beyond_budget) == (["a.b"], None)
+
+
 def test_files_are_not_removed_by_their_place_where_another_tables_may_lie() -> None:
     overlap = Overlap(table="a.b", folder="s3://b/x", other="a.c", other_folder="s3://b/x")
     plans = plan("a.b", action("compaction"), action("remove-orphans")), plan("a.c", action("remove-orphans"))
