@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
@@ -179,6 +180,8 @@ def _of_data(properties: Mapping[str, str]) -> list[str]:
     ]
 
 
+# Of a mapping whose fields have many names each, the paths are their product.
+_MOST_PATHS = 100_000
 # Java's Integer.parseInt and Long.parseLong take digits of every script.
 _INTEGER = re.compile(r"[+-]?\d{1,40}")
 _INT, _LONG = 2**31 - 1, 2**63 - 1
@@ -273,8 +276,11 @@ def _is_name_mapping(text: str) -> bool:
     if not _are_mapped(fields):
         return False
     levels = list(_levels_in(fields))
-    ids = [field["field-id"] for level in levels for field in level if field.get("field-id") is not None]
-    return len(ids) == len(set(ids)) and all(map(_are_named_apart, levels))
+    # One field may have none.
+    ids = [field.get("field-id") for level in levels for field in level]
+    # No path goes on below a field without a name.
+    below = [field.get("fields", []) for level in levels for field in level if not field.get("names")]
+    return len(ids) == len(set(ids)) and all(map(_are_named_apart, [fields, *below]))
 
 
 def _levels_in(fields: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -285,8 +291,17 @@ def _levels_in(fields: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping
 
 
 def _are_named_apart(fields: Sequence[Mapping[str, Any]]) -> bool:
-    names = [name for field in fields for name in set(field.get("names", []))]
-    return len(names) == len(set(names))
+    paths = list(islice(_paths_of(fields), _MOST_PATHS))
+    return len(paths) == len(set(paths))
+
+
+def _paths_of(fields: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what Iceberg looks fields up by, such as ``address.street``."""
+    for field in fields:
+        for name in set(field.get("names", [])):
+            yield name
+            for path in _paths_of(field.get("fields", [])):
+                yield f"{name}.{path}"
 
 
 def _are_mapped(fields: object) -> bool:

@@ -74,6 +74,12 @@ MAPPINGS = [
     *(f'[{MAPPED}, {{"field-id": 1, "names": ["x"]}}]', f'[{MAPPED}, {{"field-id": 2, "names": ["id"]}}]'),
     *(f"[{MAPPED}, {MAPPED}]", f'[{MAPPED}, {{"names": ["id"]}}]', '[{"field-id": 1, "names": ["id", "id"]}]'),
     f'[{{"field-id": 1, "names": ["s"], "fields": [{MAPPED}]}}]',
+    # Iceberg looks up whole paths, with dots.
+    f'[{{"field-id": 2, "names": ["s.id"]}}, {{"names": ["s"], "fields": [{MAPPED}]}}]',
+    f'[{{"names": ["s", "s.id"], "fields": [{MAPPED}]}}]',
+    f'[{{"field-id": 2, "names": ["s.t"]}}, {{"names": ["s"], "fields": [{MAPPED}]}}]',
+    # No id is an id, too, which one field may have.
+    *('[{"names": ["a"]}, {"names": ["b"]}]', '[{"names": ["a"], "fields": [{"names": ["b"]}]}]'),
     f'[{{"names": ["s"], "fields": [{MAPPED}, {MAPPED}]}}]',
     f'[{{"names": ["s"], "fields": [{MAPPED}]}}, {{"field-id": 2, "names": ["id"]}}]',
 ]
