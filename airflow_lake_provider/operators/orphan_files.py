@@ -10,6 +10,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import JobReport, OrphanFilesReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import FLINK_JOB_AGE, OrphanFilesSpec, RemovalMode
+from airflow_lake_provider.hooks.look_at_tables import is_unanswered
 from airflow_lake_provider.maintenance.locations import TableLocations, overlapping_locations, unknown_locations
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
@@ -42,9 +43,10 @@ class OrphanFilesAction(WorkerAction[OrphanFilesSpec]):
             )
         unknown = tuple(unknown_locations(own, others))
         if unknown and spec.mode.removes:
-            raise _error_of(others)(
+            kind, advice = _error_of(others)
+            raise kind(
                 f"{spec.table}: the folders of {'; '.join(unknown[:_NAMED])}{_more(len(unknown))} are not known, so "
-                "files here may be theirs. Nothing was removed. Mend or drop what cannot be read; a dry run goes on"
+                f"files here may be theirs. Nothing was removed. {advice}; a dry run goes on"
             )
         return replace(spec.asked(datetime.now(UTC)), tables_checked=len(others), unknown_tables=unknown[:_NAMED])
 
@@ -56,11 +58,11 @@ class OrphanFilesAction(WorkerAction[OrphanFilesSpec]):
         return OrphanFilesReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
 
 
-def _error_of(others: Iterable[TableLocations]) -> type[LakeProviderError]:
-    """Return the error where folders of tables are not known: one that a retry may mend, unless one is broken."""
-    errors = [other.error or "" for other in others if not other.folders]
-    is_away = all(each.startswith(CatalogUnavailableError.__name__) for each in errors)
-    return CatalogUnavailableError if is_away else UnsupportedError
+def _error_of(others: Iterable[TableLocations]) -> tuple[type[LakeProviderError], str]:
+    """Return the error where folders are not known, and the advice: a retry may help, unless a table is broken."""
+    if all(is_unanswered(other.error) for other in others if not other.folders):
+        return CatalogUnavailableError, "Try again once the catalog answers"
+    return UnsupportedError, "Mend or drop what cannot be read"
 
 
 def _more(count: int) -> str:

@@ -158,8 +158,8 @@ def test_a_place_that_the_catalog_did_not_say_is_asked_for_by_a_retry(
     ]
     monkeypatch.setattr(CatalogTables, "locations", lambda _: unknown)
     # A retry would meet the broken one again.
-    kind = CatalogUnavailableError if "503" in others else UnsupportedError
-    with pytest.raises(kind, match=r"shop\.a \(.*503\); .* are not known"):
+    kind, advice = (CatalogUnavailableError, "Try again") if "503" in others else (UnsupportedError, "Mend or drop")
+    with pytest.raises(kind, match=rf"shop\.a \(.*503\); .* are not known, .*\. {advice}"):
         completed(mode="delete")
 
 
