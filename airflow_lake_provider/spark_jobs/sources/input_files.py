@@ -29,7 +29,7 @@ from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 
 _LOCAL = "file:"
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
-_NO_GLOB = "error parsing regexp: "
+_NO_GLOB = re.compile("(?:Illegal file pattern|error parsing regexp): (?:error parsing regexp: )?(.*)")
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 # Formats that tables have their rows in.
 _FORMATS = frozenset({"parquet", "orc", "avro"})
@@ -84,10 +84,10 @@ def _refusing_patterns(pattern: str) -> Iterator[None]:
     try:
         yield
     except (IllegalArgumentException, JavaError) as error:
-        if _NO_GLOB in str(error):
-            why = str(error).split(_NO_GLOB, 1)[-1].splitlines()[0]
+        if fault := _NO_GLOB.search(str(error)):
             raise BadInputError(
-                f"source {pattern!r} is no glob: {why}; close each bracket, or write a backslash before one of a name"
+                f"source {pattern!r} is no glob: {fault[1]}; close each bracket, or write a backslash before a sign "
+                "that is of a name"
             ) from error
         if "Relative path in absolute URI" not in str(error):
             raise
