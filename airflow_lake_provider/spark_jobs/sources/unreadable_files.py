@@ -103,6 +103,8 @@ _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
 _READERS = tuple(
     f"org.apache.spark.sql.{name}." for name in ("catalyst.csv", "catalyst.json", "execution.datasources", "avro")
 )
+# These write rows, and evaluate what a query has made of them.
+_WRITERS = "org.apache.spark.sql.execution.datasources.v2."
 _HADOOP = "org.apache.hadoop."
 _LINES = ("json", "csv")
 # Of a task, and of an executor that ended so.
@@ -323,7 +325,7 @@ def _is_refused_option(error: Exception) -> bool:
     if java is None or is_unreachable(error):
         return False
     stack = [str(frame.getClassName()) for frame in java.getStackTrace()]
-    of_reader = any(name.startswith(_READERS) for name in stack)
+    of_reader = any(name.startswith(_READERS) and not name.startswith(_WRITERS) for name in stack)
     return of_reader and not any(name.startswith(_HADOOP) for name in stack)
 
 

@@ -18,10 +18,11 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberFormatException
+from pyspark.errors.exceptions.captured import DateTimeException, IllegalArgumentException, NumberFormatException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.query import Query
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.sources import source as as_source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -32,6 +33,7 @@ from airflow_lake_provider.spark_jobs.sources.unreadable_files import (
     refuse_unfit_files,
     refusing_unreadable,
 )
+from tests.spark.append_flow import append
 from tests.spark.upsert_flow import Flow
 
 NOISE = random.Random(20)
@@ -224,6 +226,13 @@ def test_what_a_query_or_the_name_service_raises_is_no_fault_of_the_options(
     query = "SELECT id, CAST('x' AS INT) AS n FROM source"
     with pytest.raises(NumberFormatException):
         apply(spark, tmp_path / "a.csv", format="csv", options=HEADER, schema=TYPES, query=query)
+    # An append evaluates the query in Spark's own code that writes rows.
+    files = Files(str(tmp_path / "a.csv"), schema=TYPES, options=HEADER)
+    faults = {"CAST(name AS DATE)": DateTimeException, "decode(X'41', name)": IllegalArgumentException}
+    for number, (value, fault) in enumerate(faults.items()):
+        appended = Flow(spark, f"unreadable.appended_{number}", tmp_path, {})
+        with pytest.raises(fault):
+            append(appended, "run", source=Query(f"SELECT id, {value} AS v FROM source", over=files))
     jvm: Any = spark._jvm
     unknown = jvm.java.lang.IllegalArgumentException(jvm.java.net.UnknownHostException("namenode"))
     listed = (InputFile("hdfs://namenode/a.csv", 5, "1"),)
