@@ -7,11 +7,12 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, declared_format
-from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.progress import say
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields, refuse_untyped_columns
@@ -54,7 +55,19 @@ def refuse_unfit_batch(spec: LoadSpec | IncrementalSpec, target: FormatTable, co
     """
     refuse_reserved_columns(spec.table, columns.names, declared_format(spec.table_format))
     refuse_unfit_fields(spec.table, columns)
-    refuse_untyped_columns(spec.table, columns, target.schema())
+    table_schema = target.schema()
+    refuse_untyped_columns(spec.table, columns, table_schema)
+    if table_schema is not None:
+        _refuse_without_header(spec.table, columns.names, table_schema.names)
+
+
+def _refuse_without_header(table: str, columns: list[str], table_columns: list[str]) -> None:
+    """Refuse CSV that was read without its header: the table would get new columns, and NULL in its own."""
+    names, of_table = {name.lower() for name in columns}, {name.lower() for name in table_columns}
+    absent = [name for name in table_columns if name.lower() not in names]
+    added = [name for name in columns if name.lower() not in of_table]
+    if absent and "_c0" in added and (remedy := remedy_for_headers(added)):
+        raise BadInputError(f"{table}: the batch has the columns {columns} and lacks {absent}{remedy}")
 
 
 def _refuse_new_columns(table: str, target: FormatTable, columns: StructType, table_format: FormatCapabilities) -> None:
