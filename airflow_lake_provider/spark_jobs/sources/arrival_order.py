@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.jvm.gateway import once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_texts, texts_of
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
-from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
+from airflow_lake_provider.spark_jobs.sources.unread_names import GLOB_CHARACTERS
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column
 

@@ -26,11 +26,17 @@ from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array,
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.unread_names import (
+    GLOB_CHARACTERS,
+    encoding_of_names,
+    is_hidden,
+    refuse_unread_matches,
+    refuse_unread_names,
+)
 
 _LOCAL = "file:"
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 _NO_GLOB = re.compile("(?:Illegal file pattern|error parsing regexp): (?:error parsing regexp: )?(.*)")
-GLOB_CHARACTERS = frozenset("{}[]*?\\")
 # Formats that tables have their rows in.
 _FORMATS = frozenset({"parquet", "orc", "avro"})
 # What the folder of a table of each kind has: all of these. Iceberg's is looked into.
@@ -57,20 +63,25 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     :param pattern: path or Hadoop glob, of any scheme Spark can read.
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
     :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
-        name with a colon where Hadoop cannot read it, or a glob that is not closed.
+        name with a colon where Hadoop cannot read it, or a glob that is not closed. Or a name of a local disk that
+        Java cannot read.
     """
     with _refusing_patterns(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
-    if not GLOB_CHARACTERS & set(pattern):
+        encoding = encoding_of_names(spark) if filesystem.getUri().getScheme() == "file" else None
+        is_glob = bool(GLOB_CHARACTERS & set(pattern))
+        if is_glob and encoding is not None:
+            refuse_unread_matches(spark, filesystem, path, encoding)
+    if not is_glob:
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:
         return ()
     statuses = _file_statuses(spark)
     is_named = not GLOB_CHARACTERS & set(pattern.rstrip("/").rpartition("/")[2])
-    files = sorted(set(_visible_files(statuses, filesystem, matches, are_named=is_named)))
-    if filesystem.getUri().getScheme() == "file":
+    files = sorted(set(_visible_files(statuses, filesystem, matches, encoding, are_named=is_named)))
+    if encoding is not None:
         files = list(_without_linked_twins(files))
     for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
@@ -108,11 +119,6 @@ def location_of(spark: SparkSession, pattern: str) -> SourceLocation:
     return SourceLocation(address=address, warnings=() if is_named else (unnamed,))
 
 
-def is_hidden(name: str) -> bool:
-    """Return whether Spark's file index skips a name; the rule is ``HadoopFSUtils.shouldFilterOutPathName``."""
-    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
-
-
 def _refuse_unreadable(pattern: str, address: str, matches: Any) -> None:
     if not matches:
         raise BadInputError(
@@ -124,23 +130,24 @@ def _refuse_unreadable(pattern: str, address: str, matches: Any) -> None:
 
 
 def _visible_files(
-    statuses: _FileStatuses, filesystem: Any, matches: Any, *, are_named: bool = False
+    statuses: _FileStatuses, filesystem: Any, matches: Any, encoding: str | None, *, are_named: bool = False
 ) -> Iterator[InputFile]:
     """Yield the files of an array of ``FileStatus``, and what is below its folders.
 
+    :param encoding: of names on a local disk; None for a store.
     :param are_named: whether folders are read whatever their names are.
     """
     listed = statuses.array(matches)
-    is_local = filesystem.getUri().getScheme() == "file"
     for place, (match, is_file) in enumerate(zip(statuses.files(listed), statuses.are_files(listed), strict=True)):
         if is_hidden(match.path.rpartition("/")[2]) and (is_file or not are_named):
             continue
         if is_file:
             yield match
-        elif is_local and not _leads_back(match.path):
+        elif encoding is not None and not _leads_back(match.path):
+            refuse_unread_names(match.path.removeprefix(_LOCAL), encoding)
             # Hadoop starts a process for each local file that its own listing of a tree shows, to ask for its owner.
-            yield from _visible_files(statuses, filesystem, filesystem.listStatus(matches[place].getPath()))
-        elif not is_local:
+            yield from _visible_files(statuses, filesystem, filesystem.listStatus(matches[place].getPath()), encoding)
+        elif encoding is None:
             yield from _files_below(statuses, filesystem, matches[place].getPath())
 
 

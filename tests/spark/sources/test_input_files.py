@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,38 @@ def test_a_folder_of_a_hidden_name_is_read_where_the_path_names_it(spark: SparkS
 def test_a_glob_that_is_not_closed_is_no_work_for_a_retry(spark: SparkSession, tmp_path: Path, pattern: str) -> None:
     with pytest.raises(BadInputError, match=r"is no glob: (Unclosed|An escaped character) .* close each bracket"):
         list_input_files(spark, f"{tmp_path}/{pattern}")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        *((name, pattern) for name in (b"\xff\xe9.csv", b"b/\xe9.csv") for pattern in ("in", "*", "in/{b,?}*")),
+        *((b"\xe9/a.csv", pattern) for pattern in ("i?/", "in/*", "in/*/*.csv", "i*/*/a.csv")),
+        (b"b/\xe9.csv", "in/*/*.csv"),
+    ],
+)
+def test_a_name_that_java_does_not_read_is_refused_where_the_path_takes_it_in(
+    spark: SparkSession, tmp_path: Path, name: bytes, pattern: str
+) -> None:
+    path = tmp_path / "in" / os.fsdecode(name)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    (tmp_path / "in" / "b.csv").touch()
+    with pytest.raises(BadInputError, match=r"in.* has a name that Java does not read as UTF-8.*rename it"):
+        list_input_files(spark, f"{tmp_path}/{pattern}")
+    for others in ("in/b.csv*", "in/{b.csv,c/d.csv}"):
+        assert [file.path for file in list_input_files(spark, f"{tmp_path}/{others}")] == [f"file:{tmp_path}/in/b.csv"]
+    assert list_input_files(spark, f"{tmp_path}/in/?.csv/*") == ()
+
+
+def test_a_name_outside_of_ascii_is_refused_where_java_reads_ascii_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("é.csv", "_é.csv", "b.csv"):
+        (tmp_path / name).touch()
+    assert len(list_input_files(spark, str(tmp_path))) == 2
+    monkeypatch.setattr(input_files, "encoding_of_names", lambda _: "ANSI_X3.4-1968")
+    for pattern in ("", "*.csv"):
+        with pytest.raises(BadInputError, match=r"é\.csv has a name .*ANSI_X3.4-1968.*LC_ALL"):
+            list_input_files(spark, f"{tmp_path}/{pattern}")
+    assert len(list_input_files(spark, f"{tmp_path}/b*")) == 1

@@ -1,0 +1,86 @@
+"""Names of local files and folders that the driver's Java does not read: Hadoop leaves them out without a word.
+
+Java reads names in the encoding of the locale it was started in. With ``LC_ALL=C`` that is ASCII alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+
+GLOB_CHARACTERS = frozenset("{}[]*?\\")
+
+
+def encoding_of_names(spark: SparkSession) -> str:
+    """Return the encoding in which Java reads names of files, such as ``UTF-8``."""
+    return str(jvm_of(spark).java.lang.System.getProperty("sun.jnu.encoding") or "UTF-8")
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark's file index skips a name; the rule is ``HadoopFSUtils.shouldFilterOutPathName``."""
+    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+
+
+def refuse_unread_names(folder: str, encoding: str) -> None:
+    """Refuse a name in a folder that Java does not read, unless it is a hidden one.
+
+    :param folder: path of the local disk.
+    :raises BadInputError: naming the first.
+    """
+    for name in _unread_names(folder, encoding):
+        _refuse(folder, name, encoding)
+
+
+def refuse_unread_matches(spark: SparkSession, filesystem: Any, path: Any, encoding: str) -> None:
+    """Refuse a name that Java does not read, and that a glob would match.
+
+    :param path: of Hadoop, with the glob.
+    :raises BadInputError: naming the first.
+    """
+    hadoop = jvm_of(spark).org.apache.hadoop.fs
+    levels = str(filesystem.makeQualified(path).toUri().getPath()).split("/")
+    if any(level.count("{") != level.count("}") for level in levels):
+        # Names of several levels in braces.
+        return
+    for place, level in enumerate(levels):
+        if not GLOB_CHARACTERS & set(level):
+            continue
+        glob = hadoop.GlobPattern(level)
+        for folder in filesystem.globStatus(hadoop.Path("/".join(levels[:place]) or "/")) or ():
+            where = str(folder.getPath().toUri().getPath())
+            for name in _unread_names(where, encoding):
+                is_of_level = place == len(levels) - 1 or Path(where, name).is_dir()
+                if is_of_level and glob.matches(os.fsencode(name).decode(encoding, "replace")):
+                    _refuse(where, name, encoding)
+
+
+def _unread_names(folder: str, encoding: str) -> Iterator[str]:
+    # What is no folder has no names, and Hadoop says why one cannot be read.
+    with suppress(OSError):
+        for name in sorted(path.name for path in Path(folder).iterdir()):
+            if not is_hidden(name) and not _is_read(name, encoding):
+                yield name
+
+
+def _is_read(name: str, encoding: str) -> bool:
+    try:
+        os.fsencode(name).decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _refuse(folder: str, name: str, encoding: str) -> None:
+    shown = os.fsencode(f"{folder}/{name}").decode("utf-8", "backslashreplace")
+    raise BadInputError(
+        f"{shown} has a name that Java does not read as {encoding}, so its rows would be left out; rename it, or start "
+        "the driver with LC_ALL=C.UTF-8 where names are UTF-8"
+    )
