@@ -18,6 +18,7 @@ _LIMITS = {
     "org.apache.avro.limits.bytes.maxLength": 64 * 1024**2,
     "org.apache.avro.limits.collectionItems.maxLength": 16 * 1024**2,
 }
+_KEPT_LIMITS = "org.apache.avro.SystemLimitException"
 # A field that every record gets by its default. What cannot be decoded has NULL in all fields, in this one too.
 READ = "_lake_read"
 # A byte of zero, and four of the id, which is not negative.
@@ -51,8 +52,11 @@ def limit_lengths(spark: SparkSession) -> None:
     for name, limit in _LIMITS.items():
         if jvm.java.lang.System.getProperty(name) is None:
             jvm.java.lang.System.setProperty(name, str(limit))
+    # Avro before 1.11.3, as of Spark 3.5.0, asks for the limit of bytes each time, and has no others.
+    if not has_class(spark, _KEPT_LIMITS):
+        return
     # Another source may have read Avro before.
-    read_again = load_class(spark, "org.apache.avro.SystemLimitException").getDeclaredMethod(
+    read_again = load_class(spark, _KEPT_LIMITS).getDeclaredMethod(
         "resetLimits", empty_array(spark, "java.lang.Class", 0)
     )
     read_again.setAccessible(True)
