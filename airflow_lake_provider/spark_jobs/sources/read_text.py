@@ -153,7 +153,9 @@ def _read_types(schema: StructType, values: str, lower: Mapping[str, str]) -> St
     """Return the types that Spark's reader gives the columns of a schema, before they are converted."""
     made_plain = options_made_plain(lower)
     formats = {name: value for name, value in lower.items() if name not in made_plain}
-    read = ((f, read_as(f.dataType, values, lower if is_nested(f.dataType) else formats)) for f in schema)
+    # Numbers inside of others are left to Spark's reader, which knows the locale.
+    inner = {name: value for name, value in lower.items() if name in formats or name == "locale"}
+    read = ((f, read_as(f.dataType, values, inner if is_nested(f.dataType) else formats)) for f in schema)
     return StructType([StructField(field.name, kept) for field, kept in read])
 
 

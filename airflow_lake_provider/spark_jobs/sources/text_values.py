@@ -107,6 +107,8 @@ def plain_text(text: str, declared: DataType, options: Mapping[str, str], signs:
     :param options: of the reader, by lower-case name.
     :param signs: before a fraction and between thousands, where a locale says them.
     """
+    if isinstance(declared, (StructType, ArrayType, MapType)):
+        return _plain_times(text, declared, options)
     if isinstance(declared, TimestampType) and "timestampformat" not in options:
         if "timezone" not in options_made_plain(options):
             return text
@@ -127,6 +129,25 @@ def plain_text(text: str, declared: DataType, options: Mapping[str, str], signs:
     is_written_so = matches(text, rf"^\s*+[+-]?{digits}(?:{point}[0-9]*+)?(?:[eE][+-]?[0-9]++)?\s*+$")
     plain = f"replace(replace({text}, {text_literal(signs[1])}, ''), {text_literal(signs[0])}, '.')"
     return f"CASE WHEN {is_written_so} THEN {plain} ELSE concat('?', {text}) END"
+
+
+def _plain_times(value: str, declared: DataType, options: Mapping[str, str], depth: int = 0) -> str:
+    """Return SQL of a value with each time inside of it as SQL writes it; all others are as they were read."""
+    item = f"x{depth}"
+    match declared:
+        case StructType():
+            texts = [_plain_times(_field(value, field), field.dataType, options, depth) for field in declared]
+            if texts == [_field(value, field) for field in declared]:
+                return value
+            parts = (f"{text} AS {quoted_name(field.name)}" for text, field in zip(texts, declared, strict=True))
+            return f"CASE WHEN {value} IS NOT NULL THEN struct({', '.join(parts)}) END"
+        case ArrayType():
+            inner = _plain_times(item, declared.elementType, options, depth + 1)
+            return value if inner == item else f"transform({value}, {item} -> {inner})"
+        case MapType():
+            inner = _plain_times(item, declared.valueType, options, depth + 1)
+            return value if inner == item else f"transform_values({value}, (k{depth}, {item}) -> {inner})"
+    return plain_text(value, declared, options, None) if isinstance(declared, TimestampType) else value
 
 
 def converted(value: str, read: DataType, declared: DataType, kind: str, depth: int = 0) -> str:

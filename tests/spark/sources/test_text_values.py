@@ -301,6 +301,25 @@ def test_times_of_json_are_of_the_zone_of_its_option_or_refused(
     assert zoned(read(spark, tmp_path, "json", lines, "TIMESTAMP", **options), "TIMESTAMP") == expected_of(given)
 
 
+def test_times_inside_of_values_are_of_the_zone_of_the_option_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    time = TIME.astimezone().replace(tzinfo=None)
+    refused = dict.fromkeys(("10:00", "2024", "2024-01-02 12:00:00.1234567", "2024-01-02 12:00 BST"), REFUSED)
+    values = {"2024-01-02 12:00:00": time, "2024-01-02T10:00:00Z": time, "2024-01-02 12:00": time, **refused}
+    inside: list[tuple[Any, Any]] = [
+        *(({"a": [text, None]}, value if value is REFUSED else [value, None]) for text, value in values.items()),
+        *(({"m": {"k": {"t": text, "n": 1}}}, value) for text, value in values.items()),
+    ]
+    lines = "".join(json.dumps({"id": number, "v": given}) + "\n" for number, (given, _) in enumerate(inside))
+    kind = "STRUCT<a: ARRAY<TIMESTAMP>, m: MAP<STRING, STRUCT<t: TIMESTAMP, n: INT>>>"
+    found = read(spark, tmp_path, "json", lines, kind, timeZone="+02:00")
+    expected = {number: value for number, (_, value) in enumerate(inside)}
+    assert {n: v if v is REFUSED else v["a"] or v["m"]["k"]["t"] for n, v in found.items()} == expected
+    if not spark.version.startswith("3."):
+        body = "".join(f"<r><id>{number}</id><v><t>{text}</t></v></r>" for number, text in enumerate(values))
+        found = read(spark, tmp_path, "xml", f"<rs>{body}</rs>", "STRUCT<t: TIMESTAMP>", timeZone="+02:00", rowTag="r")
+        assert {n: v if v is REFUSED else v["t"] for n, v in found.items()} == expected_of(values)
+
+
 def test_numbers_of_json_are_those_of_json_whatever_the_locale(spark: SparkSession, tmp_path: Path) -> None:
     values = {
         "1.5": Decimal("1.50"),
