@@ -84,7 +84,7 @@ def run(script: Path, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "part", "others"),
     [
-        ("", "1/5", ""),
+        ("", "1/8", ""),
         ("--all", "1/1", ""),
         ("-k x", "1/1", " -k x"),
         ("--all -k x", "1/1", " -k x"),
