@@ -73,7 +73,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         encoding = encoding_of_names(spark) if filesystem.getUri().getScheme() == "file" else None
         is_glob = bool(GLOB_CHARACTERS & set(pattern))
         if is_glob and encoding is not None:
-            refuse_unread_matches(spark, filesystem, path, encoding)
+            refuse_unread_matches(spark, filesystem, pattern, encoding)
     if not is_glob:
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:

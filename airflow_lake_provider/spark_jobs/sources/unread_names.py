@@ -5,6 +5,7 @@ Java reads names in the encoding of the locale it was started in. With ``LC_ALL=
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +22,12 @@ GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
 def encoding_of_names(spark: SparkSession) -> str:
     """Return the encoding in which Java reads names of files, such as ``UTF-8``."""
-    return str(jvm_of(spark).java.lang.System.getProperty("sun.jnu.encoding") or "UTF-8")
+    return _encoding_of(jvm_of(spark))
+
+
+@functools.cache
+def _encoding_of(jvm: Any) -> str:
+    return str(jvm.java.lang.System.getProperty("sun.jnu.encoding") or "UTF-8")
 
 
 def is_hidden(name: str) -> bool:
@@ -39,27 +45,35 @@ def refuse_unread_names(folder: str, encoding: str) -> None:
         _refuse(folder, name, encoding)
 
 
-def refuse_unread_matches(spark: SparkSession, filesystem: Any, path: Any, encoding: str) -> None:
+def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, encoding: str) -> None:
     """Refuse a name that Java does not read, and that a glob would match.
 
-    :param path: of Hadoop, with the glob.
+    :param filesystem: Hadoop's of the local disk.
+    :param pattern: the glob.
     :raises BadInputError: naming the first.
     """
     hadoop = jvm_of(spark).org.apache.hadoop.fs
-    levels = str(filesystem.makeQualified(path).toUri().getPath()).split("/")
+    is_absolute = pattern.startswith("/")
+    path = pattern if is_absolute else str(filesystem.makeQualified(hadoop.Path(pattern)).toUri().getPath())
+    levels = path.split("/")
     if any(level.count("{") != level.count("}") for level in levels):
         # Names of several levels in braces.
         return
     for place, level in enumerate(levels):
         if not GLOB_CHARACTERS & set(level):
             continue
-        glob = hadoop.GlobPattern(level)
-        for folder in filesystem.globStatus(hadoop.Path("/".join(levels[:place]) or "/")) or ():
-            where = str(folder.getPath().toUri().getPath())
+        for where in _folders(filesystem, hadoop, "/".join(levels[:place]) or "/"):
             for name in _unread_names(where, encoding):
                 is_of_level = place == len(levels) - 1 or Path(where, name).is_dir()
-                if is_of_level and glob.matches(os.fsencode(name).decode(encoding, "replace")):
+                if is_of_level and hadoop.GlobPattern(level).matches(os.fsencode(name).decode(encoding, "replace")):
                     _refuse(where, name, encoding)
+
+
+def _folders(filesystem: Any, hadoop: Any, pattern: str) -> list[str]:
+    if not GLOB_CHARACTERS & set(pattern):
+        # Most globs are of one folder; to ask Java for it takes a dozen commands.
+        return [pattern]
+    return [str(folder.getPath().toUri().getPath()) for folder in filesystem.globStatus(hadoop.Path(pattern)) or ()]
 
 
 def _unread_names(folder: str, encoding: str) -> Iterator[str]:
