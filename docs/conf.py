@@ -25,7 +25,9 @@ exclude_patterns = ["extensions"]
 nitpicky = True
 # Airflow's, Spark's and Python's own names are documented elsewhere, and the site is built without a network.
 nitpick_ignore = [("py:class", name) for name in ("date", "datetime", "timedelta", "XComArg", "RetryPolicy")]
-nitpick_ignore += [("py:class", name) for name in ("JobSpec", "ListedTable", "LoadedTable", "ObjectStoragePath", "Path")]
+nitpick_ignore += [
+    ("py:class", name) for name in ("JobSpec", "ListedTable", "LoadedTable", "ObjectStoragePath", "Path")
+]
 nitpick_ignore += [("py:exc", "AirflowFailException")]
 nitpick_ignore_regex = [(r"py:.*", r"(?!airflow_lake_provider\.)\w+(\.\w+)+")]
 
