@@ -249,14 +249,15 @@ _SIZE = re.compile(r"(\d{1,19})\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 _LARGEST = 2**63 - 1
 
 
-def size(value: object, name: str) -> int:
-    """Return a number of bytes above zero.
+def size(value: object, name: str, least: int = 1) -> int:
+    """Return a number of bytes.
 
     :param value: whole number of bytes, or a text of a whole number and one of ``B``, ``KB``, ``MB``, ``GB``, ``TB``.
         Any case will do, as will ``128 MiB`` or ``1g``. Units are powers of 1,024.
+    :param least: smallest number that is taken.
     """
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     bytes_ = int(match[1]) * _UNITS[match[2].upper()] if match else value
-    if isinstance(bytes_, bool) or not isinstance(bytes_, int) or not 0 < bytes_ <= _LARGEST:
+    if isinstance(bytes_, bool) or not isinstance(bytes_, int) or not least <= bytes_ <= _LARGEST:
         raise InvalidSpecError(f"{name} must be a size such as '128MB' or a number of bytes, got {value!r}")
     return bytes_

@@ -5,7 +5,6 @@ History and leases know the run by keys that each retry of a task has again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +66,6 @@ _TABLES_OF_A_JOB = 100
 _MOST_OVERLAPS = 20
 # Airflow's own.
 _MOST_MAPPED = 1024
-_NO_BYTES = re.compile(r"0+\s*[KMGT]?(?:I?B)?", re.IGNORECASE)
 # Longer than most nights of maintenance; a run that is not over by then loses commits at worst.
 LEASE = timedelta(hours=6)
 
@@ -317,10 +315,7 @@ def _at_least_nothing(read: Callable[[Any, str], N]) -> Callable[[Any, str], N]:
 
 def _bytes_of_budget(value: object, name: str) -> int:
     """Return a number of bytes; 0, which no file has, is a budget that rewrites nothing."""
-    is_nothing = value == 0 and not isinstance(value, bool)
-    if is_nothing or (isinstance(value, str) and _NO_BYTES.fullmatch(value.strip())):
-        return 0
-    return size(value, name)
+    return 0 if value == 0 and not isinstance(value, bool) else size(value, name, least=0)
 
 
 def _triggering_events(context: Context) -> list[Any]:
