@@ -140,10 +140,8 @@ def table_locations(
         except MissingTableError:
             # Dropped since it was listed.
             return None
-        except LakeProviderError as error:
-            why = f"{type(error).__name__}: {error}"
         # Whatever a stranger's table does, its place is not known then.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # the error is told with the table
             why = f"{type(error).__name__}: {error}"
         return TableLocations(name=name, folders=folders_of_metadata(listed.metadata_location), error=why)
 

@@ -27,8 +27,8 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.unread_names import (
-    GLOB_CHARACTERS,
     encoding_of_names,
+    is_glob,
     is_hidden,
     refuse_unread_matches,
     refuse_unread_names,
@@ -71,15 +71,14 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
         encoding = encoding_of_names(spark) if filesystem.getUri().getScheme() == "file" else None
-        is_glob = bool(GLOB_CHARACTERS & set(pattern))
-        if is_glob and encoding is not None:
+        if is_glob(pattern) and encoding is not None:
             refuse_unread_matches(spark, filesystem, pattern, encoding)
-    if not is_glob:
+    if not is_glob(pattern):
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:
         return ()
     statuses = _file_statuses(spark)
-    is_named = not GLOB_CHARACTERS & set(pattern.rstrip("/").rpartition("/")[2])
+    is_named = not is_glob(pattern.rstrip("/").rpartition("/")[2])
     files = sorted(set(_visible_files(statuses, filesystem, matches, encoding, are_named=is_named)))
     if encoding is not None:
         files = list(_without_linked_twins(files))

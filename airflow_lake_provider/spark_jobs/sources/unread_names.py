@@ -20,6 +20,11 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
 
+def is_glob(text: str) -> bool:
+    """Tell whether a path, or a part of one, has a sign that a glob of Hadoop reads as one."""
+    return not GLOB_CHARACTERS.isdisjoint(text)
+
+
 def encoding_of_names(spark: SparkSession) -> str:
     """Return the encoding in which Java reads names of files, such as ``UTF-8``."""
     return _encoding_of(jvm_of(spark))
@@ -60,7 +65,7 @@ def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, en
         # Names of several levels in braces.
         return
     for place, level in enumerate(levels):
-        if not GLOB_CHARACTERS & set(level):
+        if not is_glob(level):
             continue
         for where in _folders(filesystem, hadoop, "/".join(levels[:place]) or "/"):
             for name in _unread_names(where, encoding):
@@ -70,7 +75,7 @@ def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, en
 
 
 def _folders(filesystem: Any, hadoop: Any, pattern: str) -> list[str]:
-    if not GLOB_CHARACTERS & set(pattern):
+    if not is_glob(pattern):
         # Most globs are of one folder; to ask Java for it takes a dozen commands.
         return [pattern]
     return [str(folder.getPath().toUri().getPath()) for folder in filesystem.globStatus(hadoop.Path(pattern)) or ()]

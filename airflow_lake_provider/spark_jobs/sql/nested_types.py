@@ -166,35 +166,17 @@ def field_paths(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[tup
             yield from field_paths(data_type.valueType, (*path, "value"))
 
 
-def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
+def field_twins(data_type: DataType) -> Iterator[list[str]]:
     """Yield the paths of fields of one struct whose names are one to Spark, which compares them without case."""
-    match data_type:
-        case StructType():
-            by_name: dict[str, list[str]] = {}
-            for field in data_type:
-                by_name.setdefault(field.name.lower(), []).append(".".join((*path, field.name)))
-                yield from field_twins(field.dataType, (*path, field.name))
-            yield from (twins for twins in by_name.values() if len(twins) > 1)
-        case ArrayType():
-            yield from field_twins(data_type.elementType, (*path, "element"))
-        case MapType():
-            yield from field_twins(data_type.keyType, (*path, "key"))
-            yield from field_twins(data_type.valueType, (*path, "value"))
+    by_name: dict[tuple[str, ...], list[str]] = {}
+    for path in field_paths(data_type):
+        by_name.setdefault((*path[:-1], path[-1].lower()), []).append(".".join(path))
+    yield from (twins for twins in by_name.values() if len(twins) > 1)
 
 
-def nameless_fields(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the path of each struct that has a field without a name; empty for the columns themselves."""
-    match data_type:
-        case StructType():
-            if any(not field.name for field in data_type):
-                yield ".".join(path)
-            for field in data_type:
-                yield from nameless_fields(field.dataType, (*path, field.name))
-        case ArrayType():
-            yield from nameless_fields(data_type.elementType, (*path, "element"))
-        case MapType():
-            yield from nameless_fields(data_type.keyType, (*path, "key"))
-            yield from nameless_fields(data_type.valueType, (*path, "value"))
+def nameless_fields(data_type: DataType) -> list[str]:
+    """Return the path of each struct that has a field without a name; empty for the columns themselves."""
+    return list(dict.fromkeys(".".join(path[:-1]) for path in field_paths(data_type) if not path[-1]))
 
 
 def completed(inferred: DataType, declared: DataType, *, with_absent: bool) -> DataType:
