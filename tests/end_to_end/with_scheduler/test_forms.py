@@ -67,6 +67,7 @@ def test_no_bad_value_of_a_form_becomes_a_run(airflow: StandaloneAirflow) -> Non
 
 
 def test_what_passes_the_form_and_is_no_table_fails_before_spark(airflow: StandaloneAirflow) -> None:
+    airflow.unpause("maintain_one_table")
     # The $ of a pattern also stands before a line's end.
     answer = airflow.trigger("maintain_one_table", {"table": "shop.stock\n", "action": "compaction"})
     if answer.status_code == 200:
