@@ -6,6 +6,7 @@ first writers rounded towards 1970 (``ProjectionUtil.fixStrictTimeProjection``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from pyspark.sql.types import DataType, DateType, StringType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import truncate_width
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 
 # Least and greatest value of a column, by its name in lower case; None where it is NULL.
@@ -54,7 +56,7 @@ def is_true_within(expression: Any) -> Callable[[Ranges], bool]:
     if compare is None or not is_reference:
         return lambda _: False
     literals = list(expression.literals()) if operation in _LISTS else [expression.literal()]
-    values = [literal.value() for literal in literals]
+    values = [_in_order(literal.value()) for literal in literals]
 
     def of_ranges(ranges: Ranges) -> bool:
         limits = ranges.get(column)
@@ -77,11 +79,30 @@ def ranges_of(table: IcebergTable, spec: Any, partition: Any) -> Ranges:
             continue
         if value is None:
             ranges[name] = None
-        elif (texts := range_of(transform, kind, value)) is not None:
-            low, high = texts if isinstance(kind, StringType) else map(int, texts)
-            least, greatest = ranges.get(name) or (low, high)
+        elif (limits := _limits_of(transform, kind, value)) is not None:
+            low, high = limits
+            least, greatest = ranges.get(name) or limits
             ranges[name] = max(low, least), min(high, greatest)
     return ranges
+
+
+def _limits_of(transform: str, kind: DataType, value: Any) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value of a column in a partition, to be compared; None for none."""
+    width = truncate_width(transform)
+    if isinstance(kind, StringType) and isinstance(value, str) and width is not None:
+        start = _in_order(value)
+        # A shorter text was not cut. Behind each text that begins as another does is this one with infinity.
+        return start, start if len(value) < width else (*start, math.inf)
+    texts = range_of(transform, kind, value)
+    if texts is None:
+        return None
+    low, high = map(_in_order if isinstance(kind, StringType) else int, texts)
+    return low, high
+
+
+def _in_order(value: Any) -> Any:
+    """Return a value as it is compared: a text by its characters."""
+    return tuple(map(ord, value)) if isinstance(value, str) else value
 
 
 def range_of(transform: str, kind: DataType, value: Any) -> tuple[str, str] | None:

@@ -74,6 +74,8 @@ REGIONS = ["de", "eu", "eu-west", "us"]
         ("STRING", "v", REGIONS, "v NOT LIKE 'eu%'", ["de", "us"]),
         ("STRING", "truncate(2, v)", REGIONS, "v LIKE 'eu%'", ["eu", "eu-west"]),
         ("STRING", "truncate(2, v)", REGIONS, "v LIKE 'e%' OR v IS NULL", ["eu", "eu-west", None]),
+        ("STRING", "truncate(1, v)", REGIONS, "v >= 'e' AND v < 'f'", ["eu", "eu-west"]),
+        ("STRING", "truncate(3, v)", REGIONS, "v LIKE 'eu%' OR v = 'us'", ["eu", "eu-west", "us"]),
         ("STRING", "v", ["a\U0010ffff", "a\U0010ffffb", "b"], "v LIKE 'a\U0010ffff%'", ["a\U0010ffff", "a\U0010ffffb"]),
     ],
 )
@@ -128,6 +130,14 @@ def test_some_hours_of_a_day_before_1970_are_no_whole_partition(flow: Flow, tran
     filled(flow, "TIMESTAMP", transform, ["1969-12-31T12:00:00"])
     with pytest.raises(InvalidSpecError, match="does not select all rows of partition v_"):
         load(flow, "TIMESTAMP", "1969-12-31T12:00:00", where)
+
+
+@pytest.mark.parametrize("where", ["v >= 'eu' AND v < 'eu-x'", "v = 'eu'", "v > 'eu' AND v < 'ev'"])
+def test_some_texts_of_one_beginning_are_no_whole_partition(flow: Flow, where: str) -> None:
+    value = "eu-west" if ">" in where else "eu"
+    filled(flow, "STRING", "truncate(2, v)", [value])
+    with pytest.raises(InvalidSpecError, match="does not select all rows of partition v_trunc=eu"):
+        load(flow, "STRING", value, where)
 
 
 def test_a_file_of_a_writer_that_rounded_towards_1970_is_not_taken_for_a_day(flow: Flow) -> None:
