@@ -64,7 +64,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
     :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
         name with a colon where Hadoop cannot read it, or a glob that is not closed. Or a name of a local disk that
-        Java cannot read.
+        Java cannot read, or a link there that leads nowhere.
     """
     with _refusing_patterns(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)

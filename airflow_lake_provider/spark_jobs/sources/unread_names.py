@@ -1,14 +1,17 @@
-"""Names of local files and folders that the driver's Java does not read: Hadoop leaves them out without a word.
+"""Names of local files and folders that Hadoop leaves out without a word: it does not see what they stand for.
 
-Java reads names in the encoding of the locale it was started in. With ``LC_ALL=C`` that is ASCII alone.
+Java reads names in the encoding of the locale it was started in. With ``LC_ALL=C`` that is ASCII alone. A symbolic link
+may lead to a file that is gone.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array, texts_of
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
@@ -41,52 +46,106 @@ def is_hidden(name: str) -> bool:
 
 
 def refuse_unread_names(folder: str, encoding: str) -> None:
-    """Refuse a name in a folder that Java does not read, unless it is a hidden one.
+    """Refuse a name in a folder that Hadoop leaves out, unless it is a hidden one.
 
     :param folder: path of the local disk.
     :raises BadInputError: naming the first.
     """
-    for name in _unread_names(folder, encoding):
-        _refuse(folder, name, encoding)
+    for entry in _entries(folder):
+        _refuse(_why_left_out(entry.path, encoding, is_link=entry.is_symlink()))
 
 
 def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, encoding: str) -> None:
-    """Refuse a name that Java does not read, and that a glob would match.
+    """Refuse a name that Hadoop leaves out, and that a glob would match.
 
     :param filesystem: Hadoop's of the local disk.
     :param pattern: the glob.
     :raises BadInputError: naming the first.
     """
     hadoop = jvm_of(spark).org.apache.hadoop.fs
-    is_absolute = pattern.startswith("/")
-    path = pattern if is_absolute else str(filesystem.makeQualified(hadoop.Path(pattern)).toUri().getPath())
-    levels = path.split("/")
-    if any(level.count("{") != level.count("}") for level in levels):
-        # Names of several levels in braces.
-        return
-    for place, level in enumerate(levels):
-        if not is_glob(level):
-            continue
-        for where in _folders(filesystem, hadoop, "/".join(levels[:place]) or "/"):
-            for name in _unread_names(where, encoding):
-                is_of_level = place == len(levels) - 1 or Path(where, name).is_dir()
-                if is_of_level and hadoop.GlobPattern(level).matches(os.fsencode(name).decode(encoding, "replace")):
-                    _refuse(where, name, encoding)
+    for each in _expanded(pattern):
+        is_absolute = each.startswith("/")
+        path = each if is_absolute else str(filesystem.makeQualified(hadoop.Path(each)).toUri().getPath())
+        levels, folders = [level for level in path.split("/") if level], ["/"]
+        for place, level in enumerate(levels, 1):
+            is_last = place == len(levels)
+            if not is_glob(level):
+                folders = [str(Path(folder, re.sub(r"\\(.)", r"\1", level))) for folder in folders]
+                for each_path in folders:
+                    _refuse(_why_left_out(each_path, encoding, is_link=Path(each_path).is_symlink()))
+                continue
+            _refuse_of_level(hadoop.GlobPattern(level), folders, encoding, is_last=is_last)
+            if not is_last:
+                folders = _matches(spark, filesystem.globStatus(hadoop.Path("/" + "/".join(levels[:place]))))
 
 
-def _folders(filesystem: Any, hadoop: Any, pattern: str) -> list[str]:
-    if not is_glob(pattern):
-        # Most globs are of one folder; to ask Java for it takes a dozen commands.
-        return [pattern]
-    return [str(folder.getPath().toUri().getPath()) for folder in filesystem.globStatus(hadoop.Path(pattern)) or ()]
+_BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
 
 
-def _unread_names(folder: str, encoding: str) -> Iterator[str]:
+def _expanded(pattern: str) -> Iterator[str]:
+    """Yield the patterns that braces of several levels stand for, as ``a/*`` and ``b/c/*`` of ``{a,b/c}/*``."""
+    depth, cuts = 0, list[int]()
+    for sign in _BRACES.finditer(pattern):
+        place = sign.start()
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if sign[0] == "{" and depth == 1:
+            cuts = [place]
+        elif sign[0] == "," and depth == 1:
+            cuts.append(place)
+        elif sign[0] == "}" and depth == 0 and "/" in pattern[cuts[0] : place]:
+            for before, behind in pairwise((*cuts, place)):
+                yield from _expanded(f"{pattern[: cuts[0]]}{pattern[before + 1 : behind]}{pattern[place + 1 :]}")
+            return
+    yield pattern
+
+
+def _refuse_of_level(names: Any, folders: Sequence[str], encoding: str, *, is_last: bool) -> None:
+    """Refuse a name that is left out and that a level of a glob matches; only of such a one Java is asked."""
+    for entry in (entry for folder in folders for entry in _entries(folder)):
+        is_link = entry.is_symlink()
+        why = _why_left_out(entry.path, encoding, is_link=is_link)
+        # Behind a link that leads nowhere may have been a folder.
+        if why is not None and (is_last or is_link or entry.is_dir()):
+            _refuse(why if names.matches(os.fsencode(entry.name).decode(encoding, "replace")) else None)
+
+
+def _matches(spark: SparkSession, statuses: Any) -> list[str]:
+    """Return the paths of an array of ``FileStatus`` of the local disk; none for None."""
+    if statuses is None:
+        return []
+    make = method_handles(spark)
+    path_of = make.function(make.method("org.apache.hadoop.fs.FileStatus", "getPath", "org.apache.hadoop.fs.Path"))
+    return [path.removeprefix("file:") for path in texts_of(spark, list_of_array(spark, statuses), path_of)]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     # What is no folder has no names, and Hadoop says why one cannot be read.
-    with suppress(OSError):
-        for name in sorted(path.name for path in Path(folder).iterdir()):
-            if not is_hidden(name) and not _is_read(name, encoding):
-                yield name
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+    return []
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise BadInputError(why)
+
+
+def _why_left_out(path: str, encoding: str, *, is_link: bool) -> str | None:
+    """Return why Hadoop does not see a name, with what to do; None for one that it sees, and for a hidden one."""
+    name = path.rpartition("/")[2]
+    if (name.isascii() and not is_link) or is_hidden(name):
+        return None
+    if not _is_read(name, encoding):
+        return (
+            f"{_shown(path)} has a name that Java does not read as {encoding}, so its rows would be left out; rename "
+            "it, or start the driver with LC_ALL=C.UTF-8 where names are UTF-8"
+        )
+    if is_link and not Path(path).exists():
+        return (
+            f"{_shown(path)} is a link to {_shown(str(Path(path).readlink()))}, where the driver sees nothing, so its "
+            "rows would be left out; bring back what it shows, or remove the link"
+        )
+    return None
 
 
 def _is_read(name: str, encoding: str) -> bool:
@@ -97,9 +156,5 @@ def _is_read(name: str, encoding: str) -> bool:
     return True
 
 
-def _refuse(folder: str, name: str, encoding: str) -> None:
-    shown = os.fsencode(f"{folder}/{name}").decode("utf-8", "backslashreplace")
-    raise BadInputError(
-        f"{shown} has a name that Java does not read as {encoding}, so its rows would be left out; rename it, or start "
-        "the driver with LC_ALL=C.UTF-8 where names are UTF-8"
-    )
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

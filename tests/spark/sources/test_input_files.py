@@ -118,9 +118,31 @@ def test_a_name_that_java_does_not_read_is_refused_where_the_path_takes_it_in(
     (tmp_path / "in" / "b.csv").touch()
     with pytest.raises(BadInputError, match=r"in.* has a name that Java does not read as UTF-8.*rename it"):
         list_input_files(spark, f"{tmp_path}/{pattern}")
+    if pattern != "in":
+        with pytest.raises(BadInputError, match=r"in.* has a name that Java does not read"):
+            list_input_files(spark, f"{{{tmp_path}/c,{tmp_path}}}/{pattern}")
     for others in ("in/b.csv*", "in/{b.csv,c/d.csv}"):
         assert [file.path for file in list_input_files(spark, f"{tmp_path}/{others}")] == [f"file:{tmp_path}/in/b.csv"]
     assert list_input_files(spark, f"{tmp_path}/in/?.csv/*") == ()
+
+
+@pytest.mark.parametrize("target", ["gone.csv", "b.csv"])
+@pytest.mark.parametrize(
+    "pattern", ["in", "in/", "*", "in/*.csv", "in/[ab]*", "*/b.csv", "{in/b,c/d}.csv", "in/{b,c}.csv", "in/b.csv/*"]
+)
+def test_a_link_that_leads_nowhere_is_refused_where_the_path_takes_it_in(
+    spark: SparkSession, tmp_path: Path, pattern: str, target: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").touch()
+    # That one of the names leads to itself.
+    (tmp_path / "in" / "b.csv").symlink_to(tmp_path / "in" / target)
+    with pytest.raises(BadInputError, match=r"in/b.csv is a link to .*in/\w+.csv, where the driver sees nothing"):
+        list_input_files(spark, f"{tmp_path}/{pattern}")
+    for others in ("in/a*", "{in/a,in/c}.csv", "in/[!b].csv", "in/\\b.csv*x"):
+        assert len(list_input_files(spark, f"{tmp_path}/{others}")) == (0 if others.endswith("x") else 1)
+    (tmp_path / "in" / "b.csv").rename(tmp_path / "in" / "_b.csv")
+    assert len(list_input_files(spark, f"{tmp_path}/in")) == 1
 
 
 def test_a_name_outside_of_ascii_is_refused_where_java_reads_ascii_alone(
