@@ -67,8 +67,6 @@ _ABOUT_LEVELS = f"; without a schema a record has at most {MOST_LEVELS} levels: 
 # Without the setting Spark 4 takes these alone, as they are spelled.
 _ENCODINGS = ("utf-8", "utf-16", "utf-16be", "utf-16le", "utf-32", "iso-8859-1", "us-ascii")
 _ANY_ENCODING = "spark.sql.legacy.javaCharsets"
-# Which byte of a sign comes first is said in the file.
-_ANY_ORDER = ("utf-16", "utf-32")
 # One value alone may well be a word that its column is called.
 _LEAST_NAMES = 2
 _TIMES = (DateType, TimestampType, TimestampNTZType)
@@ -220,7 +218,7 @@ def _reader_options(source: Files, lower: Mapping[str, str]) -> tuple[dict[str, 
         "enforceSchema": "false",
     }
     kind, is_whole = str(source.format), lower.get("multiline", "").strip().lower() == "true"
-    if not is_utf8(lower) and not is_whole and "linesep" not in lower:
+    if not is_utf8(lower) and not is_whole:
         options = {**options, **_line_options(kind, lower)}
     if kind == "csv":
         return {"escape": lower.get("quote") or '"', **_QUOTES, **options}, _ABOUT_COUNTS
@@ -260,17 +258,20 @@ def _scans(
 
 
 def _line_options(kind: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return how lines end in another encoding than UTF-8, where no option says it."""
+    """Return how lines end in another encoding than UTF-8.
+
+    Of UTF-16 and UTF-32 without an order of bytes, Spark would look for an end with a mark of the order before it.
+    """
     if kind == "csv":
         # No line can be found by a byte.
         return {"multiLine": "true"} if is_wide(options) else {}
-    if kind == "json" and encoding_of(options) in _ANY_ORDER:
+    if kind == "json" and is_wide(options) and not encoding_of(options).endswith(("le", "be")):
         raise InvalidSpecError(
             f"lines of JSON cannot be found in {encoding_of(options)}: write them as UTF-8, which JSON has to be; "
             "where a file is one document, give options={'multiLine': True}"
         )
     # Spark's reader of JSON wants to have it said.
-    return {"lineSep": "\n"} if kind == "json" else {}
+    return {"lineSep": "\n"} if kind == "json" and "linesep" not in options else {}
 
 
 def typed_rows(

@@ -80,14 +80,25 @@ def test_csv_in_an_encoding_that_is_said_has_the_letters_that_python_reads(
     assert rows(spark, tmp_path / "a.csv", schema=TYPES, options={**HEADER, "encoding": encoding}) == expected
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-32"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_in_a_wide_encoding_is_read_to_its_end_where_the_end_of_a_line_is_said(
+    spark: SparkSession, tmp_path: Path, encoding: str, end: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(end.join(("id,name", "1,é", "2,Ċ", "")).encode(encoding))
+    read = rows(spark, tmp_path / "a.csv", schema=TYPES, options={**HEADER, "encoding": encoding, "lineSep": end})
+    assert read == [{"id": 1, "name": "é"}, {"id": 2, "name": "Ċ"}]
+
+
 def test_json_lines_in_an_encoding_of_one_byte_a_letter_are_read(spark: SparkSession, tmp_path: Path) -> None:
     records = [{"id": 1, "name": "€"}, {"id": 2, "name": "é\n"}]
     for name, encoding in {"a": "windows-1252", "b": "UTF-16LE"}.items():
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\r\n" for record in records)
         (tmp_path / f"{name}.json").write_bytes(lines.encode(encoding))
         assert rows(spark, tmp_path / f"{name}.json", schema=TYPES, options={"encoding": encoding}) == records
-    with pytest.raises(InvalidSpecError, match="write them as UTF-8"):
-        rows(spark, tmp_path / "b.json", options={"encoding": "UTF-16"})
+    for options in ({"encoding": "UTF-16"}, {"encoding": "UTF-32", "lineSep": "\n"}):
+        with pytest.raises(InvalidSpecError, match="write them as UTF-8"):
+            rows(spark, tmp_path / "b.json", schema=TYPES, options=options)
 
 
 def test_a_json_document_of_several_lines_is_read_where_it_is_said_and_refused_with_the_option_else(
