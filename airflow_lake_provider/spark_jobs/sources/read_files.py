@@ -40,11 +40,13 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types, schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins
 
 # Of many files the footers are read by Spark's tasks alone.
 _MOST_OPENED = 64
 # Spark advises to cut it at a depth, by which values would be lost.
 _RECURSIVE = "recursive reference in Avro schema"
+_BY_CASE = "spark.sql.caseSensitive"
 # Of the columns of several files. Spark takes a file alone for old Hive's where all its names begin so.
 _BY_PLACE = re.compile(r"_col\d+")
 # pandas writes times without a zone, which is UTC in our sessions, and old writers text without saying so.
@@ -303,6 +305,8 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
         if not is_content_error(error):
             raise
         failing = first_failing(files, lambda some: _fails(reader, some))
+        if "COLUMN_ALREADY_EXISTS" in str(error):
+            raise _twins_refused(reader, files, failing) from error
         refuse_unread_types(SparkSession.active(), failing, str(source.format), error)
         if _RECURSIVE in str(error):
             raise BadInputError(
@@ -314,6 +318,30 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
             f"({reason_of(error)}): repair the file, remove it from the source, or say in the source's schema how "
             "it is to be read"
         ) from error
+
+
+def _twins_refused(reader: DataFrameReader, files: Sequence[InputFile], failing: InputFile) -> BadInputError:
+    """Return the error of fields whose names differ in case alone, inside of one file or among several.
+
+    :param failing: with which the files begin to have them.
+    """
+    settings, here = SparkSession.active().conf, list(files[: files.index(failing) + 1])
+    is_alone, as_set = _fails(reader, [failing]), str(settings.get(_BY_CASE))
+    settings.set(_BY_CASE, "true")
+    try:
+        columns = reader.load(literal_paths([failing] if is_alone else here)).schema
+    finally:
+        settings.set(_BY_CASE, as_set)
+    twins = "; ".join(" and ".join(sorted(names)) for names in field_twins(columns))
+    if is_alone:
+        return BadInputError(
+            f"{failing.path} has fields whose names differ in case alone ({twins}), and no table tells them apart; "
+            "give each a name of its own there"
+        )
+    return BadInputError(
+        f"{failing.path} and a file before it spell fields in another case ({twins}), and names are compared without "
+        "case. Write them alike, or name them in the source's schema, which reads both"
+    )
 
 
 def _fails(reader: DataFrameReader, files: Sequence[InputFile]) -> bool:

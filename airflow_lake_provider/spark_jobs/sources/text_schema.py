@@ -58,6 +58,11 @@ def parse_ddl(schema: str) -> StructType:
         raise BadInputError(
             f"source schema {schema!r} is one type, not a list of columns such as 'id BIGINT, note STRING'"
         )
+    if twins := list(field_twins(parsed)):
+        raise BadInputError(
+            f"source schema {schema!r} has columns twice, as names are compared without case: {twins}; declare the one "
+            "that is meant"
+        )
     fixed = [field.name for field in parsed if isinstance(field.dataType, (CharType, VarcharType))]
     if fixed:
         raise BadInputError(f"source schema {schema!r}: columns {fixed} are CHAR or VARCHAR; say STRING")

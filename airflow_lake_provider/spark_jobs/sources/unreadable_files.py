@@ -52,6 +52,8 @@ _CONTENT_ERRORS = frozenset(
         "ZstdIOException",
     }
 )
+# Of nested fields of Parquet, as their rows are read.
+_TWINS = "found duplicate field"
 # The same where the class is a plain IOException or RuntimeException.
 _CONTENT_WORDS = (
     "not a gzip file",
@@ -81,6 +83,7 @@ _CONTENT_WORDS = (
     "column_already_exists",
     "illegal parquet type",
     "invalid spark read type",
+    _TWINS,
     # Of a time that its type does not hold, in another unit than microseconds.
     "long overflow",
     "with local time zone",
@@ -278,6 +281,11 @@ def _translated(
         return unreadable(file, kind, error, reason)
     if _UNESCAPED in text.lower() or any(word in text for word in _OTHER_BYTES):
         return _bad_text(file.path, text, reason)
+    if _TWINS in text.lower():
+        return BadInputError(
+            f"{file.path} has fields whose names differ in case alone{reason}, and no table tells them apart; give "
+            "each a name of its own there"
+        )
     if any(word in text for word in _OTHER_TYPE):
         return BadInputError(
             f"{file.path} cannot be read as {kind}: a column has another type than it is read in{reason}; declare the "
