@@ -38,6 +38,22 @@ def test_the_commands_of_a_listing_do_not_grow_with_its_files(
     assert len(sent[300]) <= len(sent[3])
 
 
+@pytest.mark.parametrize("pattern", ["", "*", "[0-9]*"])
+def test_the_commands_of_a_listing_do_not_grow_with_its_folders(
+    spark: SparkSession, tmp_path: Path, pattern: str
+) -> None:
+    sent = {}
+    for count in (3, 60):
+        for number in range(count):
+            (folder := tmp_path / str(count) / f"{number} %20é" / "below").mkdir(parents=True)
+            (folder / "a.json").touch()
+            (folder.parent / "b.json").touch()
+        with commands(spark) as sent[count]:
+            files = list_input_files(spark, f"{tmp_path}/{count}/{pattern}")
+        assert [file.path for file in files] == sorted(f"file:{path}" for path in tmp_path.glob(f"{count}/**/*.json"))
+    assert len(sent[60]) <= len(sent[3])
+
+
 def test_the_commands_that_number_files_do_not_grow_with_them(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path / "in", 300)
     files = list_input_files(spark, f"{tmp_path}/in")
