@@ -83,14 +83,17 @@ class MainHistory:
         """Return the newest time of a batch of a history that main has applied; None without any.
 
         The property tells it of commits that have expired. Another tool's rollback, and a replacement, leave it behind.
+        What is outside of main and has its time may also be a commit of a branch, whose run main does not know.
 
         :raises BrokenMetadataError: the property is no time with a zone.
         """
         times = [_time_of(each.summary[HISTORY_AT]) for each in self.ancestors if HISTORY_AT in each.summary]
         text = properties.get(HISTORY_AT)
         if text is not None and self.ancestors and self.first is None:
-            newer = [each.summary.get(HISTORY_AT) for each in self.others if each.order > self.ancestors[-1].order]
-            times += [] if text in newer else [_time_of(text)]
+            of_main = RecentRunKeys.read(properties)
+            newer = (each.summary for each in self.others if each.order > self.ancestors[-1].order)
+            lost = [each.get(HISTORY_AT) for each in newer if each.get(RUN_KEY, "") in of_main]
+            times += [] if text in lost else [_time_of(text)]
         return max(times, default=None)
 
     def run_keys(self, recent: RecentRunKeys) -> RecentRunKeys:

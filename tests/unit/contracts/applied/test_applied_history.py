@@ -227,16 +227,25 @@ def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:
         (["ours", "replace"], None),
         (["ours", "theirs", "expire", "ours", "roll back"], None),
         (["ours", "ours", "roll back"], 1),
+        (["ours", "theirs", "expire", "branch"], 1),
+        (["ours", "ours", "theirs", "expire", "theirs", "branch"], 2),
     ],
 )
 def test_the_time_of_a_batch_counts_until_main_has_surely_lost_its_commit(steps: list[str], day: int | None) -> None:
-    world, properties = World(), {}
+    world, properties, recent = World(), dict[str, str](), RecentRunKeys()
     for step in steps:
-        world.step(step)
-        if step == "ours":
-            properties[HISTORY_AT] = f"2026-01-0{world.generation}T00:00:00+00:00"
+        main = world.head
+        world.step("theirs" if step == "branch" else step)
+        if step in ("ours", "branch"):
+            key = f"{len(world.truth):016x}"
+            at = {HISTORY_AT: f"2026-01-0{world.generation}T00:00:00+00:00"}
             newest = world.known[len(world.truth)]
-            world.known[len(world.truth)] = replace(newest, summary={**newest.summary, **properties})
+            world.known[len(world.truth)] = replace(newest, summary={**newest.summary, **at, RUN_KEY: key})
+            if step == "branch":
+                world.head = main
+            else:
+                recent = recent.add(key, datetime.now(UTC))
+                properties = {**at, **recent.to_properties()}
     newest_time = world.history().newest_time(properties)
     assert newest_time == (None if day is None else datetime(2026, 1, day, tzinfo=UTC))
 
