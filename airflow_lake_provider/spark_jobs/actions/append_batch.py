@@ -93,7 +93,8 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
         # Duplicates alone are committed, too: once they are no recent rows any more, they would be added. So are
         # offsets without rows: the next run would read the same share, or miss records that the broker has removed.
         # So are letters: the next run would read their records once more.
-        is_worth_it = counted["batch_rows"] or put_aside.get("dead_letters") or new.has_to_move
+        has_letters = put_aside.get("dead_letters") and new.moves_past_letters
+        is_worth_it = counted["batch_rows"] or has_letters or new.has_to_move
         return counts_to_summary(batch_files=files, **counted, **put_aside) if is_worth_it else None
 
     put_aside: dict[str, int] = {}
@@ -113,7 +114,7 @@ def _append(new: _New, batch: RowBatch) -> AppendReport:
     applied = target.append(commit, new.progress)
     if applied is None:
         why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
-        return new.unchanged(why, batch_files=files, schema_changes=changes)
+        return new.unchanged(why, batch_files=files, schema_changes=changes, **put_aside)
     return new.applied(
         applied,
         before,

@@ -102,6 +102,11 @@ class NewInput(Generic[SpecT, ReportT]):
         return wanted.has_to_move(moved_at(self.applied_state.commits, wanted.source_name))
 
     @property
+    def moves_past_letters(self) -> bool:
+        """True where a commit of letters alone keeps the next run from reading them: a branch has no position."""
+        return self.spec.branch is None and bool(self.positions)
+
+    @property
     def is_compared(self) -> bool:
         """True where the source is the whole table, and there are rows that it is compared with."""
         return self.spec.is_complete and self.applied_state.base is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +61,7 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
         if keys == 0 and not _moves_alone(new, batch):
             commit = _commit(new, batch, keys=keys)
             batch.side.before_rows(applied_state)
-            return _without_rows(new, batch, commit)
+            return _without_rows(new, batch, commit, new.keep_dead_letters(batch))
         refuse_earlier_batch(new)
         before = target.state(spec.branch) if target.exists() else None
         stored = stored_with_history(new, batch.changes.drop(*batch.completed))
@@ -90,7 +91,8 @@ def _apply(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
 def _moves_alone(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> bool:
     """Return whether a batch without a row to write moves the position."""
     # Else the next run would read the same share, or the same bad records.
-    if new.decision.wanted.is_share or (batch.dead_letters is not None and batch.dead_letters.count):
+    has_letters = batch.dead_letters is not None and batch.dead_letters.count > 0
+    if new.decision.wanted.is_share or (has_letters and new.moves_past_letters):
         return True
     return not batch.side.dropped and new.target.exists() and new.has_to_move
 
@@ -138,7 +140,9 @@ def _versioned(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch) -> C
     return versioned
 
 
-def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, commit: KeyedCommit) -> UpsertReport:
+def _without_rows(
+    new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, commit: KeyedCommit, put_aside: Mapping[str, int]
+) -> UpsertReport:
     """Report a batch that changes no row; where its input is known to have none, it is not looked through again."""
     wanted, target = new.decision.wanted, new.target
     why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
@@ -150,6 +154,7 @@ def _without_rows(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, c
         batch_rows=batch.rows,
         ordering=batch.side.ordering if batch.rows else None,
         events_dropped=batch.side.dropped,
+        **put_aside,
     )
     # The stream's other tables may fill many files before this one has another event.
     is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
