@@ -62,6 +62,13 @@ def test_a_batch_that_another_commit_overtakes_is_made_anew_of_its_rows(new_flow
     assert table(flow) == expected(after(after(after([], first), overtaking), late))
 
 
+def test_a_row_without_a_time_is_refused_with_the_column_that_has_it(new_flow: NewFlow) -> None:
+    flow = history_of(new_flow)
+    flow.arrive("first.jsonl", {"id": 1, "at": None, "city": "Bern"}, {"id": 2, "at": "2026-01-01T00:00:00Z"})
+    with pytest.raises(BadInputError, match=r"1 of 2 rows have NULL in at, the time from which .* valid: fill it in"):
+        flow.apply("first")
+
+
 def test_a_time_that_stands_for_none_is_refused_before_it_spoils_the_versions_of_its_key(new_flow: NewFlow) -> None:
     flow = history_of(new_flow)
     never = 24 * 365 * 7979

@@ -20,8 +20,22 @@ def refuse_null_keys(nulls: int, rows: int, by_key: Mapping[str, int]) -> None:
         parts = ", ".join(f"{name} in {count}" for name, count in by_key.items())
         raise BadInputError(
             f"{nulls} of {rows} rows have NULL in a key column: {parts}. Such a row has no identity in the table: fill "
-            "the keys in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'), or "
+            "the keys in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL')), or "
             "choose keys that are always there"
+        )
+
+
+def refuse_null_times(nulls: int, rows: int, time: str) -> None:
+    """Refuse a batch of a history with rows that have no time.
+
+    :param nulls: how many rows have none, of ``rows``.
+    :param time: column from which a row is valid.
+    :raises BadInputError: with the column.
+    """
+    if nulls:
+        raise BadInputError(
+            f"{nulls} of {rows} rows have NULL in {time}, the time from which a row of a History is valid: fill it in "
+            "the source, or leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'))"
         )
 
 
@@ -35,8 +49,8 @@ def refuse_null_values(rows: int, by_column: Mapping[str, int]) -> None:
         parts = ", ".join(f"{name} in {count}" for name, count in by_column.items())
         raise BadInputError(
             f"rows have NULL in a column of deduplicate_by, of {rows}: {parts}. Such a row is the same as no other: "
-            "fill the column in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'), "
-            "or compare by columns that are always there"
+            "fill the column in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT "
+            "NULL')), or compare by columns that are always there"
         )
 
 

@@ -48,7 +48,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     with_ambiguous_order,
 )
 from airflow_lake_provider.spark_jobs.batch.key_versions import unversioned
-from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys, refuse_null_times
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.added_rows import added_rows
@@ -194,7 +194,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         cached.append(latest)
         with _refusing_other_change_types(spec):
             counts = count_changes(latest, keys)
-        _refuse_counted(batch, counts, keys, order_by)
+        _refuse_counted(batch, counts, keys, order_by, times=keys[len(spec.keys) :])
     return ChangeBatch(
         changes=latest.drop(*COUNTERS, *_excluded(latest, spec)),
         rows=counts.rows,
@@ -219,8 +219,16 @@ def _may_shuffle(spark: SparkSession, spec: UpsertSpec, delete_when: str | None)
     return spec.source.is_made or has_subqueries
 
 
-def _refuse_counted(batch: RawBatch, counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:
+def _refuse_counted(
+    batch: RawBatch, counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str], times: Sequence[str]
+) -> None:
+    """Refuse records by what was counted.
+
+    :param times: of the keys, those from which a row of a history is valid.
+    """
     batch.refuse_unparsable(counts.unparsable)
+    for time in times:
+        refuse_null_times(counts.null_by_key.get(time, 0), counts.rows, time)
     refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
     refuse_unordered(counts, keys, order_by)
 
