@@ -148,6 +148,11 @@ class _Node:
     is_mapping: bool = False
     text: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether it is the null of YAML, as between two marks of documents."""
+        return self.value is None
+
     def plain(self) -> Any:
         if self.is_mapping:
             return {key.text: each.plain() for key, each in self.value}
@@ -161,7 +166,7 @@ class _Parsing:
         self._events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
 
     def whole(self) -> _Node | None:
-        """Return the only document; None of a file without one."""
+        """Return the only document; None of a file without one, and of one that has nothing in it."""
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
             return None
@@ -169,7 +174,7 @@ class _Parsing:
         self._next()
         if not isinstance(after := self._next(), yaml.StreamEndEvent):
             raise _UnfitYamlError("a file of policies has one document", after.start_mark.line + 1)
-        return node
+        return None if node.is_empty else node
 
     def _next(self) -> Any:
         try:

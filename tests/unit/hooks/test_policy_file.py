@@ -57,7 +57,13 @@ def test_entries_hold_in_the_order_of_the_file_key_by_key() -> None:
     assert policy_of("shop.orders", reversed_file).value_of("priority").value == 2
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "tables: {}", "tables:\n  shop.x: {}", "\ufefftables: {}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "# nothing\n", "tables: {}", "tables:\n  shop.x: {}", "\ufefftables: {}"),
+        *("---", "---\n# nothing\n", "%YAML 1.2\n---\n...\n", "null"),
+    ],
+)
 def test_a_file_may_name_nothing(text: str) -> None:
     assert parse_policy_file(text.removeprefix("\ufeff"), "f.yaml").layer("shop.x").named == []
 
@@ -104,6 +110,8 @@ FAULTS = [
     ("a: &x {}\nb: *x", r"f\.yaml:1: anchors, aliases and tags of YAML are not taken"),
     ("tables: {<<: {}, a.b: {}}", r"f\.yaml:1: tables \['<<'\] are no patterns"),
     ("tables: !!python/object/apply:os.system ['exit 1']", r"f\.yaml:1: anchors, aliases and tags of YAML"),
+    ("---\n---\n", r"f\.yaml:2: a file of policies has one document"),
+    ("''", r"f\.yaml:1: a file of policies must be a mapping, got ''"),
     ("tables: {}\n---\ntables: {}", r"f\.yaml:2: a file of policies has one document"),
     ("tables: {", r"f\.yaml:\d: it is no YAML"),
     ("tables:\n\t- x", r"f\.yaml:2: it is no YAML: found character that cannot start any token"),
