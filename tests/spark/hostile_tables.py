@@ -31,12 +31,12 @@ def iceberg(table: MaintainedTable) -> Any:
     return table.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
 
 
-def add_data_file(table: MaintainedTable, *locations: str) -> None:
+def add_data_file(table: MaintainedTable, *locations: str, size: int = 100) -> None:
     """Commit data files that nobody wrote."""
     java = table.handle.java
     append = java.newAppend()
     for location in locations:
-        builder = iceberg(table).DataFiles.builder(java.spec()).withPath(location).withFileSizeInBytes(100)
+        builder = iceberg(table).DataFiles.builder(java.spec()).withPath(location).withFileSizeInBytes(size)
         append.appendFile(builder.withRecordCount(1).withFormat("parquet").build())
     append.commit()
 

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -39,7 +39,8 @@ from airflow_lake_provider.iceberg.table_obstacles import unfit_for, without_exp
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing, unreadable_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import inventory_files, listed_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import MovedFiles, QuarantinedFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.moved_files import MovedFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import QuarantinedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
     delete_files,
     frame_of,
@@ -131,6 +132,7 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
     :return: the outcome ``skipped`` where the table says ``gc.enabled=false``, or its files cannot be told.
     :raises UnsupportedError: a file may be another table's, or a live one by another name; or too many would go.
     :raises CommitConflictError: another expiry has deleted files of the metadata meanwhile.
+    :raises BrokenInvariantError: a commit has named files that are orphans, or that were.
     :raises JobFailedError: storage took none of the files.
     """
     before = table.refresh().state()
@@ -138,12 +140,13 @@ def remove_orphans(table: IcebergTable, spec: OrphanFilesSpec, progress: Progres
         return OrphanFilesReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
     with progress.phase("check owners"):
         owners, _ = file_owners(table)
+    with QuarantinedFiles(table).brought_back_if_refused(owners) if spec.mode.removes else nullcontext():
         _refuse_twins(table, owners)
-    if spec.mode is RemovalMode.RESTORE:
-        report = _restored(table, spec, owners, progress)
-    else:
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
-            report = _removed(table, spec, _Orphans(owners, noted), progress)
+        if spec.mode is RemovalMode.RESTORE:
+            report = _restored(table, spec, owners, progress)
+        else:
+            with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
+                report = _removed(table, spec, _Orphans(owners, noted), progress)
     return replace(report, before=before, after=table.state(), seconds=dict(progress.seconds))
 
 

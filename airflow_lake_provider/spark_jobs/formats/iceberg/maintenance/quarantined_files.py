@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -21,38 +20,35 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import epoch_millis
-from airflow_lake_provider.contracts.errors import (
-    BrokenInvariantError,
-    JobFailedError,
-    LakeProviderError,
-    UnsupportedError,
-)
+from airflow_lake_provider.contracts.errors import BrokenInvariantError, UnsupportedError
 from airflow_lake_provider.contracts.file_locations import is_below, normalised, normalised_folder
 from airflow_lake_provider.iceberg.file_ownership import FileOwners
 from airflow_lake_provider.iceberg.orphan_files import QUARANTINE, name_key
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import is_missing
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.listed_files import chunks_of_listing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.moved_files import NOT_OWN, OCCUPIED, MovedFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.reachable_files import (
     delete_files,
     reachable_files,
+    sizes_of_content,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unreached_files import name_of_location
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _JOURNAL = ".moves.jsonl"
 # What a run of ours has put there: a file that it moved, or a journal.
 _MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d{{4}}-[^/]*|{re.escape(_JOURNAL)})$")
+# In the names that Iceberg's writers give; others may give a name twice, in two partitions.
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Before the name that a moved file had: the numbers of its journal, and of the file in it.
 _PREFIX = len("000001-0000-")
 # For each the metadata is read once; storage takes fewer at a time.
 _BATCH = 100_000
-_NAMED, _MOST_CAUSES = 3, 20
-_NOT_OWN = "the journal names what is not the table's own"
-_OCCUPIED = "another file has come to its place since"
+_NAMED = 3
 
 
 def _begins_with(spark: SparkSession, one: Any, other: Any, size: int) -> bool:
@@ -72,52 +68,6 @@ def _journal_of(moved: str) -> str:
 
 def _new_run() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-
-
-@dataclass
-class MovedFiles:
-    """Files that were moved, and why others were not.
-
-    :param moved: files that are at their new place alone.
-    :param failures: files that stay where they were, by why.
-    :param left_in: quarantines in which a restore leaves files.
-    """
-
-    moved: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    left_in: list[str] = field(default_factory=list)
-
-    def note(self, why: str | None, files: int = 1) -> None:
-        """Count moves.
-
-        :param why: they failed; None where they did not.
-        """
-        if why is None:
-            self.moved += files
-            return
-        # A message may name its file, so each of a million may be another one.
-        is_one_more = why not in self.failures and len(self.failures) >= _MOST_CAUSES
-        self.failures["another cause" if is_one_more else why] += files
-
-    def add(self, batch: MovedFiles) -> None:
-        """Count those of a batch."""
-        self.note(None, batch.moved)
-        for why, files in batch.failures.items():
-            self.note(why, files)
-
-    @property
-    def causes(self) -> str:
-        """The reasons of the failures, the most frequent first."""
-        listed = [f"{why} ({count:,})" for why, count in self.failures.most_common(_NAMED)]
-        return "; ".join([*listed, *(["..."] if len(self.failures) > _NAMED else [])])
-
-    def error(self, message: str) -> LakeProviderError:
-        """Return the error of a run that could move none; a retry helps where storage failed.
-
-        :param message: what was not done.
-        """
-        kind = UnsupportedError if self.failures.keys() <= {_NOT_OWN, _OCCUPIED} else JobFailedError
-        return kind(f"{message}: {self.causes}")
 
 
 def _quarantine_of(location: str) -> str:
@@ -212,7 +162,7 @@ class QuarantinedFiles:
                 # Nobody asked for it, it was not moved, or is back already.
                 continue
             is_own = _is_own(folder, aside, home, owners)
-            why = self._bring_back(aside, home, size) if is_own else _NOT_OWN
+            why = self._bring_back(aside, home, size) if is_own else NOT_OWN
             if why is None and only is None:
                 self.table.java.io().deleteFile(aside)
             restored.note(why)
@@ -226,7 +176,7 @@ class QuarantinedFiles:
         if there is None:
             return self._copy(aside, home, size)
         if there > size or not self._is_beginning(home, aside, there):
-            return _OCCUPIED
+            return OCCUPIED
         return None if there == size else self._copy(aside, home, size)
 
     def _is_beginning(self, home: str, aside: str, length: int) -> bool:
@@ -238,19 +188,36 @@ class QuarantinedFiles:
         ):
             return _begins_with(self.table.spark, one, other, length)
 
-    def purge(self, before: datetime, owners: FileOwners) -> int:
+    @contextmanager
+    def brought_back_if_refused(self, owners: FileOwners) -> Iterator[None]:
+        """Bring back what a commit has named since, where a removal is refused; nothing is deleted then.
+
+        :param owners: as of :meth:`purge`.
+        :raises BrokenInvariantError: as :meth:`purge`.
+        """
+        try:
+            yield
+        except UnsupportedError:
+            # What cannot be read is mostly what was refused.
+            with suppress(*SPARK_ERRORS):
+                self.purge(None, owners)
+            raise
+
+    def purge(self, before: datetime | None, owners: FileOwners) -> int:
         """Delete what was moved before a moment, and return the number of files.
 
         What has another name than files that were moved, or no time, stays. A file that a writer has committed since,
         and that the quarantine alone has whole, comes back, whenever it was moved. A journal goes after its files,
         which come back by it.
 
+        :param before: None deletes nothing.
         :param owners: of the folders where the table lay before.
         :raises BrokenInvariantError: there are such files, which a writer may bring again; those of old moves are gone.
         """
         quarantines, old_journals, kept = dict[str, str](), list[str](), set[str]()
         needed, purged = dict[str, str](), 0
-        moved = self._moved(epoch_millis(before), owners, quarantines, old_journals, kept)
+        end = 0 if before is None else epoch_millis(before)
+        moved = self._moved(end, owners, quarantines, old_journals, kept)
         while batch := list(islice(moved, _BATCH)):
             needed |= (live := self._live_alone([(location, size) for location, size, _ in batch]))
             purged += self._deleted([location for location, _, is_old in batch if is_old and location not in live])
@@ -271,18 +238,33 @@ class QuarantinedFiles:
             "files of its own that are a day old: find it, and make older_than longer than it takes"
         )
 
-    def _brought_back(self, needed: Iterable[str], quarantines: dict[str, str], owners: FileOwners) -> MovedFiles:
-        """Move some files of the quarantine back.
+    def _brought_back(
+        self, needed: Mapping[str, str], quarantines: Mapping[str, str], owners: FileOwners
+    ) -> MovedFiles:
+        """Move some files of the quarantine back, to where the metadata or their journals say.
 
+        :param needed: location there, and in the metadata.
         :param quarantines: folders by the journals in them.
         """
+        back, sizes = MovedFiles(), self._sizes_of_sure(needed, owners)
+        for aside, size in sizes.items():
+            back.note(self._bring_back(aside, needed[aside], size))
         names: dict[str, set[str]] = {}
-        for location in needed:
+        for location in needed.keys() - sizes.keys():
             names.setdefault(_journal_of(location), set()).add(location.rpartition("/")[2])
-        back = MovedFiles()
         for journal in names.keys() & quarantines.keys():
             self._restore(journal, quarantines[journal], owners, back, names[journal])
         return back
+
+    def _sizes_of_sure(self, needed: Mapping[str, str], owners: FileOwners) -> dict[str, int]:
+        """Return the sizes of those that are the very files of the metadata: a UUID in the name, and its size."""
+        own = {
+            aside: home
+            for aside, home in needed.items()
+            if _UUID.search(home.rpartition("/")[2]) and owners.owner_of(home) == owners.table.name
+        }
+        sizes = sizes_of_content(self.table, set(own.values())) if own else {}
+        return {aside: sizes[home] for aside, home in own.items() if self._length(aside) == sizes.get(home, -1)}
 
     def _deleted(self, locations: list[str]) -> int:
         """Delete files and return how many are gone."""

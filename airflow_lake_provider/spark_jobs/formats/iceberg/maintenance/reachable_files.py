@@ -89,6 +89,14 @@ def content_files(table: IcebergTable, static: Any) -> DataFrame:
     return content.unionAll(manifests.select(sf.lit(MANIFEST), sf.col("path")))
 
 
+def sizes_of_content(table: IcebergTable, locations: Collection[str]) -> dict[str, int]:
+    """Return the sizes of some data and delete files of all snapshots, as the metadata says them, by location."""
+    metadata = table.java.operations().current()
+    files = _metadata_table(table, static_table(table, metadata, str(metadata.metadataFileLocation())), "ALL_FILES")
+    rows = files.where(sf.col("file_path").isin(*locations)).select("file_path", "file_size_in_bytes").collect()
+    return {str(location): int(size) for location, size in rows}
+
+
 def _metadata_table(table: IcebergTable, static: Any, name: str) -> DataFrame:
     iceberg = table.iceberg
     kind = iceberg.MetadataTableType.valueOf(name)

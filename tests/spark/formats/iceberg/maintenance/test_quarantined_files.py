@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -200,6 +201,57 @@ def test_a_file_of_the_quarantine_that_nothing_brings_back_fails_each_removal(sp
     journal.write_text(moves)
     assert remove(table, mode="restore").files_restored == 1
     assert late.read_bytes() == written.read_bytes()
+
+
+@pytest.mark.parametrize("refusal", ["max_share", "foreign metadata"])
+def test_a_removal_that_is_refused_brings_back_what_a_late_writer_committed_and_deletes_nothing(
+    spark: SparkSession, refusal: str
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    late, old = (folder_of(table) / f"data/{name}.parquet" for name in ("late", "old"))
+    for home in (late, old):
+        shutil.copy(written, home)
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 2
+    made_old(table)
+    hostile.add_data_file(table, f"file:{late}")
+    left = orphan(table, "data/other.parquet" if refusal == "max_share" else "metadata/99999-x.metadata.json")
+    aside = {path for path in files_of(table) if "_quarantine" in path.parts}
+    asked: dict[str, Any] = {"quarantine_for": timedelta(days=9), "max_share": 0.01}
+    with pytest.raises(BrokenInvariantError, match=r"named 1 files .* 1 are back at their place\. 0 others were"):
+        remove(table, **asked)
+    assert late.read_bytes() == written.read_bytes()
+    assert files_of(table) >= aside | {left}
+    # The refusal itself is said once nothing is missing any more.
+    with pytest.raises(UnsupportedError, match="max_share" if refusal == "max_share" else "version 99999"):
+        remove(table, **asked)
+    assert files_of(table) >= aside | {left}
+
+
+def test_a_file_comes_back_without_its_journal_where_its_name_and_its_size_say_that_it_is_the_one(
+    spark: SparkSession,
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    late, other = (folder_of(table) / f"data/00000-9-{uuid4()}-0-00001.parquet" for _ in range(2))
+    for home in (late, other):
+        shutil.copy(written, home)
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 2
+    made_old(table)
+    hostile.add_data_file(table, f"file:{late}", size=written.stat().st_size)
+    # Of another size than the metadata says.
+    hostile.add_data_file(table, f"file:{other}", size=written.stat().st_size + 1)
+    (journal,) = folder_of(table).rglob("*.moves.jsonl")
+    journal.unlink()
+    with pytest.raises(BrokenInvariantError, match=r"named 2 files .* 1 are back .*; 1 could not be copied \(no j"):
+        remove(table, quarantine_for=timedelta(days=9))
+    assert (late.read_bytes(), other.exists()) == (written.read_bytes(), False)
+    shutil.copy(written, other)
+    assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 2
 
 
 def test_files_of_one_name_that_late_writers_commit_all_come_back(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.quarantined_files import MovedFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.moved_files import MovedFiles
 
 
 def test_no_number_of_batches_lets_the_causes_grow_and_each_file_counts() -> None:
