@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from airflow_lake_provider.contracts.author.maintenance_policy import OrphanMode
@@ -273,9 +273,9 @@ def _is_name_mapping(text: str) -> bool:
         fields, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return False
-    if not _are_mapped(fields):
-        return False
     levels = list(_levels_in(fields))
+    if not all(map(_is_level, levels)):
+        return False
     # One field may have none.
     ids = [field.get("field-id") for level in levels for field in level]
     # No path goes on below a field without a name.
@@ -283,11 +283,24 @@ def _is_name_mapping(text: str) -> bool:
     return len(ids) == len(set(ids)) and all(map(_are_named_apart, [fields, *below]))
 
 
-def _levels_in(fields: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Yield the fields of each struct."""
-    yield fields
-    for field in fields:
-        yield from _levels_in(field.get("fields", []))
+def _levels_in(fields: object) -> Iterator[Any]:
+    """Yield what stands for the fields of each struct; Java reads more levels than Python has calls in each other."""
+    left = [fields]
+    while left:
+        level = left.pop()
+        yield level
+        if isinstance(level, list):
+            left += [field.get("fields", []) for field in level if isinstance(field, dict)]
+
+
+def _is_level(level: object) -> bool:
+    return isinstance(level, list) and all(isinstance(field, dict) and _is_mapped(field) for field in level)
+
+
+def _is_mapped(field: Mapping[str, object]) -> bool:
+    id_, names = field.get("field-id"), field.get("names", [])
+    is_named = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return is_named and (id_ is None or type(id_) is int)
 
 
 def _are_named_apart(fields: Sequence[Mapping[str, Any]]) -> bool:
@@ -297,21 +310,15 @@ def _are_named_apart(fields: Sequence[Mapping[str, Any]]) -> bool:
 
 def _paths_of(fields: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what Iceberg looks fields up by, such as ``address.street``."""
-    for field in fields:
-        for name in set(field.get("names", [])):
-            yield name
-            for path in _paths_of(field.get("fields", [])):
-                yield f"{name}.{path}"
-
-
-def _are_mapped(fields: object) -> bool:
-    return isinstance(fields, list) and all(isinstance(field, dict) and _is_mapped(field) for field in fields)
-
-
-def _is_mapped(field: Mapping[str, object]) -> bool:
-    id_, names = field.get("field-id"), field.get("names", [])
-    is_named = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return is_named and (id_ is None or type(id_) is int) and _are_mapped(field.get("fields", []))
+    left = [product([""], fields)]
+    while left:
+        before, field = next(left[-1], ("", None))
+        if field is None:
+            left.pop()
+            continue
+        paths = [f"{before}{name}" for name in set(field.get("names", []))]
+        yield from paths
+        left.append(product([f"{path}." for path in paths], field.get("fields", [])))
 
 
 # Read at each commit, and at those that add files.

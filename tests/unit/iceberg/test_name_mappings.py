@@ -22,3 +22,15 @@ def test_a_path_that_stands_twice_is_unusable_and_a_mapping_of_strangers_ends(fi
     assert bool(unusable_settings({"schema.name-mapping.default": text})) is (field == {"names": ["n1.n2"]})
     # 30 to the power of 9 paths.
     unusable_settings({"schema.name-mapping.default": json.dumps(nested(9, 30))})
+
+
+@pytest.mark.parametrize("depth", [1, 300, 400])
+@pytest.mark.parametrize("innermost", [{"field-id": 0, "names": ["x"]}, {"field-id": "0"}, {"field-id": 1}])
+def test_a_mapping_as_deep_as_iceberg_reads_is_judged_by_its_innermost_field(
+    depth: int, innermost: dict[str, Any]
+) -> None:
+    # Java reads 500 levels of two brackets each.
+    text = f"[{json.dumps(innermost)}]"
+    for number in range(1, depth + 1):
+        text = f'[{{"field-id": {number}, "names": ["a"], "fields": {text}}}]'
+    assert bool(unusable_settings({"schema.name-mapping.default": text})) is ("names" not in innermost)

@@ -65,7 +65,11 @@ def test_a_codec_is_one_where_it_is_one_to_iceberg(spark: SparkSession, kind: st
 
 
 MAPPED = '{"field-id": 1, "names": ["id"]}'
-MAPPINGS = [
+DEEP = f"[{MAPPED}]"
+for number in range(2, 400):
+    DEEP = f'[{{"field-id": {number}, "names": ["a"], "fields": {DEEP}}}]'
+MAPPINGS: list[Any] = [
+    pytest.param(DEEP, id="deep"),
     *("", "x", "{}", "[1]", "null", "[]", "[{}]", f"[{MAPPED}]", f"[{MAPPED}", f" [{MAPPED}] x"),
     *('[{"field-id": 1, "names": "id"}]', '[{"field-id": "1"}]', '[{"field-id": 1.5}]', '[{"field-id": null}]'),
     *('[{"field-id": true}]', '[{"names": [1]}]', '[{"names": null}]', '[{"fields": {}}]'),
