@@ -262,7 +262,7 @@ class OpsTable:
         *,
         group: Sequence[str],
         newest: str,
-        repeated: RepeatedValues,
+        repeated: RepeatedValues | None = None,
     ) -> list[dict[str, Any]]:
         """Return the newest rows of each group, and all rows of those that repeat certain values; by one scan.
 
@@ -272,17 +272,16 @@ class OpsTable:
         :param columns: that are read, those that are named here included.
         :param group: columns whose values tell the groups apart.
         :param newest: column of moments.
-        :param repeated: values, and how often a group has them.
+        :param repeated: values, and how often a group has them; None for the newest rows alone.
         """
         rows = _scanned(table, where, columns)
         last = rows.group_by(group).aggregate([(newest, "max")]).rename_columns([*group, newest])
-        among = rows.filter(_is_in(rows, repeated.column, repeated.values)).group_by(group)
-        counts = among.aggregate([(repeated.within, "count_distinct")]).rename_columns([*group, "count"])
-        often = counts.filter(pc.greater_equal(counts["count"], repeated.fewest)).select(group)
-        chosen = (
-            rows.join(often, list(group), join_type="left semi"),
-            rows.join(last, [*group, newest], join_type="left semi"),
-        )
+        chosen = [rows.join(last, [*group, newest], join_type="left semi")]
+        if repeated is not None:
+            among = rows.filter(_is_in(rows, repeated.column, repeated.values)).group_by(group)
+            counts = among.aggregate([(repeated.within, "count_distinct")]).rename_columns([*group, "count"])
+            often = counts.filter(pc.greater_equal(counts["count"], repeated.fewest)).select(group)
+            chosen.append(rows.join(often, list(group), join_type="left semi"))
         return [row for each in chosen for row in each.to_pylist()]
 
     def _arrow(self, rows: Sequence[Any]) -> pa.Table:

@@ -17,11 +17,13 @@ from pyiceberg.types import StringType
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reports.history_entry import HistoryEntry
+from airflow_lake_provider.hooks import maintenance_history
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.maintenance_history import MaintenanceHistory
 from airflow_lake_provider.hooks.table_health import table_health
 from airflow_lake_provider.hooks.table_plans import table_plans
 from airflow_lake_provider.maintenance.health import OrphanCount
+from airflow_lake_provider.maintenance.history_entries import orphan_counts_of
 from airflow_lake_provider.maintenance.past_outcomes import PastOutcome
 from airflow_lake_provider.tables.iceberg.ops_table import OpsTable
 
@@ -225,6 +227,29 @@ def test_the_table_is_named_by_the_setting_or_by_the_author(
     assert lake_catalog.load_table("ops.mine").scan().count() == 1
     with pytest.raises(InvalidSpecError, match="journal"):
         MaintenanceHistory(LakeCatalogHook(), "journal")
+
+
+def test_of_many_counts_of_orphan_files_the_newest_of_each_table_alone_becomes_an_object(
+    history: MaintenanceHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = ("shop.orders", "shop.items")
+    history.record(
+        [
+            entry(table=table, ago=timedelta(hours=hour), orphan_files=hour, orphan_bytes=10 * hour)
+            for table in tables
+            for hour in range(100)
+        ]
+    )
+    read: list[Any] = []
+
+    def counts_of(given: Any) -> dict[str, OrphanCount]:
+        read.extend(given)
+        return orphan_counts_of(read)
+
+    monkeypatch.setattr(maintenance_history, "orphan_counts_of", counts_of)
+    newest = OrphanCount(files=0, bytes=0, counted_at=NOW)
+    assert history.remembered().orphans == dict.fromkeys(tables, newest)
+    assert len(read) == 2
 
 
 def test_what_keeps_failing_and_the_newest_of_the_rest_are_read_back_for_a_plan(history: MaintenanceHistory) -> None:
