@@ -48,11 +48,15 @@ def text(value: object, name: str) -> str:
     return value
 
 
+# What a template writes for a param without a value.
+NO_VALUE = "None"
+
+
 def not_none(value: object, name: str) -> object:
     """Return a value that is not the text ``None``, which a template writes for a param without a value."""
-    if value == "None":
+    if value == NO_VALUE:
         raise InvalidSpecError(
-            f"{name} must not be 'None', which a template makes of a param without a value; write "
+            f"{name} must not be 'None', which a template makes of a param or an XCom without a value; write "
             "{{ params.x or '' }} where it may have none"
         )
     return value

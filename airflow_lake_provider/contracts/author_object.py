@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_validation import Reader, is_path, path_text
+from airflow_lake_provider.contracts.argument_validation import NO_VALUE, Reader, is_path, path_text
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -132,7 +132,7 @@ class AuthorObject:
             value = getattr(copied, field.name)
             # Jinja would turn an enumeration's member into its Python name.
             if is_open(value):
-                object.__setattr__(copied, field.name, render(value))
+                object.__setattr__(copied, field.name, _or_refused(render(value), field))
         return copied
 
     def with_sql_files(self, read: Callable[[str], str]) -> Self:
@@ -325,6 +325,11 @@ def _is_open_in(value: Any, field: Field[Any]) -> bool:
 def is_left_out(value: Any, field: Field[Any]) -> bool:
     """Return whether JSON is without a field that has its default, as it was before the class had the field."""
     return bool(field.metadata.get("is_later")) and value == _default(field)
+
+
+def _or_refused(rendered: Any, field: Field[Any]) -> Any:
+    """Return what a template or XCom gave; where None would lift a limit of the author's, a text that is refused."""
+    return NO_VALUE if rendered is None and field.metadata.get("is_limit") else rendered
 
 
 def _default(field: Field[Any]) -> Any:

@@ -25,8 +25,8 @@ from airflow.sdk import XComArg
 from airflow.sdk.definitions._internal.expandinput import ListOfDictsExpandInput
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
-from airflow_lake_provider.contracts.argument_validation import is_path
-from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
+from airflow_lake_provider.contracts.argument_validation import NO_VALUE, is_path
+from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_open, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.specs.job import Argument
@@ -179,7 +179,12 @@ class RenderedArguments(NumbersOfDigits):
             value = getattr(parent, name, None)
             if id(value) not in seen_oids:
                 self._read_files(parent, name, value, jinja_env, seen_oids)
+        limits = [name for name, each in self.arguments.items() if each.is_limit and is_open(getattr(self, name))]
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        for name in limits if parent is self else ():
+            if getattr(self, name) is None:
+                # Its reader refuses the text: nobody who gives a limit means none.
+                setattr(self, name, NO_VALUE)
 
     def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any, seen_oids: set[int]) -> None:
         def read(file: str) -> str:

@@ -52,6 +52,7 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
         ``author_name``: its author gives it by another name. ``needs``: capabilities that the format has to have where
         it is given, or a function of its value that returns them. ``names_columns=True``: it names columns.
         ``is_snapshot=True``: it is the id of a snapshot. ``is_code=True``: it is SQL that runs as the author wrote it.
+        ``is_limit=True``: without it more would be done; a template or XCom that gives None is refused.
         ``is_later=True``: see :func:`.reads`.
     """
     stands = {} if stand_in is MISSING else {"stand_in": stand_in}
@@ -335,6 +336,11 @@ class Argument:
     def is_code(self) -> bool:
         """Tell whether it is SQL that runs as its author wrote it."""
         return bool(self.field.metadata.get("is_code", False))
+
+    @property
+    def is_limit(self) -> bool:
+        """Tell whether more would be done without it."""
+        return bool(self.field.metadata.get("is_limit", False))
 
     def code(self, value: Any) -> list[tuple[str, Any]]:
         """Return the SQL of its value, by what messages call each text."""

@@ -307,7 +307,7 @@ class RowExpirySpec(JobSpec):
     # LakeJobOperator has a method of the argument's name.
     keep: timedelta = argument(_age, timedelta(days=30), attribute="kept_for")
     clock: Clock = argument(choice_of(Clock), default=Clock.LAST_COMMIT, templated=False)
-    before: datetime | None = argument(optional(moment_of_row), default=None)
+    before: datetime | None = argument(optional(moment_of_row), default=None, is_limit=True)
     max_share: float = argument(share, default=0.5, templated=False)
     max_attempts: int = attempts()
     # BaseOperator has a method of the argument's name.

@@ -41,7 +41,7 @@ class RollbackSpec(JobSpec):
     snapshot_id: str | None = argument(optional(snapshot), "1", default=None, is_snapshot=True)
     timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
     tag: str | None = argument(optional(label), "tag", default=None)
-    expected_snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True)
+    expected_snapshot_id: str | None = argument(optional(snapshot), default=None, is_snapshot=True, is_limit=True)
 
     def complete(self) -> None:
         """Refuse what does not go together."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.overwrite_partitions import LakeOverwritePartitionsOperator
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
+from airflow_lake_provider.operators.rollback import LakeRollbackOperator
+from airflow_lake_provider.operators.row_expiry import LakeRowExpiryOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
@@ -154,3 +159,40 @@ def test_a_glob_with_brackets_is_a_path(context: Context, path: str) -> None:
     assert isinstance(spec, UpsertSpec)
     assert isinstance(spec.source, Files)
     assert spec.source.path == path
+
+
+LIMITS = [
+    pytest.param(LakeRowExpiryOperator, {**ORDERS, "column": "day", "keep": "P30D"}, "before", id="before"),
+    pytest.param(LakeRollbackOperator, {**ORDERS, "tag": "good"}, "expected_snapshot_id", id="expected_snapshot_id"),
+]
+
+
+@pytest.mark.parametrize(("operator", "arguments", "name"), LIMITS)
+@pytest.mark.parametrize("of", ["XCom", "a native template"])
+def test_what_gives_none_lifts_no_limit_of_the_author(
+    context: Context, operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str, of: str
+) -> None:
+    with DAG("orders", schedule=None, render_template_as_native_obj=True):
+        look: Any = EmptyOperator(task_id="look").output
+        given = look["limit"] if of == "XCom" else "{{ params.x }}"
+        job = operator(task_id="t", **arguments, **{name: given})
+    ti = SimpleNamespace(dag_id="orders", task_id="t", map_index=-1, xcom_pull=lambda **_: None)
+    rendered: Any = {**context, "ti": ti, "params": {"x": None}, "expanded_ti_count": None}
+    job.render_template_fields(rendered)
+    with pytest.raises(InvalidSpecError, match=rf"{name} must not be 'None'.*XCom without a value"):
+        job.written()
+
+
+def test_a_task_of_an_application_keeps_its_limit_too() -> None:
+    given: dict[str, Any] = {**ORDERS, "column": "day", "keep": "P30D", "before": "{{ params.x }}"}
+    written = RowExpirySpec(**given)
+    with pytest.raises(InvalidSpecError, match="before must not be 'None'"):
+        written.rendered(lambda _: None).checked()
+    assert written.rendered(lambda _: "").checked().before is None
+
+
+def test_a_limit_is_left_out_where_its_template_says_so(context: Context) -> None:
+    arguments = {**ORDERS, "column": "day", "keep": "P30D", "before": "{{ params.x or '' }}"}
+    spec = spec_of(LakeRowExpiryOperator, arguments, context, native=True)
+    assert isinstance(spec, RowExpirySpec)
+    assert spec.before is None
