@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -141,6 +141,11 @@ class TablePatterns:
         """Return the namespaces below which all matches are; an empty one stands for the whole catalog."""
         literal = {tuple(_WILD.split(pattern)[0].split(".")[:-1]) for pattern in self.included}
         return {each for each in literal if not any(each[:size] in literal for size in range(len(each)))}
+
+    def unmatched(self, names: Collection[str]) -> list[str]:
+        """Return the included patterns with ``*`` or ``?`` that match none of some names."""
+        wild = (each for each in self.included if _WILD.search(each))
+        return [each for each in wild if not any(fnmatchcase(name, each) for name in names)]
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the included tables that are named without ``*`` and ``?``, and that are not among some names."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.file_locations import folders_of_metadata
 from airflow_lake_provider.contracts.property_values import shown
@@ -40,6 +42,7 @@ def look_at_tables(
     """Return what is made of each table that patterns mean, several being read at a time.
 
     Tables that the catalog did not answer for are looked at twice, while it answers; it has to list its tables before.
+    A pattern that matches no table is a warning in the log.
 
     :param tables: name or patterns: ``["shop.*", "!shop.tmp_*"]``.
     :param look: makes it of a table, as the catalog lists it and as it was loaded.
@@ -55,6 +58,9 @@ def look_at_tables(
     patterns = tables if isinstance(tables, TablePatterns) else TablePatterns.parse(tables)
     hook.table_format.refuse_lacking(f"connection {hook.lake_conn_id!r}", ["health"])
     listed, missing = hook.tables_and_missing(patterns) if missing_are_broken else (hook.tables_matching(patterns), {})
+
+    for unmatched in _unmatched(patterns, {str(each) for each in listed}, hook):
+        log.warning("no table matches %s", unmatched)
 
     def at(table: ListedTable) -> Looked:
         if refusal := _refusal(table, hook):
@@ -77,6 +83,19 @@ def look_at_tables(
             forget()
             looked |= _answers(again, lambda some: list(readers.map(at, some)), error_of)
     return [*looked.values(), *(broken(name, f"MissingTableError: table {name} {missing[name]}") for name in missing)]
+
+
+def _unmatched(patterns: TablePatterns, listed: set[str], hook: LakeCatalogHook) -> Iterator[str]:
+    """Yield each pattern that matches no table of the catalog, with what it may be meant for."""
+    if not patterns.unmatched(listed):
+        return
+    names = set(listed)
+    # Those that were listed lie in the namespaces of the patterns, and another pattern may leave some out.
+    with suppress(LakeProviderError):
+        names |= {str(each) for each in hook.list_tables()}
+    namespaces = {name.rpartition(".")[0] for name in names}
+    for pattern in patterns.unmatched(names):
+        yield f"{pattern!r}{nearest(pattern, [*(f'{each}.*' for each in sorted(namespaces)), *sorted(names)])}"
 
 
 def _answers(

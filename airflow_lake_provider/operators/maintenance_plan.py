@@ -78,7 +78,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
     broken. The result follows from the tables' state alone: made again, it has what is still due.
 
     :param tables: name or patterns, ``["shop.*", "!shop.tmp_*"]`` (templated). One that is named and does not exist is
-        reported and stops no other; where nothing matches, the task fails.
+        reported and stops no other; a pattern without a match is a warning. Where nothing matches, the task fails.
     :param only_changed: in a run that asset events triggered, plan for no other tables than theirs, so not for history
         and leases either. Each of ``tables`` in any other run.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
