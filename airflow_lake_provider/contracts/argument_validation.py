@@ -6,10 +6,12 @@ whatever it does not take.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from fractions import Fraction
 from os import PathLike
@@ -95,11 +97,28 @@ def path_text(value: object, name: str) -> object:
     return path
 
 
+def listed(value: object) -> object:
+    """Return the list of texts that a template wrote as a text, ``"['a', 'b']"`` or JSON; other values as they are.
+
+    A param of the type ``array`` becomes that where a DAG does not render native objects.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    text = value.strip()
+    # What is in each other is no list of names, and a parser may take it for minutes.
+    if not text.endswith("]") or "[" in text[1:]:
+        return value
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        return ast.literal_eval(text)
+    return value
+
+
 def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:
     """Return column names, or other texts, as a tuple. A bare text would be read as one name per letter.
 
     :param what: the texts are, for the message.
     """
+    value = listed(value)
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     if not is_list or not all(isinstance(item, str) and item.strip() for item in value):  # type: ignore[attr-defined]  # a list here
         raise InvalidSpecError(f"{name} must be a list of {what}, got {value!r}")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from airflow_lake_provider.contracts.argument_validation import text
+from airflow_lake_provider.contracts.argument_validation import listed, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 # Word characters and hyphens: whatever needs no escape in a URI, a branch name or a backtick quote.
@@ -117,6 +117,7 @@ class TablePatterns:
         :param allowed: patterns of the tables that may be meant; None for any.
         :raises InvalidSpecError: there is none, or one has other characters than names, ``*`` and ``?``.
         """
+        given = listed(given)
         is_one = isinstance(given, (str, bytes, Mapping))
         asked = tuple(given) if isinstance(given, Iterable) and not is_one else (given,)
         patterns = [each for each in asked if isinstance(each, str) and _PATTERN.fullmatch(each)]

@@ -18,6 +18,7 @@ from airflow_lake_provider.assets.lake_table import changed_tables
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import (
     flag,
+    listed,
     number,
     optional,
     path_text,
@@ -170,6 +171,7 @@ class LakeMaintenancePlanOperator(NumbersOfDigits, RetryDelays):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look at the tables, and return the jobs of this run."""
         now = datetime.now(UTC)
+        self.tables = listed(self.tables)  # type: ignore[assignment]  # checked with the patterns
         try:
             is_dry_run = flag(self.dry_run, "dry_run")
             planned, run = self._plan(context, now, is_dry_run=is_dry_run)
