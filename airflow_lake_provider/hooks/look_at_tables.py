@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -59,20 +59,14 @@ def look_at_tables(
     hook.table_format.refuse_lacking(f"connection {hook.lake_conn_id!r}", ["health"])
     listed, missing = hook.tables_and_missing(patterns) if missing_are_broken else (hook.tables_matching(patterns), {})
 
-    for unmatched in _unmatched(patterns, {str(each) for each in listed}, hook):
-        log.warning("no table matches %s", unmatched)
+    _tell_unmatched(patterns, {str(each) for each in listed}, hook)
+    seconds: dict[ListedTable, float] = {}
 
     def at(table: ListedTable) -> Looked:
-        if refusal := _refusal(table, hook):
-            return broken(str(table), refusal)
-        try:
-            return hook.look_at(table, lambda loaded: look(table, loaded))
-        except LakeProviderError as error:
-            return broken(str(table), f"{type(error).__name__}: {error}")
-        # Nothing that a stranger's table does may stop the look at the others.
-        except Exception as error:
-            log.exception("table %s cannot be judged", table)
-            return broken(str(table), f"table {table} cannot be judged: {type(error).__name__}: {error}")
+        began = time.monotonic()
+        answer = _looked_at(table, hook, look, broken)
+        seconds[table] = time.monotonic() - began
+        return answer
 
     with ThreadPoolExecutor(hook.opened.most_readers(), "look-at-tables") as readers:
         looked = dict(zip(listed, readers.map(at, listed), strict=True))
@@ -81,12 +75,32 @@ def look_at_tables(
             time.sleep(BEFORE_SECOND_LOOK)
             hook.tables_and_missing(patterns)
             forget()
+            # One that hangs takes a minute, and may do so for good.
+            again.sort(key=seconds.__getitem__)
             looked |= _answers(again, lambda some: list(readers.map(at, some)), error_of)
     return [*looked.values(), *(broken(name, f"MissingTableError: table {name} {missing[name]}") for name in missing)]
 
 
-def _unmatched(patterns: TablePatterns, listed: set[str], hook: LakeCatalogHook) -> Iterator[str]:
-    """Yield each pattern that matches no table of the catalog, with what it may be meant for."""
+def _looked_at(
+    table: ListedTable,
+    hook: LakeCatalogHook,
+    look: Callable[[ListedTable, LoadedTable], Looked],
+    broken: Callable[[str, str], Looked],
+) -> Looked:
+    if refusal := _refusal(table, hook):
+        return broken(str(table), refusal)
+    try:
+        return hook.look_at(table, lambda loaded: look(table, loaded))
+    except LakeProviderError as error:
+        return broken(str(table), f"{type(error).__name__}: {error}")
+    # Nothing that a stranger's table does may stop the look at the others.
+    except Exception as error:
+        log.exception("table %s cannot be judged", table)
+        return broken(str(table), f"table {table} cannot be judged: {type(error).__name__}: {error}")
+
+
+def _tell_unmatched(patterns: TablePatterns, listed: set[str], hook: LakeCatalogHook) -> None:
+    """Warn of each pattern that matches no table of the catalog, with what it may be meant for."""
     if not patterns.unmatched(listed):
         return
     names = set(listed)
@@ -95,7 +109,8 @@ def _unmatched(patterns: TablePatterns, listed: set[str], hook: LakeCatalogHook)
         names |= {str(each) for each in hook.list_tables()}
     namespaces = {name.rpartition(".")[0] for name in names}
     for pattern in patterns.unmatched(names):
-        yield f"{pattern!r}{nearest(pattern, [*(f'{each}.*' for each in sorted(namespaces)), *sorted(names)])}"
+        meant = nearest(pattern, [*(f"{each}.*" for each in sorted(namespaces)), *sorted(names)])
+        log.warning("no table matches %r%s", pattern, meant)
 
 
 def _answers(
