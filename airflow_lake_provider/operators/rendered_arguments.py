@@ -27,7 +27,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorParti
 
 from airflow_lake_provider.contracts.argument_validation import NO_VALUE, is_path
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_open, is_sql_file
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.specs.job import Argument
 from airflow_lake_provider.operators.retry_delays import refusing_for_good
@@ -46,6 +46,14 @@ else:
 
 class NumbersOfDigits(Base):
     """Part of an operator, or a sensor, that renders templates alone, and makes a number of digits and nothing else."""
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """Begin a mapped task, whose objects may refer to XCom."""
+        mapped = super().partial(**kwargs)
+        # Airflow warns of one that was never expanded.
+        mapped._expand_called = True
+        return _Partial(operator_class=mapped.operator_class, kwargs=mapped.kwargs, params=mapped.params)
 
     def render_template(
         self,
@@ -114,14 +122,6 @@ class RenderedArguments(NumbersOfDigits):
         if isinstance(content, str) and content.endswith(self.template_ext):
             return self._render((jinja_env or self.get_template_env()).from_string(content), context)
         return super().render_template(content, context, jinja_env, seen_oids)
-
-    @classmethod
-    def partial(cls, **kwargs: Any) -> OperatorPartial:
-        """Begin a mapped task, whose objects may refer to XCom."""
-        mapped = super().partial(**kwargs)
-        # Airflow warns of one that was never expanded.
-        mapped._expand_called = True
-        return _Partial(operator_class=mapped.operator_class, kwargs=mapped.kwargs, params=mapped.params)
 
     def sql_text(self, value: str, name: str, jinja_env: Any = None) -> str:
         """Return the text of a file of SQL where a value names one, not rendered yet; else the value.
@@ -215,9 +215,39 @@ class _Partial(OperatorPartial):
         by_mappings = isinstance(expand_input, ListOfDictsExpandInput)
         own = _Mappings(expand_input.value) if by_mappings else expand_input
         mapped = OperatorPartial._expand(self, own, strict=strict)
+        # Airflow makes one of its own class.
+        mapped.__class__ = _MappedTask
         # All of them: an operator may keep one under another name than its author gives, or make others of it.
         _follow(mapped, [list(self.kwargs.values()), expand_input.value])
         return mapped
+
+
+class _MappedTask(MappedOperator):
+    """A mapped task whose instance fails for good where its arguments make no operator."""
+
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """Make the operator of an instance, and render it."""
+        with refusing_for_good():
+            super().render_template_fields(context, jinja_env)
+
+    def unmap(self, resolve: Mapping[str, Any]) -> BaseOperator:
+        """Make the operator of an instance.
+
+        :raises InvalidSpecError: an argument is missing, unknown, in ``partial()`` as well, or none that Airflow takes.
+        """
+        try:
+            return super().unmap(resolve)
+        except LakeProviderError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise _no_operator(self.task_id, error) from error
+
+
+def _no_operator(task_id: str, error: Exception) -> InvalidSpecError:
+    return InvalidSpecError(
+        f"{task_id}: what the task is mapped over makes no operator: {error}. Map it over what partial() lacks "
+        "of the operator's arguments, and over no others"
+    )
 
 
 class _Mappings(ListOfDictsExpandInput):
@@ -229,7 +259,10 @@ class _Mappings(ListOfDictsExpandInput):
 
     def resolve(self, context: Mapping[str, Any]) -> tuple[Mapping[str, Any], set[int]]:
         """Return the mapping of an instance, and the ids of its values that are not rendered."""
-        given, _ = super().resolve(context)
+        try:
+            given, _ = super().resolve(context)
+        except ValueError as error:
+            raise _no_operator(context["ti"].task_id, error) from error
         is_written = isinstance(self.value, Sized) and isinstance(self.value[context["ti"].map_index], Mapping)
         return given, set() if is_written else {id(value) for value in given.values()}
 
