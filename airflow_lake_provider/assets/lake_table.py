@@ -18,7 +18,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetWatcher, conf
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
-from airflow_lake_provider.contracts.argument_validation import flag, mapping, text
+from airflow_lake_provider.contracts.argument_validation import flag, mapping, ref_name, text
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
@@ -151,7 +151,7 @@ def lake_table_asset(
 
 def _uri_of(table: TableName, lake_conn_id: str, authority: str | None, branch: str) -> str:
     known_authority = checked_authority(text(lake_conn_id, "lake_conn_id") if authority is None else authority)
-    return table.asset_uri(known_authority, branch=text(branch, "branch"))
+    return table.asset_uri(known_authority, branch=ref_name(text(branch, "branch"), "branch"))
 
 
 def watches(asset: object) -> bool:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 # Of a file system of this machine one slash will do.
 _CUT_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
 _DECIMAL = re.compile(r"-?(?:[0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
 
 
@@ -252,6 +253,16 @@ def ref_name(value: object, name: str) -> str:
             f"got {given!r}"
         )
     return given
+
+
+def consumer_name(value: object, name: str) -> str:
+    """Return the name of a consumer, which keeps its place on a table under it."""
+    consumer = text(value, name)
+    if not _CONSUMER.fullmatch(consumer):
+        raise InvalidSpecError(
+            f"{name} {consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
+        )
+    return consumer
 
 
 def snapshot(value: object, name: str) -> str:

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 
-from airflow_lake_provider.contracts.argument_validation import flag, label, optional, text
+from airflow_lake_provider.contracts.argument_validation import consumer_name, flag, label, optional, ref_name, text
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName, table_name
@@ -97,9 +97,12 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
             table_name(self.table, "table")
         if self.since is not None and not is_open(self.since):
             Since.parse(self.since)
-        for name in ("lake_conn_id", "branch", *(() if self.consumer is None else ("consumer",))):
-            if not is_open(getattr(self, name)):
-                text(getattr(self, name), name)
+        if self.consumer is not None and not is_open(self.consumer):
+            consumer_name(self.consumer, "consumer")
+        if not is_open(self.branch):
+            ref_name(text(self.branch, "branch"), "branch")
+        if not is_open(self.lake_conn_id):
+            text(self.lake_conn_id, "lake_conn_id")
 
     def _refuse_both(self) -> None:
         if self.since not in (None, "") and self.consumer not in (None, ""):
@@ -197,13 +200,14 @@ class LakeSnapshotSensor(NumbersOfDigits, BaseSensorOperator):
     @property
     def _branch(self) -> str:
         """The branch once templates are rendered: an empty text leaves the argument out, as it does of operators."""
-        return optional(label)(self.branch, "branch") or "main"
+        return optional(ref_name)(self.branch, "branch") or "main"
 
     def _start(self, context: Context) -> Since:
         self._refuse_both()
         consumer = optional(label)(self.consumer, "consumer")
         if consumer is not None:
-            return Since(consumer=consumer)
+            # Any other has read nothing of any table, and each look would see something new.
+            return Since(consumer=consumer_name(consumer, "consumer"))
         given = self.since if self.since not in (None, "") else context.get("data_interval_start")
         if given is None:
             raise InvalidSpecError(

@@ -45,7 +45,8 @@ class Since:
         time = _in_utc(value if isinstance(value, datetime) else _parse_time(value))
         if time is None:
             # Python refuses to write a very long number in decimal.
-            as_text = value if isinstance(value, str) else hex(value) if isinstance(value, int) else repr(value)
+            is_long = isinstance(value, int) and abs(value) >= 2**63
+            as_text = value if isinstance(value, str) else f"{value:#x}" if is_long else repr(value)
             given = value if isinstance(value, datetime) else shown(as_text)
             raise InvalidSpecError(
                 f"since={given} is neither a snapshot id (digits, or snapshot:<id>) nor a time with a zone, for "

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, snapshot, sql, text
+from airflow_lake_provider.contracts.argument_validation import (
+    consumer_name,
+    flag,
+    names,
+    optional,
+    snapshot,
+    sql,
+    text,
+)
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -16,17 +24,6 @@ from airflow_lake_provider.contracts.specs.job import JobSpec, argument, attempt
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
-
-_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
-
-
-def _consumer(value: object, name: str) -> str:
-    consumer = text(value, name)
-    if not _CONSUMER.fullmatch(consumer):
-        raise InvalidSpecError(
-            f"{name} {consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
-        )
-    return consumer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +38,7 @@ class IncrementalSpec(JobSpec):
     capabilities: ClassVar[tuple[str, ...]] = ("read-changes", "upsert", "merge-deduplicate")
     table: str = argument(text, "namespace.table", author_name="target", attribute="table")
     source: str = argument(text, "namespace.source")
-    consumer: str = argument(_consumer, templated=False)
+    consumer: str = argument(consumer_name, templated=False)
     keys: tuple[str, ...] = argument(names, ("a key",), names_columns=True)
     to_snapshot: str = derived("0")
     transform: str | None = argument(optional(text), default=None, templated=False)

@@ -160,7 +160,7 @@ def test_a_branch_is_written_in_the_uri_as_it_is_where_it_can_be(branch: str) ->
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("branch", value) for value in (None, "", "  ", 3)),
+        *(("branch", value) for value in (None, "", "  ", 3, "main ", "audit\n")),
         *(("lake_conn_id", value) for value in (None, 3)),
         *(("watch", value) for value in ("yes", 1, None)),
         *(("min_added_rows", value) for value in (None, "5", 1.5, float("nan"), True, -1)),

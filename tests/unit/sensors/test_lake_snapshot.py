@@ -293,7 +293,8 @@ def test_the_poke_interval_is_the_packages_setting_unless_given(monkeypatch: pyt
         *(("since", value) for value in ("yesterday", "", 1.5, b"3", AN_HOUR_AGO.date())),
         ("since", {}),
         ("since", AN_HOUR_AGO.replace(tzinfo=None)),
-        *(("consumer", value) for value in ("", 3)),
+        *(("consumer", value) for value in ("", 3, "revenue ", "rev.enue", "r" * 28)),
+        *(("branch", value) for value in ("main ", "\taudit", "audit\n")),
         *((name, value) for name in ("branch", "lake_conn_id") for value in (None, " ", 3)),
         *(("deferrable", value) for value in ("perhaps", None, 1)),
         *(("min_added_rows", value) for value in (None, "5", float("nan"), -1)),
@@ -304,6 +305,12 @@ def test_an_argument_that_no_look_can_use_is_refused_as_the_dag_is_parsed(name: 
     with pytest.raises(InvalidSpecError, match=name) as refused:
         sensor(**{name: value})
     assert isinstance(refused.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("value", [True, -1])
+def test_a_since_that_cannot_be_is_shown_as_it_was_given(value: Any) -> None:
+    with pytest.raises(InvalidSpecError, match=f"since='{value}' is neither a snapshot id"):
+        sensor(since=value)
 
 
 def test_templates_and_xcom_are_looked_at_when_they_are_rendered() -> None:
@@ -341,6 +348,19 @@ def test_a_param_that_a_form_left_empty_is_no_branch_and_no_consumer_of_the_name
     task.render_template_fields({"params": {"x": None}})
     with pytest.raises(InvalidSpecError, match=f"{name} must not be 'None'"):
         run(task)
+
+
+@pytest.mark.parametrize("name", ["branch", "consumer"])
+def test_a_line_break_that_a_template_leaves_is_refused_and_not_waited_for_or_taken_for_unread(
+    orders: Table, append: Append, name: str
+) -> None:
+    append(orders, 1)
+    with DAG("d", schedule=None):
+        task = sensor(**{"since": None, "consumer": "etl", name: "{{ params.x }}"})
+    task.render_template_fields({"params": {"x": "audit\n"}})
+    with pytest.raises(InvalidSpecError, match=f"{name} .*audit") as refused:
+        run(task)
+    assert isinstance(refused.value, AirflowFailException)
 
 
 def test_a_consumer_and_a_branch_may_be_digits_of_a_native_template(orders: Table, append: Append) -> None:
