@@ -40,6 +40,7 @@ from airflow_lake_provider.operators.statistics import StatisticsAction
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
+from airflow_lake_provider.operators.task_name import name_of, name_of_source, table_of
 from airflow_lake_provider.operators.update_rows import UpdateRowsAction
 from airflow_lake_provider.operators.upsert import UpsertAction
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -134,7 +135,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
     def place(self) -> str:
         """Return the tables, as far as they are known."""
         given = self.tasks if isinstance(self.tasks, (list, tuple)) else []
-        tables = list(dict.fromkeys(_table(task) for task in given))
+        tables = list(dict.fromkeys(table_of(task) for task in given))
         more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
         return ", ".join(tables[:_MOST_NAMED]) + more
 
@@ -148,14 +149,16 @@ class LakeApplicationOperator(SparkApplicationOperator):
         given = list(self.tasks)
         named = [(task, self._name_of_task.format(number)) for number, task in enumerate(given)]
         written = _without_clashes([_written_or_refused(task, name) for task, name in named])
-        names = Counter[str]()
+        names = Counter[tuple[str, ...]]()
         return [self._task(task, spec, names, context) for task, spec in zip(given, written, strict=True)]
 
-    def _task(self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[str], context: Context) -> TableTask:
-        table = _table(given)
-        what = f"{_action(given)} {table}"
-        names[what] += 1
-        part = (what,) if names[what] == 1 else (what, f"#{names[what]}")
+    def _task(
+        self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[tuple[str, ...]], context: Context
+    ) -> TableTask:
+        table = table_of(given)
+        part = name_of(given, spec)
+        names[part] += 1
+        part += (f"#{names[part]}",) if names[part] > 1 else ()
         if isinstance(spec, InvalidSpecError):
             task = TableTask(WorkerAction(self.tables), self.task_run(context, part), table)
             task.take(spec)
@@ -324,19 +327,6 @@ def _is_open(task: object) -> bool:
     return not isinstance(task, (JobSpec, Mapping)) and is_open(task)
 
 
-def _table(given: object) -> str:
-    if isinstance(given, JobSpec):
-        return given.table
-    name = given.get("table", given.get("target")) if isinstance(given, Mapping) else None
-    return name if isinstance(name, str) else "?"
-
-
-def _action(given: object) -> str:
-    if isinstance(given, JobSpec):
-        return given.action
-    return str(given.get("action")) if isinstance(given, Mapping) else "?"
-
-
 def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobSpec | InvalidSpecError]:
     """Return the specs, with an error in place of each that does not go with another one of the job."""
     unnamed = Counter(spec.table for spec in written if _needs_name(spec))
@@ -379,16 +369,11 @@ def _are_different_tags(specs: Sequence[JobSpec]) -> bool:
 
 def _needs_name(spec: JobSpec | InvalidSpecError) -> TypeGuard[LoadSpec]:
     """Tell whether the table keeps a position for the task, under a name that its author does not give."""
-    return isinstance(spec, LoadSpec) and spec.keeps_position and not _name_of_source(spec)
-
-
-def _name_of_source(spec: LoadSpec) -> str | None:
-    name: str | None = getattr(spec.source, "name", None)
-    return name
+    return isinstance(spec, LoadSpec) and spec.keeps_position and not name_of_source(spec)
 
 
 def _batch(spec: LoadSpec) -> tuple[str, ...]:
-    return spec.table, str(spec.batch_id), _name_of_source(spec) or ""
+    return spec.table, str(spec.batch_id), name_of_source(spec) or ""
 
 
 def _plain(task: TableTask, outcome: str) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def test_tables_with_new_rows_have_an_event_and_no_other(
     asset, failed, absent = (lake_table_asset(f"shop.{name}") for name in ("orders", "nowhere", "absent"))
     again = {**UPSERT, "source": Files("in/b.csv", name="b")}
     nothing: JobReport = UpsertReport(table="shop.orders", outcome=Outcome.NOTHING_NEW, reason="")
-    driver(**{"upsert shop.orders": applied(append(orders, 1)), "upsert shop.orders #2": nothing})
+    driver(**{"upsert shop.orders": applied(append(orders, 1)), "upsert shop.orders b": nothing})
     job = application(UPSERT, again, NOWHERE, outlets=[asset, failed, absent])
     job.execute(context)
     assert job.outlets == [asset]

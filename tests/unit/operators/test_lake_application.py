@@ -112,12 +112,62 @@ def test_each_task_has_a_name_and_a_run_of_its_own_whatever_their_order(context:
     found = runs(UPSERT, again, other, COMPACT)
     assert list(found) == [
         "upsert shop.orders",
-        "upsert shop.orders #2",
+        "upsert shop.orders b",
         "upsert shop.others",
         "compaction shop.orders",
     ]
     assert len(set(found.values())) == 4
     assert runs(COMPACT, other, UPSERT, again) == found
+
+
+def append_of(name: str) -> dict[str, Any]:
+    """A load of the only table, by the name of its source."""
+    return {"action": "append", "table": "shop.orders", "source": Files(f"in/{name}.csv", name=name)}
+
+
+def update_of(column: str, where: str = "id = 1") -> dict[str, Any]:
+    """An update that does harm where it is carried out twice."""
+    return {
+        "action": "update-rows",
+        "table": "shop.orders",
+        "assignments": {column: f"{column} + 1"},
+        "where": where,
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "new"),
+    [
+        (append_of("eu"), append_of("us"), append_of("asia")),
+        ({**append_of("eu"), "on_repeat": "apply"}, append_of("us"), append_of("asia")),
+        (update_of("n"), update_of("m"), update_of("k")),
+        (update_of("n"), update_of("n", "id = 2"), update_of("n", "id = 3")),
+    ],
+)
+def test_a_task_of_a_table_is_known_again_at_another_place_and_is_not_taken_for_its_neighbour(
+    context: Context, one: Any, other: Any, new: Any
+) -> None:
+    def runs(*tasks: Any) -> list[str]:
+        return [task.known_spec.run.who for task in application(*tasks).table_tasks(context)]
+
+    first, second = runs(one, other)
+    assert runs(other, one) == [second, first]
+    assert runs(other) == [second]
+    assert runs(new, one, other)[1:] == [first, second]
+    assert len({first, second, *runs(new)}) == 3
+
+
+def test_an_update_that_no_driver_can_be_sent_stops_no_other(context: Context) -> None:
+    lone = {**update_of("n"), "assignments": {"n": "'\ud800'"}, "allow_sql": True}
+    broken, whole = application(lone, update_of("n")).table_tasks(context)
+    assert "half of a pair of surrogates" in str(broken.error)
+    assert whole.error is None
+
+
+def test_an_update_that_is_given_twice_is_carried_out_twice(context: Context) -> None:
+    given = [update_of("n"), update_of("n")]
+    first, second = (task.known_spec.run.who for task in application(*given).table_tasks(context))
+    assert first != second
 
 
 def test_two_sources_of_a_table_need_names(context: Context) -> None:

@@ -1,0 +1,50 @@
+"""Names of the tasks of an application, by which a later try or clearing of it knows each of them again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from airflow_lake_provider.contracts.applied.run_key import WHO_DIGITS
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.load import LoadSpec
+from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
+
+
+def name_of(given: object, spec: JobSpec | InvalidSpecError) -> tuple[str, ...]:
+    """Return the name of a task, which its place in the list does not change.
+
+    It is action and table, and of a load the name of its source. An update has a digest of what it sets where: carried
+    out again under another name, it would count twice. Others of one name are told apart by their order.
+
+    :param given: by the author.
+    """
+    name = f"{_action(given)} {table_of(given)}"
+    if isinstance(spec, LoadSpec) and (source := name_of_source(spec)):
+        return (name, str(source))
+    if isinstance(spec, UpdateRowsSpec):
+        what = to_json({"assignments": spec.assignments, "where": str(spec.where)})
+        return (name, hashlib.sha256(what.encode()).hexdigest()[:WHO_DIGITS])
+    return (name,)
+
+
+def table_of(given: object) -> str:
+    """Return the table that a task writes, as far as it is known."""
+    if isinstance(given, JobSpec):
+        return given.table
+    name = given.get("table", given.get("target")) if isinstance(given, Mapping) else None
+    return name if isinstance(name, str) else "?"
+
+
+def name_of_source(spec: LoadSpec) -> str | None:
+    """Return the name that the author gives the source of a load; None without one."""
+    name: str | None = getattr(spec.source, "name", None)
+    return name
+
+
+def _action(given: object) -> str:
+    if isinstance(given, JobSpec):
+        return given.action
+    return str(given.get("action")) if isinstance(given, Mapping) else "?"
