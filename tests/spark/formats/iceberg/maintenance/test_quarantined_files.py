@@ -104,22 +104,34 @@ def test_a_quarantine_gives_files_back_and_forgets_them_after_its_time(spark: Sp
     assert table.rows_read() == table.rows
 
 
+def in_quarantine(spark: SparkSession, *names: str) -> tuple[MaintainedTable, list[Path], bytes]:
+    """Move files of rows to a quarantine, as a removal does before their writer commits them.
+
+    :param spark: the session.
+    :param names: of the files, below ``data/`` and without ``.parquet``.
+    :return: the table, with three rows; where the files were; and what is in each of them.
+    """
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
+    homes = [folder_of(table) / f"data/{name}.parquet" for name in names]
+    for home in homes:
+        home.parent.mkdir(exist_ok=True)
+        shutil.copy(written, home)
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == len(homes)
+    made_old(table)
+    return table, homes, written.read_bytes()
+
+
 @pytest.mark.parametrize("days", [9, 11], ids=["whose time is over", "that is young there"])
 def test_a_file_of_the_quarantine_that_a_late_writer_commits_comes_back_at_the_next_removal(
     spark: SparkSession, days: int
 ) -> None:
-    table = MaintainedTable(spark)
-    table.append(0, 3)
-    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
-    late, back, orphaned = (folder_of(table) / f"data/{name}.parquet" for name in ("late", "back", "orphaned"))
-    for home in (late, back, orphaned):
-        shutil.copy(written, home)
-    made_old(table)
-    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 3
-    made_old(table)
+    table, (late, back, _), content = in_quarantine(spark, "late", "back", "orphaned")
     hostile.add_data_file(table, f"file:{late}", f"file:{back}")
     # Somebody has brought one back by hand.
-    shutil.copy(written, back)
+    back.write_bytes(content)
     orphan(table, "data/other.parquet")
     purged = 2 if days == 9 else 0
     with pytest.raises(
@@ -127,44 +139,30 @@ def test_a_file_of_the_quarantine_that_a_late_writer_commits_comes_back_at_the_n
         match=rf"named 1 files .* such as \S*{late}\. 1 are back at their place\. {purged} others were deleted",
     ):
         remove(table, quarantine_for=timedelta(days=days))
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
     assert len(table.outside().scan().to_arrow()) == 9
     assert (folder_of(table) / "data/other.parquet").exists()
     again = remove(table, quarantine_for=timedelta(days=days))
     assert (again.files_removed, again.files_purged) == (1, 1 if days == 9 else 0)
     assert remove(table, mode="restore").files_restored == (0 if days == 9 else 3)
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
 
 
 @pytest.mark.parametrize("days", [9, 11], ids=["whose time is over", "that is young there"])
 def test_a_file_that_was_brought_back_in_part_is_not_lost(spark: SparkSession, days: int) -> None:
-    table = MaintainedTable(spark)
-    table.append(0, 3)
-    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
-    late = folder_of(table) / "data/late.parquet"
-    shutil.copy(written, late)
-    made_old(table)
-    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 1
-    made_old(table)
+    table, (late,), content = in_quarantine(spark, "late")
     hostile.add_data_file(table, f"file:{late}")
     # A driver that was killed while it copied, or storage that failed, leaves the beginning.
-    late.write_bytes(written.read_bytes()[:99])
+    late.write_bytes(content[:99])
     with pytest.raises(BrokenInvariantError, match=r"named 1 files .* 1 are back at their place"):
         remove(table, quarantine_for=timedelta(days=days))
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
 
 
 def test_a_file_that_comes_back_stays_in_the_quarantine_for_another_run_that_copies_it(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = MaintainedTable(spark)
-    table.append(0, 3)
-    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
-    late = folder_of(table) / "data/late.parquet"
-    shutil.copy(written, late)
-    made_old(table)
-    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 1
-    made_old(table)
+    table, (late,), content = in_quarantine(spark, "late")
     hostile.add_data_file(table, f"file:{late}")
     copy, runs = QuarantinedFiles._copy, iter(["first", "second"])
 
@@ -177,20 +175,13 @@ def test_a_file_that_comes_back_stays_in_the_quarantine_for_another_run_that_cop
     monkeypatch.setattr(QuarantinedFiles, "_copy", beside_another_run)
     with pytest.raises(BrokenInvariantError, match="1 are back at their place"):
         remove(table, quarantine_for=timedelta(days=9))
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
     assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 1
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
 
 
 def test_a_file_of_the_quarantine_that_nothing_brings_back_fails_each_removal(spark: SparkSession) -> None:
-    table = MaintainedTable(spark)
-    table.append(0, 3)
-    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
-    late = folder_of(table) / "data/late.parquet"
-    shutil.copy(written, late)
-    made_old(table)
-    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 1
-    made_old(table)
+    table, (late,), content = in_quarantine(spark, "late")
     hostile.add_data_file(table, f"file:{late}")
     (journal,) = folder_of(table).rglob("*.moves.jsonl")
     moves = journal.read_text()
@@ -200,7 +191,7 @@ def test_a_file_of_the_quarantine_that_nothing_brings_back_fails_each_removal(sp
             remove(table, quarantine_for=timedelta(days=9))
     journal.write_text(moves)
     assert remove(table, mode="restore").files_restored == 1
-    assert late.read_bytes() == written.read_bytes()
+    assert late.read_bytes() == content
 
 
 @pytest.mark.parametrize("refusal", ["max_share", "foreign metadata"])
@@ -255,22 +246,13 @@ def test_a_file_comes_back_without_its_journal_where_its_name_and_its_size_say_t
 
 
 def test_files_of_one_name_that_late_writers_commit_all_come_back(spark: SparkSession) -> None:
-    table = MaintainedTable(spark)
-    table.append(0, 3)
-    (written,) = (path for path in files_of(table) if path.suffix == ".parquet")
-    homes = [folder_of(table) / f"data/day={day}/000000_0.parquet" for day in (1, 2)]
-    for home in homes:
-        home.parent.mkdir()
-        shutil.copy(written, home)
-    made_old(table)
-    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 2
-    made_old(table)
+    table, homes, content = in_quarantine(spark, "day=1/000000_0", "day=2/000000_0")
     hostile.add_data_file(table, *(f"file:{home}" for home in homes))
     with pytest.raises(BrokenInvariantError, match=r"named 2 files .* 2 are back at their place"):
         remove(table, quarantine_for=timedelta(days=9))
-    assert {home.read_bytes() for home in homes} == {written.read_bytes()}
+    assert {home.read_bytes() for home in homes} == {content}
     assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 2
-    assert {home.read_bytes() for home in homes} == {written.read_bytes()}
+    assert {home.read_bytes() for home in homes} == {content}
 
 
 def test_a_journal_stays_as_long_as_files_that_come_back_by_it(spark: SparkSession) -> None:
