@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -59,17 +60,19 @@ def test_a_part_that_is_none_is_refused(part: str) -> None:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """The script in a tree without git, whose python prints what it is asked for."""
-    scripts = tmp_path / "tree" / "scripts"
-    scripts.mkdir(parents=True)
-    copied = Path(shutil.copy(Path(__file__).parents[2] / "scripts" / "test", scripts))
+    """The script in a tree without git, whose python prints what it is asked for, but for whether a part is one."""
+    repository, tree = Path(__file__).parents[2], tmp_path / "tree"
+    for name in ("scripts/test", "tests/part.py"):
+        (tree / name).parent.mkdir(parents=True)
+        shutil.copy(repository / name, tree / name)
     setup = f'set -euo pipefail\nexport LAKE_HOME="{tmp_path}/lake"\nmkdir -p "$LAKE_HOME"\ncd "{tmp_path}/tree"\n'
-    (scripts / "setup").write_text(setup)
+    (tree / "scripts/setup").write_text(setup)
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
-    python.write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*"\n')
+    real = f'[ "$2" != tests.part ] || exec {sys.executable} "$@"'
+    python.write_text(f'#!/usr/bin/env bash\n{real}\nprintf "%s\\n" "$*"\n')
     python.chmod(0o755)
-    return copied
+    return tree / "scripts/test"
 
 
 def run(script: Path, *arguments: str) -> tuple[int, str]:
@@ -115,7 +118,6 @@ def test_a_script_without_a_part_that_is_one_runs_nothing(script: Path, argument
 @pytest.mark.parametrize("arguments", ["--part 2/4 tests/x.py", "tests/x.py::test_x --part 2/4"])
 def test_a_part_of_a_file_is_that_part_alone(script: Path, arguments: str) -> None:
     file = script.parents[1] / "tests" / "x.py"
-    file.parent.mkdir()
     file.touch()
     path = next(each for each in arguments.split() if "x.py" in each)
     assert run(script, *arguments.split()) == (0, f"-m pytest --part 2/4 {path}\n")
