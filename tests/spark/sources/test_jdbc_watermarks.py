@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import timedelta
-from typing import Any
-
 import pytest
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
@@ -19,10 +15,10 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.append_flow import append, events_of
 from tests.spark.sources.postgresql_shop import Shop, server, shop
+from tests.spark.sources.watermark_flow import read_above_watermark
 from tests.spark.upsert_flow import NewFlow
 
 __all__ = ["server", "shop"]
-PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 
 
 def at(minute: int, second: int = 0) -> str:
@@ -30,21 +26,8 @@ def at(minute: int, second: int = 0) -> str:
 
 
 def test_a_watermark_reads_what_is_above_it_and_an_overlap_what_came_late(shop: Shop, new_flow: NewFlow) -> None:
-    shop.run("CREATE TABLE orders (id int, changed timestamptz NOT NULL)", "CREATE INDEX ON orders (changed)")
-    read = JdbcTable("pg_shop", "orders", watermark="changed", overlap=timedelta(minutes=5))
-    flow = new_flow(source=read, **PLAIN)
-    assert flow.apply("run 0").outcome is Outcome.EMPTY_BATCH
-    shop.run(f"INSERT INTO orders VALUES (1, {at(10)}), (2, {at(20)})")
-    assert flow.apply("run 1").batch_rows == 2
-    # Late by no more than the overlap, and by more; then new.
-    shop.run(f"INSERT INTO orders VALUES (3, {at(15)}), (4, {at(14, 59)})")
-    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
-    shop.run(f"INSERT INTO orders VALUES (5, {at(30)})")
-    report = flow.apply("run 3")
+    flow, report = read_above_watermark(shop, new_flow, "timestamptz NOT NULL", zone="Z", offset="+00")
     assert "after 2024-01-01T12:20:00.000000Z up to changed=2024-01-01T12:30:00.000000Z" in report.reason
-    assert sorted(row["id"] for row in flow.records()) == [1, 2, 3, 5]
-    position = json.loads(flow.properties()["lake.position.inbox"])
-    assert position["positions"] == {"watermark": ["changed", "2024-01-01T12:30:00.000000Z"]}
     # As after a restored backup.
     shop.run("DELETE FROM orders WHERE id = 5")
     report = flow.apply("run 4")

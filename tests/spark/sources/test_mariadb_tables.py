@@ -35,9 +35,8 @@ from tests.end_to_end.mariadb_server import driver_jars, mariadb_server
 from tests.spark.append_flow import append
 from tests.spark.sources.database_tables import DatabaseTables
 from tests.spark.sources.session_settings import add_jars
+from tests.spark.sources.watermark_flow import read_above_watermark
 from tests.spark.upsert_flow import InterruptedProgress, NewFlow
-
-PLAIN: dict[str, Any] = {"delete_when": None, "exclude_columns": ()}
 
 
 @dataclass(kw_only=True)
@@ -226,28 +225,11 @@ def test_ranges_have_each_row_once_and_are_balanced(shop: Shop, column: str, mor
     assert [round(parts.count(part), -2) for part in range(4)] == [500] * 4
 
 
-def at(minute: int, second: int = 0) -> str:
-    return f"'2024-01-01 12:{minute:02}:{second:02}'"
-
-
-@pytest.mark.parametrize("kind", ["timestamp(6) NULL", "datetime(3)"])
+@pytest.mark.parametrize(("kind", "zone"), [("timestamp(6) NULL", "Z"), ("datetime(3)", "")])
 def test_a_watermark_reads_what_is_above_it_and_an_overlap_what_came_late(
-    shop: Shop, new_flow: NewFlow, kind: str
+    shop: Shop, new_flow: NewFlow, kind: str, zone: str
 ) -> None:
-    shop.run(f"CREATE TABLE orders (id int, changed {kind}, KEY (changed))")
-    flow = new_flow(source=JdbcTable("my_shop", "orders", watermark="changed", overlap="PT5M"), **PLAIN)
-    assert flow.apply("run 0").outcome is Outcome.EMPTY_BATCH
-    shop.run(f"INSERT INTO orders VALUES (1, {at(10)}), (2, {at(20)})")
-    assert flow.apply("run 1").batch_rows == 2
-    # Late by no more than the overlap, and by more; then new.
-    shop.run(f"INSERT INTO orders VALUES (3, {at(15)}), (4, {at(14, 59)})")
-    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
-    shop.run(f"INSERT INTO orders VALUES (5, {at(30)})")
-    assert flow.apply("run 3").batch_rows == 3
-    assert sorted(row["id"] for row in flow.records()) == [1, 2, 3, 5]
-    zone = "Z" if kind.startswith("timestamp") else ""
-    position = json.loads(flow.properties()["lake.position.inbox"])
-    assert position["positions"] == {"watermark": ["changed", f"2024-01-01T12:30:00.000000{zone}"]}
+    read_above_watermark(shop, new_flow, kind, zone)
 
 
 def test_a_row_that_changes_during_the_read_is_read_once_and_its_change_by_the_next_run(
