@@ -181,7 +181,9 @@ def test_kept_columns_are_computed_again_when_a_row_changed_meanwhile(flow: Flow
     assert (report.attempts, flow.rows()) == (1, {1: ("b", 6)})
 
 
-def test_staged_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.EQUALITY])
+def test_files_of_a_refused_commit_are_deleted(new_flow: NewFlow, strategy: UpsertStrategy) -> None:
+    flow = new_flow(strategy=strategy)
     flow.arrive("1.jsonl", row(1, "a"))
     first = flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
@@ -186,20 +186,6 @@ def test_a_compaction_that_began_before_a_batch_brings_no_old_row_back(flow: Flo
     spec = compaction(flow, CompactionLevel.FULL)
     compact_table(flow.spark, spec, InterruptedProgress(at="rewrite", then=lambda: flow.apply("run 3")))
     assert read(flow) == {1: ("b", 0), 3: ("a", 0)}
-
-
-def test_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a"))
-    first = flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "b"))
-    flow.apply("run 2")
-    before = flow.data_files()
-    rollback = f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})"
-    flow.arrive("3.jsonl", row(1, "c"))
-    progress = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(rollback))
-    with pytest.raises(CommitConflictError, match=r"another driver has applied|is no ancestor"):
-        flow.apply("run 3", progress=progress, max_attempts=1)
-    assert flow.data_files() == before
 
 
 REFUSED = {
