@@ -73,6 +73,9 @@ SPECS: dict[str, list[tuple[int, Transform[Any, Any], str]]] = {
     "hour without a zone": [(4, HourTransform(), "local_hour")],
     "text and day": [(2, IdentityTransform(), "region"), (4, DayTransform(), "local_day")],
 }
+SORTED_BY_ID, SORTED_BY_REGION = (
+    SortOrder(SortField(column, IdentityTransform(), SortDirection.ASC)) for column in (1, 2)
+)
 
 
 @pytest.fixture
@@ -147,30 +150,27 @@ def test_rows_without_a_value_stay_outside(catalog: SqlCatalog) -> None:
     assert [partition_of(file.path, table) for file in loaded.live_files(where).data] == ["region=null"]
 
 
+# By the kind of the table's partitions: other digits, days that are none, and what would need quoting.
+NOT_WRITTEN = {
+    "text": ["region=null", "region=it's", "region=a%2Fb", "region=", "region", "other=eu", ""],
+    "number": ["id=\u0661\u0662"],
+    "date": ["day=\u0662\u0660\u0662\u0666-11-26", "day=9999-99-99", "day=2026-02-30", "day=0000-01-01"],
+    "day": [
+        "at_day=\u0662\u0660\u0662\u0666-11-26",
+        "at_day=2026-11-2\u0666",
+        "at_day=2026-1-2",
+        "at_day=soon",
+        "at_day=2026-11",
+        "at_day=9999-12-31",
+        "at_day=20261126",
+    ],
+}
+
+
 @pytest.mark.parametrize(
-    "partition", ["region=null", "region=it's", "region=a%2Fb", "other=eu", "region", "", "region="]
+    ("kind", "partition"), [(kind, each) for kind, texts in NOT_WRITTEN.items() for each in texts], ids=ascii
 )
 def test_no_predicate_is_written_for_what_would_need_quoting_or_is_no_value(
-    partition: str, catalog: SqlCatalog
-) -> None:
-    assert LoadedIcebergTable(partitioned(catalog, SPECS["text"])).rows_outside(partition) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "partition"),
-    [
-        ("number", "id=\u0661\u0662"),
-        ("date", "day=\u0662\u0660\u0662\u0666-11-26"),
-        ("date", "day=9999-99-99"),
-        ("date", "day=2026-02-30"),
-        ("date", "day=0000-01-01"),
-        ("day", "at_day=\u0662\u0660\u0662\u0666-11-26"),
-        ("day", "at_day=2026-11-2\u0666"),
-        ("day", "at_day=2026-1-2"),
-    ],
-    ids=ascii,
-)
-def test_no_predicate_is_written_for_other_digits_and_for_days_that_are_none(
     kind: str, partition: str, catalog: SqlCatalog
 ) -> None:
     assert LoadedIcebergTable(partitioned(catalog, SPECS[kind])).rows_outside(partition) is None
@@ -193,11 +193,6 @@ def test_a_predicate_is_written_for_a_nested_column_and_not_for_a_dot_in_a_name(
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
     where = LoadedIcebergTable(catalog.create_table("shop.dots", schema, partition_spec=spec)).rows_outside("part=1")
     assert where == ("(a.b <> 1 OR a.b IS NULL)" if is_struct else None)
-
-
-@pytest.mark.parametrize("partition", ["at_day=soon", "at_day=2026-11", "at_day=9999-12-31", "at_day=20261126"])
-def test_no_predicate_is_written_for_what_is_no_day(partition: str, catalog: SqlCatalog) -> None:
-    assert LoadedIcebergTable(partitioned(catalog, SPECS["day"])).rows_outside(partition) is None
 
 
 def test_no_predicate_is_written_for_a_bucket(catalog: SqlCatalog) -> None:
@@ -314,8 +309,7 @@ def test_a_tag_of_today_is_made_once(catalog: SqlCatalog) -> None:
 def test_files_of_a_table_with_a_sort_order_are_in_order_where_their_values_do_not_meet(
     step: int, share: float, catalog: SqlCatalog
 ) -> None:
-    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.ASC))
-    table = catalog.create_table("shop.orders", SCHEMA, sort_order=order)
+    table = catalog.create_table("shop.orders", SCHEMA, sort_order=SORTED_BY_ID)
     for start in range(0, 8 * step, step):
         table.append(pa.table({"id": [start, start + 9]}))
     later = datetime.now(UTC) + timedelta(hours=2)
@@ -334,16 +328,12 @@ def test_files_of_a_table_with_a_sort_order_are_in_order_where_their_values_do_n
 def test_a_sort_of_the_whole_table_is_planned_though_no_file_is_small(
     settings: dict[str, Any], level: str | None, catalog: SqlCatalog
 ) -> None:
-    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.ASC))
-    table = catalog.create_table("shop.orders", SCHEMA, sort_order=order)
+    table = catalog.create_table("shop.orders", SCHEMA, sort_order=SORTED_BY_ID)
     for start in range(8):
         table.append(pa.table({"id": [start, start + 9]}))
     later = datetime.now(UTC) + timedelta(hours=2)
     made = plan(table, later, compaction={"strategy": "sort", "target_file_size": 100, **settings})
     assert [each.level for each in made.actions] == ([level] if level else [])
-
-
-SORTED_BY_REGION = SortOrder(SortField(2, IdentityTransform(), SortDirection.ASC))
 
 
 @pytest.mark.parametrize(
