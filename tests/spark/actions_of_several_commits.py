@@ -156,10 +156,7 @@ def creating(spark: SparkSession, folder: Path) -> Action:
 def altering(spark: SparkSession, folder: Path) -> Action:
     """A batch that adds a column and widens two."""
     flow = _new_flow(spark, folder)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS several")
-    flow.spark.sql(
-        f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT, m INT) TBLPROPERTIES ('format-version'='3')"
-    )
+    flow.make_table("id BIGINT, name STRING, n INT, m INT", "TBLPROPERTIES ('format-version'='3')")
     flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a', 1, 1), (2, 'a', 2, 2)")
     source = Files(
         path=f"{flow.inbox}/*.jsonl", format="json", schema="id BIGINT, name STRING, n BIGINT, m BIGINT, p INT"

@@ -94,6 +94,15 @@ class Flow:
         if at is not None:
             os.utime(file, (at, at))
 
+    def make_table(self, columns: str, terms: str = "") -> None:
+        """Make the table before the first batch, as its owner may.
+
+        :param columns: with their types.
+        :param terms: of SQL, such as ``PARTITIONED BY (name)``.
+        """
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.table.rpartition('.')[0]}")
+        self.spark.sql(f"CREATE TABLE {self.table} ({columns}) USING iceberg {terms}")
+
     def spec(self, run: str = "run 1", **changes: Any) -> UpsertSpec:
         identity = changes.pop("identity", None) or RunIdentity.of("dag", run, "task", "-1")
         arguments: dict[str, Any] = {

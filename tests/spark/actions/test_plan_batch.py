@@ -29,8 +29,7 @@ def run(flow: Flow, way: str, **changes: Any) -> AppendReport | UpsertReport:
 
 @pytest.mark.parametrize("way", ["append", "upsert"])
 def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: Flow, way: str) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT, a STRUCT<zip: INT>, m INT) USING iceberg")
+    flow.make_table("id BIGINT, n INT, a STRUCT<zip: INT>, m INT")
     flow.arrive("1.jsonl", {"id": 1, "n": 1, "a": {"zip": 1}, "m": "1"}, {"id": "x"}, {"id": 2}, {"id": 3, "m": "x"})
     before = flow.loaded().metadata_location
     contract = SchemaContract(new_columns="freeze", by_column={"m": "quarantine"})
@@ -65,8 +64,7 @@ def test_it_tells_changes_of_columns_and_records_that_would_be_put_aside(flow: F
 
 
 def test_values_that_no_contract_takes_out_of_a_row_refuse_the_batch(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, a STRUCT<zip: INT>, n INT, m INT) USING iceberg")
+    flow.make_table("id BIGINT, a STRUCT<zip: INT>, n INT, m INT")
     flow.arrive("1.jsonl", {"id": 1, "a": {"other": 1}, "n": {"x": 1}, "m": "7"})
     source = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, a STRUCT<other: INT>, n STRUCT<x: INT>, m STRING")
     report = run(flow, "append", source=source, schema_contract="discard_value")

@@ -134,8 +134,7 @@ def test_uuid_keys_are_found_whatever_side_of_zero_they_are_on(flow: Flow) -> No
 def test_a_table_that_others_made_copy_on_write_is_upserted(flow: Flow, version: str) -> None:
     columns = "id BIGINT NOT NULL, name STRING, n INT"
     properties = f"'format-version'='{version}', 'write.merge.mode'='copy-on-write'"
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
-    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
+    flow.make_table(columns, f"TBLPROPERTIES ({properties})")
     flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a', 0), (2, 'a', 0), (3, 'a', 0)")
     flow.arrive("1.jsonl", row(1, "b"), row(2, "", op="d"), row(4, "b"))
     report = flow.apply("run 1")

@@ -209,8 +209,7 @@ def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> N
 
 def test_rows_of_a_lake_table_are_letters_once_whatever_is_committed_to_it(new_flow: NewFlow) -> None:
     flow = new_flow(exclude_columns=(), delete_when=None)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING NOT NULL, n INT) USING iceberg")
+    flow.make_table("id BIGINT NOT NULL, name STRING NOT NULL, n INT")
     flow.spark.sql("CREATE TABLE flows.letters_source (id BIGINT, name STRING, n BIGINT) USING iceberg")
     bad = "(NULL, 'b', 2), (NULL, 'b', 2), (3, NULL, 3), (4, 'd', 10000000000)"
     flow.spark.sql(f"INSERT INTO flows.letters_source VALUES (1, 'a', 1), {bad}")
@@ -235,8 +234,7 @@ def test_rows_of_a_lake_table_are_letters_once_whatever_is_committed_to_it(new_f
 
 def test_rows_of_a_lake_table_by_a_predicate_of_the_moment_are_those_that_were_judged(new_flow: NewFlow) -> None:
     flow = new_flow()
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql("CREATE TABLE flows.letters_moment (id BIGINT, name STRING) USING iceberg")
+    replace(flow, table="flows.letters_moment").make_table("id BIGINT, name STRING")
     flow.spark.sql("INSERT INTO flows.letters_moment VALUES (1, 'a'), (NULL, 'b'), (NULL, 'later'), (2, 'later')")
     jvm: Any = flow.spark._jvm
     properties = jvm.java.lang.System
@@ -271,8 +269,7 @@ def test_letters_alone_are_kept_and_their_file_is_not_read_again(flow: Flow) -> 
 
 def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_text(new_flow: NewFlow) -> None:
     flow = new_flow(exclude_columns=(), delete_when=None)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING NOT NULL, n INT) USING iceberg")
+    flow.make_table("id BIGINT NOT NULL, name STRING NOT NULL, n INT")
     flow.inbox.mkdir(parents=True)
     rows = [{"id": 1, "name": "a", "n": 1}, {"id": None, "name": "b", "n": 2}, {"id": 3, "name": None, "n": None}]
     pq.write_table(pa.Table.from_pylist(rows), flow.inbox / "1.parquet")
@@ -287,9 +284,8 @@ def test_rows_that_break_what_the_table_needs_are_letters_of_files_that_are_no_t
 
 def test_a_letter_of_a_row_has_each_time_with_all_its_digits(new_flow: NewFlow) -> None:
     flow = new_flow(exclude_columns=(), delete_when=None)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
     columns = "id BIGINT, at TIMESTAMP_NTZ, z TIMESTAMP, among ARRAY<STRUCT<at: TIMESTAMP>>"
-    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg")
+    flow.make_table(columns)
     flow.inbox.mkdir(parents=True)
     second = 1_767_323_045 * 10**9
     zoned, among = pa.timestamp("us", "UTC"), pa.list_(pa.struct({"at": pa.timestamp("us", "UTC")}))
@@ -388,13 +384,11 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     ],
 )
 def test_what_a_repaired_letter_has_inside_a_column_is_not_lost(flow: Flow, texts: list[str], says: str) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
     inside = "a STRUCT<zip: STRING, deep: ARRAY<STRUCT<n: INT>>>, m MAP<STRING, STRUCT<v: INT>>"
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, {inside}, codes MAP<INT, STRING>) USING iceberg")
+    flow.make_table(f"id BIGINT, {inside}, codes MAP<INT, STRING>")
     letters = flow.table.replace("flows.", "letters.")
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS letters")
     columns = "letter_id STRING, target STRING, file STRING, line BIGINT, put_aside_at TIMESTAMP, repaired STRING"
-    flow.spark.sql(f"CREATE TABLE {letters} ({columns}, replayed_at TIMESTAMP) USING iceberg")
+    replace(flow, table=letters).make_table(f"{columns}, replayed_at TIMESTAMP")
     rows = ", ".join(f"('{n}', '{flow.table}', 'f', {n}, now(), '{text}', NULL)" for n, text in enumerate(texts))
     flow.spark.sql(f"INSERT INTO {letters} VALUES {rows}")
     with pytest.raises(BadInputError, match=says):

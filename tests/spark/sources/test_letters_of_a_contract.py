@@ -27,9 +27,8 @@ def letters_of(flow: Flow, table: str) -> list[dict[str, Any]]:
 
 
 def test_fields_inside_columns_keep_the_contract_too(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
     inside = "STRUCT<zip: INT, deep: ARRAY<STRUCT<n: INT>>>"
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, a {inside}, m MAP<STRING, INT>) USING iceberg")
+    flow.make_table(f"id BIGINT, a {inside}, m MAP<STRING, INT>")
     flow.inbox.mkdir(parents=True)
 
     def row(number: int, zip_code: str | None, n: int = 1, new: str | None = None, m: int = 1) -> dict[str, Any]:
@@ -71,8 +70,7 @@ def test_fields_inside_columns_keep_the_contract_too(flow: Flow) -> None:
 
 
 def test_values_that_break_the_contract_are_put_aside_or_left_out_by_column(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT, m INT) USING iceberg")
+    flow.make_table("id BIGINT, n INT, m INT")
     flow.inbox.mkdir(parents=True)
     rows = [
         {"id": 1, "n": 1, "m": "10", "new": None, "other": "a"},
@@ -106,8 +104,7 @@ def test_values_that_break_the_contract_are_put_aside_or_left_out_by_column(flow
 
 
 def test_a_contract_makes_no_time_of_a_number_and_no_number_of_a_time(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, at TIMESTAMP, s STRUCT<n: BIGINT>) USING iceberg")
+    flow.make_table("id BIGINT, at TIMESTAMP, s STRUCT<n: BIGINT>")
     flow.inbox.mkdir(parents=True)
     time = datetime(2026, 1, 1, tzinfo=UTC)
     rows: dict[str, dict[str, Any]] = {

@@ -134,8 +134,7 @@ def test_rows_of_a_topic_that_lack_what_the_table_needs_are_put_aside_and_tombst
 ) -> None:
     flow = new_flow(delete_when=None, exclude_columns=())
     letter = DeadLetter(table="letters.keyed_topic", max_share=0.9)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING NOT NULL) USING iceberg")
+    flow.make_table("id BIGINT NOT NULL, name STRING NOT NULL")
     flow.spark.sql(f"INSERT INTO {flow.table} VALUES (2, 'old')")
     cluster.make("letters_keyed")
     sent: list[tuple[str | None, Any]] = [

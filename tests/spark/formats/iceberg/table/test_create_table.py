@@ -141,14 +141,12 @@ def test_a_layout_that_the_asked_strategy_cannot_change_makes_no_table(flow: Flo
 
 @pytest.mark.parametrize("has_rows", [False, True])
 def test_half_a_table_of_an_older_try_gets_the_layout_that_was_corrected(flow: Flow, has_rows: bool) -> None:
-    spark = flow.spark
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS created")
-    spark.sql(
-        f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING, n INT) USING iceberg PARTITIONED BY (name) "
-        "TBLPROPERTIES ('lake.creation-unfinished' = 'true', 'format-version' = '3')"
+    flow.make_table(
+        "id BIGINT NOT NULL, name STRING, n INT",
+        "PARTITIONED BY (name) TBLPROPERTIES ('lake.creation-unfinished' = 'true', 'format-version' = '3')",
     )
     if has_rows:
-        spark.sql(f"INSERT INTO {flow.table} VALUES (7, 'theirs', 7)")
+        flow.spark.sql(f"INSERT INTO {flow.table} VALUES (7, 'theirs', 7)")
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1", create=TableLayout(partition_by=("bucket(4, id)",), sort_by=("n",)))
     assert names(flow) == (["id"], ["name"], []) if has_rows else (["id"], ["id_bucket"], ["n"])

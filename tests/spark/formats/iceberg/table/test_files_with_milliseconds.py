@@ -55,9 +55,7 @@ def table_with(
     source = Files(path=f"{folder}/inbox/*.jsonl", format="json", schema=schema)
     arguments = {"source": source, "keys": ("id", "ts"), "delete_when": None, "exclude_columns": ()}
     flow = Flow(spark, f"milliseconds.{name}", folder / "inbox", arguments)
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake_default.milliseconds")
-    properties = f"TBLPROPERTIES ('format-version' = '{version}')"
-    spark.sql(f"CREATE TABLE {flow.table} ({schema}) USING iceberg {properties}")
+    flow.make_table(schema, f"TBLPROPERTIES ('format-version' = '{version}')")
     number = 0
     for place, times in enumerate(files):
         ids = list(range(number, number + len(times)))

@@ -262,8 +262,7 @@ def test_a_required_column_that_the_batch_lacks_is_counted_in_the_new_rows_alone
 
 
 def test_a_contract_leaves_values_that_are_counted_alone(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, tag BIGINT, n INT) USING iceberg")
+    flow.make_table("id BIGINT, tag BIGINT, n INT")
     flow.arrive("1.jsonl", {"id": 1, "tag": "abc", "n": "7"}, {"id": 1, "tag": "x", "n": "lost"})
     source = Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, tag STRING, n STRING")
     engine = Aggregation({"tag": "count", "n": "max"})
@@ -272,8 +271,7 @@ def test_a_contract_leaves_values_that_are_counted_alone(flow: Flow) -> None:
 
 
 def test_a_column_that_the_contract_discards_orders_rows_only_where_it_is_excluded(flow: Flow) -> None:
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS flows")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, n INT) USING iceberg")
+    flow.make_table("id BIGINT, n INT")
     flow.arrive("1.jsonl", {"id": 1, "n": 2, "at": 2}, {"id": 1, "n": 1, "at": 1})
     given: dict[str, Any] = {
         "source": Files(f"{flow.inbox}/*.jsonl", schema="id BIGINT, n INT, at INT"),

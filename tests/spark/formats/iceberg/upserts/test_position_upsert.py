@@ -87,11 +87,8 @@ def test_rows_that_keep_values_of_the_table_are_staged_as_one_file_though_the_jo
 
 def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
-    flow.spark.sql(
-        f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "
-        "TBLPROPERTIES ('format-version' = '3', 'write.merge.mode' = 'merge-on-read')"
-    )
+    properties = "'format-version' = '3', 'write.merge.mode' = 'merge-on-read'"
+    flow.make_table("id BIGINT, name STRING, n INT", f"TBLPROPERTIES ({properties})")
     # One file, whose positions are in three bitmaps of 32,768.
     flow.spark.range(0, 70_000, 1, 1).selectExpr("id", "'a' AS name", "0 AS n").writeTo(flow.table).append()
     edges = (0, 1, 32_767, 32_768, 65_535, 65_536, 69_999)
@@ -157,9 +154,7 @@ def test_a_new_branch_begins_where_main_is_when_it_is_committed(flow: Flow, stra
 
 def test_a_table_of_version_1_is_copied_and_positions_are_refused_there(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
-    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
-    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "
-                   "TBLPROPERTIES ('format-version'='1')")  # fmt: skip
+    flow.make_table("id BIGINT, name STRING, n INT", "TBLPROPERTIES ('format-version'='1')")
     with pytest.raises(UnsupportedError, match="format version 1 has no deletes; use 'auto'"):
         flow.apply("run 1")
     report = flow.apply("run 1", strategy=UpsertStrategy.AUTO)
