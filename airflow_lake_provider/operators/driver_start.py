@@ -23,6 +23,7 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
+from airflow_lake_provider.submission.properties_file import read_properties
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     asking_for_connect,
@@ -30,7 +31,6 @@ from airflow_lake_provider.submission.spark_installation import (
     collector_option,
     compiler_option,
     launch_environment,
-    read_properties,
     settings_folder,
     spark_home,
     spark_submit_binary,

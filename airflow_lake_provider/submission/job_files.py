@@ -23,6 +23,7 @@ from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission.private_folder import private_folder, read_own_file, write_private
+from airflow_lake_provider.submission.properties_file import properties_text
 
 _log = logging.getLogger(__name__)
 
@@ -169,36 +170,6 @@ def _age_seconds(folder: Path) -> float:
     except FileNotFoundError:
         # Another task's sweep, or its own end, took it away just now.
         return 0.0
-
-
-def properties_text(settings: Mapping[str, str], author_file: str | None = None) -> str:
-    """Return the text of a properties file.
-
-    :param author_file: path of the author's own file, which comes after ``settings`` and wins.
-    :raises InvalidSpecError: it cannot be read.
-    """
-    text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
-    return text + (_author_text(author_file) if author_file is not None else "")
-
-
-def _author_text(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InvalidSpecError(
-            f"properties_file={file!r} cannot be read by the worker as UTF-8: {type(error).__name__}: {error}"
-        ) from None
-
-
-def _escape(text: str, *, key: bool = False) -> str:
-    """Escape for ``java.util.Properties``, which Spark reads as UTF-8."""
-    escaped = text.replace("\\", "\\\\")
-    for sign, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
-        escaped = escaped.replace(sign, "\\" + letter)
-    if key:
-        for sign in (" ", "=", ":", "#", "!"):
-            escaped = escaped.replace(sign, "\\" + sign)
-    return "\\" + escaped if escaped.startswith(" ") else escaped
 
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.submission.job_files import properties_text
-from airflow_lake_provider.submission.spark_installation import read_properties
+from airflow_lake_provider.submission.properties_file import properties_text, read_properties
 
 TEXTS = [
     ("a=b", {"a": "b"}),

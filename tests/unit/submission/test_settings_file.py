@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.submission.job_files import properties_text
 from airflow_lake_provider.submission.private_folder import write_private
+from airflow_lake_provider.submission.properties_file import properties_text
 from tests.unit.submission import java_properties
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

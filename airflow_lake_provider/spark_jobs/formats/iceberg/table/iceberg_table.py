@@ -28,9 +28,9 @@ from airflow_lake_provider.iceberg.metadata_facts import IcebergFacts, facts_of
 from airflow_lake_provider.iceberg.table_obstacles import without_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.added_milliseconds import read_milliseconds_by_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.load_table import load_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
-    load_table,
     refuse_code_properties,
     refuse_foreign_file_io,
     refuse_foreign_metadata_log,

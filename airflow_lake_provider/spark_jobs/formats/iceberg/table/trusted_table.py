@@ -1,6 +1,5 @@
-"""Load a table by its name, and trust it or refuse it.
+"""Refuse a table whose properties, metadata log or catalog would choose code, redirect keys or delete foreign files.
 
-One is refused whose properties, metadata log or catalog would choose code, redirect keys or delete foreign files.
 Called by ``iceberg_table.py`` for each version of the metadata, so before anything of it is read, written or deleted.
 What was parsed anyway is looked at; the JVM is asked only where a REST catalog has answered.
 """
@@ -15,19 +14,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.file_locations import normalised
-from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.untrusted_properties import FILE_IOS, objections_of_spark, untrusted_code
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of, load_class, settings_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, GatewayError, java_names
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # Iceberg's SparkCatalog adds them to what the session says; no FileIO reads them.
 _OF_SPARK = ("app-id", "app-name", "user")
 _REST = "org.apache.iceberg.rest.RESTCatalog"
-_NO_SUCH_PART = ("IllegalArgumentException", "ValidationException")
-# What Spark takes a last part for, where the table before it has no such thing.
-_PART = re.compile(r"changes|(at_timestamp|snapshot_id)_\d+|(branch|tag)_.+", re.IGNORECASE)
 
 
 @cache
@@ -166,32 +161,3 @@ def _is_earlier(entry: str, metadata: Mapping[str, Any], uuid_in: Callable[[str]
     if not _METADATA_FILE.fullmatch(entry.rpartition("/")[2]):
         return False
     return uuid_in(entry) == metadata["table-uuid"]
-
-
-def load_table(spark: SparkSession, catalog: str, name: TableName) -> Any:
-    """Return the ``org.apache.iceberg.Table`` of a name.
-
-    :raises MissingTableError: the catalog does not have it.
-    """
-    spark3 = jvm_of(spark).org.apache.iceberg.spark.Spark3Util
-    is_longer = len(name.namespace) > 1
-    try:
-        java = spark3.loadIcebergTable(java_session(spark), name.quoted(catalog))
-    except SPARK_ERRORS as error:
-        kind = java_names(error)[0]
-        is_of_a_part = is_longer and _PART.fullmatch(name.table) is not None and kind in _NO_SUCH_PART
-        if is_of_a_part or kind in ("NoSuchTableException", "NoSuchNamespaceException"):
-            raise MissingTableError(f"{name}: no such table in catalog {catalog}") from error
-        raise
-    if is_longer and not _is_itself(spark, java, name):
-        raise MissingTableError(
-            f"{name}: no such table in catalog {catalog}; Spark reads {name.table} there as metadata, a branch, a tag "
-            f"or a snapshot of the table {'.'.join(name.namespace)}"
-        )
-    return java
-
-
-def _is_itself(spark: SparkSession, java: Any, name: TableName) -> bool:
-    """Tell whether a table is the one of a name, and none that the name begins with."""
-    is_table = load_class(spark, "org.apache.iceberg.HasTableOperations").isInstance(java)
-    return bool(is_table) and str(java.name()).endswith(f".{name}")
