@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources import input_files
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
-from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
 from tests.spark.jvm_commands import commands
 
 
@@ -172,3 +172,17 @@ def test_a_name_outside_of_ascii_is_refused_where_java_reads_ascii_alone(
         with pytest.raises(BadInputError, match=r"é\.csv has a name .*ANSI_X3.4-1968.*LC_ALL"):
             list_input_files(spark, f"{tmp_path}/{pattern}")
     assert len(list_input_files(spark, f"{tmp_path}/b*")) == 1
+
+
+def test_only_on_a_cluster_a_path_without_a_scheme_is_warned_of(spark: SparkSession) -> None:
+    master = spark.sparkContext.master
+    try:
+        spark.sparkContext.master = "yarn"
+        address, warnings = (found := location_of(spark, "/in/*.csv")).address, found.warnings
+        assert address == "file:/in/*.csv"
+        assert len(warnings) == 1
+        assert "'/in/*.csv' names no file system" in warnings[0]
+        assert "file:/in/*.csv" in warnings[0]
+        assert location_of(spark, "file:///in/*.csv").warnings == ()
+    finally:
+        spark.sparkContext.master = master

@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.author.sources import source as as_source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
-from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import (
     first_failing,
     refuse_unfit_files,
@@ -119,42 +119,6 @@ def test_among_many_files_the_one_that_does_not_fit_is_named(spark: SparkSession
     listed = [InputFile(str(number), 1, "") for number in range(7)]
     for wrong in listed:
         assert first_failing(listed, lambda some, wrong=wrong: wrong in some) == wrong  # type: ignore[misc]  # bound at once
-
-
-def test_orc_puts_no_null_in_the_place_of_a_value_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
-    orc.write_table(pa.table({"id": [1], "n": ["x"]}), str(tmp_path / "a.orc"))
-    with pytest.raises(BadInputError, match=r"n is string and declared as bigint.*cast in a Query"):
-        apply(spark, tmp_path / "a.orc", format="orc", schema="id BIGINT, n BIGINT")
-    assert apply(spark, tmp_path / "a.orc", "orc", format="orc", schema="id BIGINT").batch_rows == 1
-    orc.write_table(pa.table({"id": [2], "n": [2]}), str(tmp_path / "b.orc"))
-    with pytest.raises(BadInputError, match=r"n is string and declared as bigint"):
-        apply(spark, tmp_path / "*.orc", format="orc", schema="id BIGINT, n BIGINT")
-
-
-def test_orc_files_that_spark_cannot_merge_are_read_as_they_are_declared(spark: SparkSession, tmp_path: Path) -> None:
-    nested = [{"A": 1, "b": "x", "list": [{"c": 1, "d": 2}]}]
-    parts = {"a": pa.table({"id": pa.array([1], pa.int32()), "s": nested}), "b": pa.table({"id": [2], "s": nested})}
-    for name, part in parts.items():
-        orc.write_table(part, str(tmp_path / f"{name}.orc"))
-    # Hive writes such a file for an empty bucket.
-    (tmp_path / "c.orc").write_bytes(b"")
-    types = "id BIGINT, s STRUCT<list: ARRAY<STRUCT<D: BIGINT>>, a: BIGINT>"
-    query = "SELECT id, s.a AS a, s.list[0].d AS d FROM source"
-    assert apply(spark, tmp_path / "*.orc", "merged", format="orc", schema=types, query=query).batch_rows == 2
-    assert flow(spark, tmp_path, "merged").rows() == {1: (1, 2), 2: (1, 2)}
-    with pytest.raises(BadInputError, match=r"s\.list\.element\.d is bigint and declared as string"):
-        apply(spark, tmp_path / "*.orc", format="orc", schema="id BIGINT, s STRUCT<list: ARRAY<STRUCT<d: STRING>>>")
-
-
-def test_orc_files_of_0_bytes_have_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "0.orc").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"0 bytes.*give the source a schema"):
-        apply(spark, tmp_path / "0.orc", "hive", format="orc")
-    orc.write_table(pa.table({"id": [1], "n": ["x"]}), str(tmp_path / "1.orc"))
-    assert apply(spark, tmp_path / "*.orc", "hive", format="orc").batch_rows == 1
-    (tmp_path / "2.orc").write_bytes(b"")
-    assert apply(spark, tmp_path / "2.orc", "hive", format="orc").batch_rows == 0
-    assert flow(spark, tmp_path, "hive").rows() == {1: ("x",)}
 
 
 def test_a_file_that_went_between_listing_and_reading_is_tried_again(
@@ -312,20 +276,6 @@ def test_the_report_says_where_a_path_without_a_scheme_led_to(spark: SparkSessio
         apply(spark, tmp_path / "b.json", "located")
 
 
-def test_only_on_a_cluster_a_path_without_a_scheme_is_warned_of(spark: SparkSession) -> None:
-    master = spark.sparkContext.master
-    try:
-        spark.sparkContext.master = "yarn"
-        address, warnings = (found := location_of(spark, "/in/*.csv")).address, found.warnings
-        assert address == "file:/in/*.csv"
-        assert len(warnings) == 1
-        assert "'/in/*.csv' names no file system" in warnings[0]
-        assert "file:/in/*.csv" in warnings[0]
-        assert location_of(spark, "file:///in/*.csv").warnings == ()
-    finally:
-        spark.sparkContext.master = master
-
-
 # Name, content and how it is read, of files that Spark refuses without saying which, and what the error says.
 NAMELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
     "a quote in a header": ("a.csv", b'id,"na"me\n1,x\n', {"format": "csv", "options": HEADER}, "a quote"),
@@ -372,38 +322,3 @@ def test_a_time_that_its_type_does_not_hold_is_no_work_for_a_retry(spark: SparkS
     pq.write_table(pa.table({"id": [1], "at": times}), tmp_path / "a.parquet")
     with pytest.raises(BadInputError, match=r"a\.parquet cannot be read as parquet.*long overflow"):
         apply(spark, tmp_path / "a.parquet", format="parquet")
-
-
-def test_a_numbered_column_of_orc_beside_named_ones_is_compared_with_the_schema(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    # Old Hive names columns by their place. Spark read NULL for the number that is too long for an INT.
-    (tmp_path / "in").mkdir()
-    orc.write_table(pa.table({"_col0": [1], "_col1": [2**40]}), tmp_path / "in" / "a.orc")
-    orc.write_table(pa.table({"id": [2], "n": pa.array([7], pa.int32())}), tmp_path / "in" / "b.orc")
-    with pytest.raises(BadInputError, match=r"n .*bigint.*int|n .*int.*bigint"):
-        apply(spark, tmp_path / "in", format="orc", schema="id BIGINT, n INT")
-    apply(spark, tmp_path / "in", "numbered", format="orc", schema="id BIGINT, n BIGINT")
-    assert flow(spark, tmp_path, "numbered").rows() == {1: (2**40,), 2: (7,)}
-
-
-def test_a_name_of_orc_that_begins_as_those_of_old_hive_is_a_name(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    orc.write_table(pa.table({"id": [1], "_collected": ["a"]}), tmp_path / "in" / "a.orc")
-    apply(spark, tmp_path / "in", "collected", format="orc", schema="id BIGINT, _collected STRING")
-    assert flow(spark, tmp_path, "collected").rows() == {1: ("a",)}
-
-
-def test_a_numbered_column_of_orc_that_the_schema_names_is_a_name(spark: SparkSession, tmp_path: Path) -> None:
-    # Trino names what has no name of its own so.
-    (tmp_path / "in").mkdir()
-    for place in (1, 2):
-        orc.write_table(pa.table({"id": [place], "_col1": [2**40]}), tmp_path / "in" / f"{place}.orc")
-    apply(spark, tmp_path / "in" / "1.orc", "one_numbered", format="orc", schema="id BIGINT, _col1 BIGINT")
-    assert flow(spark, tmp_path, "one_numbered").rows() == {1: (2**40,)}
-    apply(spark, tmp_path / "in", "two_numbered", format="orc", schema="id BIGINT, _col1 BIGINT")
-    assert flow(spark, tmp_path, "two_numbered").rows() == {1: (2**40,), 2: (2**40,)}
-    apply(spark, tmp_path / "in" / "2.orc", "id_of_numbered", format="orc", schema="id BIGINT")
-    assert flow(spark, tmp_path, "id_of_numbered").rows() == {2: ()}
-    with pytest.raises(BadInputError, match=r"_col1 .*bigint.*int"):
-        apply(spark, tmp_path / "in", format="orc", schema="id BIGINT, _col1 INT")
