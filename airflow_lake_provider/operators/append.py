@@ -24,11 +24,7 @@ class AppendAction(LoadAction[AppendSpec]):
     """The worker's part of an append."""
 
     spec_type = AppendSpec
-
-    def refuse_from_metadata(self, spec: AppendSpec) -> None:
-        """Refuse a source table that is missing, and a target that cannot take the batch."""
-        target = self.tables.find_table(spec.table)
-        refuse_append(spec, target, self.source_table(spec, target))
+    refuse_batch = staticmethod(refuse_append)
 
 
 class LakeAppendOperator(LakeJobOperator[AppendSpec]):

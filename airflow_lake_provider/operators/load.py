@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.reports.job import JobReport
@@ -54,7 +55,17 @@ class LoadAction(WorkerAction[LoadT]):
             self.refuse_from_metadata(spec)
         return report
 
-    def source_table(self, spec: LoadT, target: LoadedTable | None) -> LoadedTable | None:
+    @staticmethod
+    @abstractmethod
+    def refuse_batch(spec: Any, target: LoadedTable | None, source: LoadedTable | None) -> None:
+        """Refuse a target that cannot take the batch, or a source table that cannot be it."""
+
+    def refuse_from_metadata(self, spec: LoadT) -> None:
+        """Refuse a source table that is missing, and a target that cannot take the batch."""
+        target = self.tables.find_table(spec.table)
+        self.refuse_batch(spec, target, self._source_table(spec, target))
+
+    def _source_table(self, spec: LoadT, target: LoadedTable | None) -> LoadedTable | None:
         """Refuse a table that cannot be read; return the one that is read as it is, None for files and queries.
 
         :raises MissingTableError: it does not exist.

@@ -22,11 +22,7 @@ class OverwritePartitionsAction(LoadAction[OverwritePartitionsSpec]):
     """The worker's part of an overwrite of partitions."""
 
     spec_type = OverwritePartitionsSpec
-
-    def refuse_from_metadata(self, spec: OverwritePartitionsSpec) -> None:
-        """Refuse a source table that is missing, and a target that cannot take the batch."""
-        target = self.tables.find_table(spec.table)
-        refuse_overwrite(spec, target, self.source_table(spec, target))
+    refuse_batch = staticmethod(refuse_overwrite)
 
 
 class LakeOverwritePartitionsOperator(LakeJobOperator[OverwritePartitionsSpec]):

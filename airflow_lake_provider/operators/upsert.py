@@ -24,11 +24,7 @@ class UpsertAction(LoadAction[UpsertSpec]):
     """The worker's part of an upsert."""
 
     spec_type = UpsertSpec
-
-    def refuse_from_metadata(self, spec: UpsertSpec) -> None:
-        """Refuse a source table that is missing, and a target that cannot take the batch."""
-        target = self.tables.find_table(spec.table)
-        refuse_upsert(spec, target, self.source_table(spec, target))
+    refuse_batch = staticmethod(refuse_upsert)
 
 
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
