@@ -43,6 +43,7 @@ ICEBERG_FLOORS = (
     {"table"},
     {"rows"},
     {"commits"},
+    {"arrow_files"},
     {"appends", "incremental", "maintenance", "row_changes", "upserts"},
     {"overwrites"},
     {"iceberg_format"},

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import deleted_positions, rewrite_groups
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import deleted_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import MaintainedTable

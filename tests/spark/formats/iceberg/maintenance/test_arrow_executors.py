@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import executors, rewrite_groups
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import executors
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.executors import (
     container_obstacle,
     worker_obstacle,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_splits
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import newest_job
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of

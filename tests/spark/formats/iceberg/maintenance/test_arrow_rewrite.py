@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionLevel, CompactionRunner
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import chosen_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_split
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality

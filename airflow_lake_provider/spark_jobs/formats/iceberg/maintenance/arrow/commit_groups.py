@@ -15,24 +15,21 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_deletes_without_source
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discard_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.deleted_positions import (
     DeletedPositions,
     Positions,
     moved_positions,
     refuse_many,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_deletes_without_source
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discard_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
-    FilePart,
-    Split,
-    SplitResult,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import Split, SplitResult
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import RewriteStart
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

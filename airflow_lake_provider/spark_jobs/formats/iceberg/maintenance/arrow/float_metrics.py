@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import id_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import id_of
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import ARROW_REWRITE, missing_internals
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import sort_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -20,27 +20,28 @@ from airflow_lake_provider.contracts.author.maintenance_policy import Compaction
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown, root_message
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.executors import (
     described_jobs,
     memory_obstacle,
     turns_in_driver,
     worker_obstacle,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order, table_obstacle
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import arrow_schema
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import (
     TableFiles,
     is_local,
     local_path,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.s3_access import table_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.commit_groups import GroupCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.group_files import GroupFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.obstacles import row_order, table_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
-    FilePart,
     NewFile,
     Split,
     SplitResult,
@@ -51,7 +52,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_orde
     TOO_MANY_ROWS,
     sort_columns,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import table_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.chosen_groups import CommittedGroups, RewriteStart
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from typing import Any
+from itertools import islice
 from zipimport import zipimporter
 
 import numpy as np
@@ -23,55 +22,41 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.deleted_positions import (
     DeletedPositions,
-    PositionDelete,
-    Positions,
     ReadPart,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import (
     ROW_ID,
     FileColumns,
     arrow_schema,
     id_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import (
+    FilePart,
+    opened_file,
+    without_positions,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footers import (
     begin_of,
     bytes_of,
-    bytes_of_row,
     columns_by_path,
     footer_of,
     plain_columns,
     row_groups_of,
     unbounded_columns,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.float_metrics import FileFloats, FloatMetrics
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.row_order import SortColumn, sorted_batches
 
 MOST_DECODED_BYTES = 256 << 20
-_BATCH_ROWS, _BATCH_BYTES = 16_384, 16 << 20
+_BATCH_ROWS = 16_384
 # Files whose footers say how wide a row is, and which columns are worth a dictionary.
 _SAMPLED = 8
 _LONGEST_REASON = 300
 _NAMES = re.compile(r"'[^']*'|\(Request ID[^)(]*\)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FilePart:
-    """Part of a data file, as Iceberg's planner has cut it, with what is deleted in the file.
-
-    :param start: of the part, in bytes; row groups belong to the part that has their middle.
-    :param first_row_id: of the file; None before format version 3.
-    """
-
-    path: str
-    start: int
-    length: int
-    sequence_number: int
-    first_row_id: int | None = None
-    deletes: tuple[PositionDelete, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,27 +255,16 @@ def _rows_left(
 ) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     """Yield the rows of a part that are not deleted, and for which position and how many rows they were read."""
     positions = deleted.of(part.path, part.deletes)
-    system, place = deleted.files.place_of(part.path)
-    in_store = not isinstance(system, LocalFileSystem)
-    with pq.ParquetFile(place, filesystem=system, pre_buffer=in_store) as file:
-        columns = FileColumns(in_file=file.schema_arrow, table=shape.schema, partition_sources=split.partition_sources)
-        chosen, first = _row_groups(file.metadata, part)
-        if not chosen:
-            return
-        widest = max(bytes_of_row(file.metadata.row_group(number)) for number in chosen)
-        batch_rows = max(1, min(shape.batch_rows, _BATCH_BYTES // max(1, widest)))
-        # Of a store, all columns of a row group come by a few requests, side by side, and are kept until it is done.
-        for batch in chain.from_iterable(
-            file.iter_batches(batch_rows, row_groups=groups, columns=columns.names, use_threads=False)
-            for groups in ([[number] for number in chosen] if in_store else [chosen])
-        ):
+    with opened_file(deleted.files, part.path) as file:
+        in_file = file.parquet.schema_arrow
+        columns = FileColumns(in_file=in_file, table=shape.schema, partition_sources=split.partition_sources)
+        for batch, first in file.batches(part, columns.names, shape.batch_rows):
             arrays = columns.arrays(batch)
             _refuse_other_values(arrays, shape.schema, split.constants)
             if split.has_row_lineage:
                 arrays[-2:] = _lineage(arrays[-2:], part, first)
             rows = pa.RecordBatch.from_arrays(arrays, schema=shape.schema)
-            yield _without(rows, positions, first), first, rows.num_rows
-            first += rows.num_rows
+            yield without_positions(rows, positions, first), first, rows.num_rows
 
 
 def _refuse_other_values(arrays: list[pa.Array], schema: pa.Schema, constants: Mapping[int, str | None]) -> None:
@@ -311,21 +285,6 @@ def _are(values: pa.Array, text: str) -> pa.Array:
     return pc.fill_null(pc.equal(values, constant), False)
 
 
-def _row_groups(footer: Any, part: FilePart) -> tuple[list[int], int]:
-    """Return the row groups of a part, which stand together, and the position of its first row."""
-    chosen: list[int] = []
-    position, first = 0, 0
-    for number, group in enumerate(row_groups_of(footer)):
-        middle = begin_of(group) + bytes_of(group) // 2
-        if part.start <= middle < part.start + part.length:
-            if chosen and number > chosen[-1] + 1:
-                raise UnsupportedError("the row groups of a file are not in order")
-            first = first if chosen else position
-            chosen.append(number)
-        position += group.num_rows
-    return chosen, first
-
-
 def _lineage(stored: list[pa.Array], part: FilePart, first: int) -> list[pa.Array]:
     """Return row ids and last changes: those of the file where it has them, else what its metadata implies."""
     row_ids, changes = stored
@@ -341,15 +300,6 @@ def _filled(values: pa.Array, missing: pa.Array) -> pa.Array:
     if not values.null_count:
         return values
     return missing if values.null_count == len(values) else pc.coalesce(values, missing)
-
-
-def _without(rows: pa.RecordBatch, positions: Positions, first: int) -> pa.RecordBatch:
-    begin, end = np.searchsorted(positions, [first, first + rows.num_rows])
-    if begin == end:
-        return rows
-    stays = np.ones(rows.num_rows, dtype=bool)
-    stays[positions[begin:end] - first] = False
-    return rows.filter(pa.array(stays))
 
 
 class _FileWriter:

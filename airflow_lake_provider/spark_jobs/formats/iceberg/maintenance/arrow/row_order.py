@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import id_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import id_of
 
 # A worker has them three times: as they come, in one piece, and in order.
 MOST_SORTED_BYTES = 192 << 20

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import arrow_schema
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footers import bytes_of_row
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_split as subject
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import arrow_schema
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_footers import bytes_of_row
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.parquet_layout import ParquetLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import (
-    FilePart,
     Split,
     SplitResult,
     rewrite_split,
@@ -129,13 +129,13 @@ def test_a_dictionary_of_long_texts_does_not_fill_the_memory(tmp_path: Path, mon
     assert footer.total_byte_size < 300_000
     assert bytes_of_row(footer) > 60_000
     widths = []
-    without = subject._without
+    without = subject.without_positions
 
     def measured(rows: pa.RecordBatch, *given: Any) -> pa.RecordBatch:
         widths.append(rows.nbytes)
         return without(rows, *given)
 
-    monkeypatch.setattr(subject, "_without", measured)
+    monkeypatch.setattr(subject, "without_positions", measured)
     result = rewrite_split(split_of(tmp_path, [repeated], ("id", "text")), TableFiles())
     assert sum(file.rows for file in result.files) == 4_000
     assert max(widths) < 32 << 20

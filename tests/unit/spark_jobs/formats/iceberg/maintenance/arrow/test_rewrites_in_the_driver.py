@@ -18,16 +18,18 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.maintenance_policy import CompactionRunner
 from airflow_lake_provider.contracts.specs.maintenance import CompactionSpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import executors, rewrite_groups
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import executors
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.executors import (
     DriverTurns,
     cores_of_driver,
     memory_obstacle,
     turns_in_driver,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_groups
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_groups import ArrowRewrite
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import FilePart, rewrite_splits
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.rewrite_split import rewrite_splits
 
 
 @pytest.fixture

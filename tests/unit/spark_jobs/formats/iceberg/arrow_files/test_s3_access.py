@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.s3_access import s3_arguments
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.s3_access import s3_arguments
 
 KEYS = {"s3.access-key-id": "id", "s3.secret-access-key": "secret", "s3.session-token": "token"}
 ENDPOINT = {"s3.endpoint": "http://127.0.0.1:9000"}

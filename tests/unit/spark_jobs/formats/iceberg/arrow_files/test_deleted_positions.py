@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import deleted_positions
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import deleted_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.deleted_positions import (
     DeletedPositions,
     PositionDelete,
     vector_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
 
 MAGIC = bytes([0xD1, 0xD3, 0x39, 0x64])
 # Containers of all three kinds, and rows beyond the lower 32 bits of a position.

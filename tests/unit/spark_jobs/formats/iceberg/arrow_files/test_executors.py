@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.executors import memory_left
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.executors import memory_left
 
 MIB = 1 << 20
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.file_columns import id_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import id_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
 
 
 def footer_of(files: TableFiles, location: str) -> Any:

@@ -1,4 +1,4 @@
-"""Executors whose Python workers rewrite files: whether they can, and have memory beside the JVM's heap."""
+"""Executors whose Python workers read and write files: whether they can, and have memory beside the JVM's heap."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def cores_of_driver(spark: SparkSession) -> int | None:
 
 @once_a_driver
 def worker_obstacle(spark: SparkSession) -> str | None:
-    """Return why Python workers cannot rewrite files; None where one of them has loaded all that it needs."""
+    """Return why Python workers cannot read files; None where one of them has loaded all that it needs."""
 
     def load(_: int) -> str | None:
         try:
-            from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_split  # noqa: F401  # loaded alone
+            from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import file_parts  # noqa: F401  # loaded alone
         # An old Python does not read the file, an old library lacks a name.
         except Exception as error:  # noqa: BLE001
             return f"Python workers do not load what they need: {type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.deleted_positions import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.deleted_positions import (
     ReadPart,
     moved_positions,
 )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, CommitConflictError, UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
 
 Positions = NDArray[np.int64]
 # 80 MB, and twice as much while they are sorted.

@@ -1,0 +1,117 @@
+"""Parts of data files, as a planner cuts them, and which of their rows are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.deleted_positions import PositionDelete, Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footers import (
+    begin_of,
+    bytes_of,
+    bytes_of_row,
+    row_groups_of,
+)
+
+_BATCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePart:
+    """Part of a data file, as Iceberg's planner has cut it, with what is deleted in the file.
+
+    :param start: of the part, in bytes; row groups belong to the part that has their middle.
+    :param first_row_id: of the file; None before format version 3.
+    """
+
+    path: str
+    start: int
+    length: int
+    sequence_number: int
+    first_row_id: int | None = None
+    deletes: tuple[PositionDelete, ...] = ()
+
+
+def row_groups_of_part(footer: Any, part: FilePart) -> tuple[list[int], int]:
+    """Return the row groups of a part, which stand together, and the position of its first row.
+
+    :raises UnsupportedError: they do not stand together.
+    """
+    chosen: list[int] = []
+    position, first = 0, 0
+    for number, group in enumerate(row_groups_of(footer)):
+        middle = begin_of(group) + bytes_of(group) // 2
+        if part.start <= middle < part.start + part.length:
+            if chosen and number > chosen[-1] + 1:
+                raise UnsupportedError("the row groups of a file are not in order")
+            first = first if chosen else position
+            chosen.append(number)
+        position += group.num_rows
+    return chosen, first
+
+
+def without_positions(rows: pa.RecordBatch, positions: Positions, first: int) -> pa.RecordBatch:
+    """Return rows without those at some positions.
+
+    :param positions: in the file, ascending.
+    :param first: position of the first row.
+    """
+    begin, end = np.searchsorted(positions, [first, first + rows.num_rows])
+    if begin == end:
+        return rows
+    stays = np.ones(rows.num_rows, dtype=bool)
+    stays[positions[begin:end] - first] = False
+    return rows.filter(pa.array(stays))
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A Parquet file that is open.
+
+    :param in_store: of an object store, where each read is a request.
+    """
+
+    parquet: pq.ParquetFile
+    in_store: bool
+
+    def batches(self, part: FilePart, names: Sequence[str], most_rows: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows of a part, deleted or not, and the position of the first of each batch.
+
+        :param names: of the columns to read.
+        :param most_rows: of a batch, which has fewer where rows are wide.
+        """
+        footer = self.parquet.metadata
+        chosen, first = row_groups_of_part(footer, part)
+        if not chosen:
+            return
+        widest = max(bytes_of_row(footer.row_group(number)) for number in chosen)
+        batch_rows = max(1, min(most_rows, _BATCH_BYTES // max(1, widest)))
+        # Of a store, all columns of a row group come by a few requests, side by side, and are kept until it is done.
+        for batch in chain.from_iterable(
+            self.parquet.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False)
+            for groups in ([[number] for number in chosen] if self.in_store else [chosen])
+        ):
+            yield batch, first
+            first += batch.num_rows
+
+
+@contextmanager
+def opened_file(files: TableFiles, path: str, **options: Any) -> Iterator[OpenedFile]:
+    """Open a Parquet file.
+
+    :param options: of ``pyarrow.parquet.ParquetFile``.
+    """
+    system, place = files.place_of(path)
+    in_store = not isinstance(system, LocalFileSystem)
+    with pq.ParquetFile(place, filesystem=system, pre_buffer=in_store, **options) as parquet:
+        yield OpenedFile(parquet, in_store)
