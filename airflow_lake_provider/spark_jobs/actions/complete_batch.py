@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.argument_validation import share_of
-from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.merge_engines import Deletes, History
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import UpsertReport
@@ -47,11 +47,13 @@ class ComparedBatch:
     :param batch: the changes.
     :param schema_changes: of the table, made before it was compared.
     :param counts: over the whole batch and the table.
+    :param way: who has compared them: Arrow, or Spark and why.
     """
 
     batch: ChangeBatch
     schema_changes: tuple[str, ...]
     counts: DifferenceCounts
+    way: str
 
     @property
     def unchanged(self) -> int:
@@ -93,7 +95,9 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
             keeps_missing=source.missing_columns is MissingColumns.KEEP,
             deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
         )
+        whole, reason = _read_by_arrow(new, whole, raw)
         differences = whole.differences(table_rows, cached)
+        reason = reason or differences.left_to_spark
         counts = differences.counts
         raw.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
@@ -104,7 +108,25 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
     # A data file of each partition would be too many.
     changes = rows.coalesce(1 + upserts // _ROWS_OF_FILE).unionByName(gone, allowMissingColumns=True)
     batch = _batch_of(changes, upserts, counts, cached)
-    return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts)
+    way = "Arrow" if reason is None else f"Spark ({reason})"
+    return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts, way=way)
+
+
+def _read_by_arrow(
+    new: NewInput[UpsertSpec, UpsertReport], whole: WholeRows, raw: RawBatch
+) -> tuple[WholeRows, str | None]:
+    """Let Python workers read both sides where that surely gives the same rows; else return why not."""
+    source, engine = new.source, new.spec.merge_engine
+    files = source.parquet_files(new.listed) if isinstance(source, PlainSource) else ()
+    if not files or raw.may_be_unparsable or raw.reads_more:
+        return whole, "the source is not Parquet files as they are"
+    if isinstance(engine, History):
+        return whole, "the table has versions of rows"
+    try:
+        rows = new.target.compared_rows(new.applied_state.base or "", whole.of_files(files))
+    except UnsupportedError as error:
+        return whole, str(error)
+    return replace(whole, by_arrow=rows), None
 
 
 def _batch_of(changes: DataFrame, upserts: int, counts: DifferenceCounts, cached: Sequence[DataFrame]) -> ChangeBatch:
@@ -185,7 +207,7 @@ def _last_rows(
     keys = list(whole.keys)
     stored = [*map(quoted, whole.stored), sf.lit(False).alias(DELETED)]
     in_any_order = raw.rows if raw.in_any_order is None else raw.in_any_order
-    cached.append(rows := whole.of_upserts(in_any_order, differences).select(*stored).persist())
+    cached.append(rows := whole.stored_upserts(in_any_order, differences).select(*stored).persist())
     count, count_of_keys = rows.agg(sf.count(sf.lit(1)), sf.count_distinct(*map(quoted, keys))).collect()[0]
     if count_of_keys != differences.counts.upserts:
         raise JobFailedError(

@@ -104,7 +104,7 @@ def _apply_whole(new: NewInput[UpsertSpec, UpsertReport]) -> UpsertReport:
     with new.progress.phase("compare") as facts:
         compared = compared_with_table(new, before.rows)
         batch, counts = _flagged(new.spec, compared.batch), compared.counts
-        facts.update(rows=counts.rows, upserts=batch.upserts, deletes=counts.deletes)
+        facts.update(rows=counts.rows, upserts=batch.upserts, deletes=counts.deletes, by=compared.way)
     # A key that has several rows in the batch, all equal to the table's, counts with each of them.
     keys, unchanged = batch.upserts + compared.unchanged, compared.unchanged
     try:

@@ -7,13 +7,24 @@ that differ are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison import (
+    DIGEST,
+    SIDE,
+    ArrowRows,
+    ParquetBatch,
+    rows_of_keys,
+    unlike_rows,
+    with_digest,
+)
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.session.pinned_settings import with_shuffle_partitions
@@ -66,6 +77,7 @@ class WholeRows:
     :param stored: columns of the batch that are stored, keys included.
     :param keeps_missing: columns that the batch lacks keep their values; else they become NULL.
     :param deleted_column: column that flags a row of the table as deleted; None where deletes remove it.
+    :param by_arrow: how Python workers read both, where no column flags a row; None where Spark reads them.
     """
 
     table: DataFrame
@@ -75,6 +87,7 @@ class WholeRows:
     stored: Sequence[str]
     keeps_missing: bool = False
     deleted_column: str | None = None
+    by_arrow: ArrowRows | None = None
 
     def differences(self, table_rows: int, cached: list[DataFrame]) -> Differences:
         """Compare both, in the one job that reads the batch and the table.
@@ -83,34 +96,81 @@ class WholeRows:
         :param cached: takes the frames that are cached, each before it is computed.
         :raises UnsupportedError: fields of a struct would have to keep their values.
         """
-        of_table = self.table.select(*(sf.expr(self._of_table(each)).alias(each.name) for each in self._values()))
-        flag = self.deleted_column
-        live = [] if flag is None else [(~quoted(flag)).cast("int").alias(_LIVE)]
-        table = of_table.select(*self._key_columns("t"), *live, self._digest().alias(_OLD))
-        bad = [sf.col(_BAD)] if UNPARSABLE in self.batch.columns else []
-        batch = self.fitted(self.batch).select(*self._key_columns("b"), *bad, self._digest().alias(_NEW))
+        spark, batch_rows, by_arrow = self.batch.sparkSession, cache(self.batch.count), self.by_arrow
+        reason, tasks = None, 1 + table_rows // _ROWS_OF_TASK
+        if by_arrow is not None:
+            unlike = unlike_rows(spark, by_arrow, self._key_schema(), max(table_rows, batch_rows()), cached)
+            reason, by_arrow = unlike.reason, None if unlike.reason else by_arrow
+        if by_arrow is not None:
+            tasks = 1 + unlike.count // _ROWS_OF_TASK
+            table, batch = self._of_side(unlike.rows, 0, "t", _OLD), self._of_side(unlike.rows, 1, "b", _NEW)
+        else:
+            table, batch = self._digested_table(), self._digested_batch()
+        with with_shuffle_partitions(spark, tasks):
+            # A plan of its own: together with an aggregate, the join's code is too long for the JVM to compile.
+            cached.append(rows := self._joined(table, batch, tasks).filter(self._is_unlike()).persist())
+            tasks = 1 + rows.count() // _ROWS_OF_TASK
+        # Few rows in as many tasks as both sides took would cost each job that follows a second.
+        with with_shuffle_partitions(spark, tasks):
+            cached.append(by_key := _by_key(rows.coalesce(tasks), self.keys).persist())
+            differences = Differences.of(by_key, self.keys, batch_rows, self._live_rows().count)
+        return replace(differences, by_arrow=by_arrow, left_to_spark=reason)
+
+    def _joined(self, table: DataFrame, batch: DataFrame, tasks: int) -> DataFrame:
+        """Return the pairs of rows of one key, and the rows without a partner."""
         places = range(len(self.keys))
-        tasks = 1 + table_rows // _ROWS_OF_TASK
         # A number of our own: Spark's default is for any table, and merged partitions would be sorted by few tasks.
         table = table.repartition(tasks, *(_key(place, "t") for place in places))
         batch = batch.repartition(tasks, *(_key(place, "b") for place in places))
         on = _all([sf.col(_key(place, "t")) == sf.col(_key(place, "b")) for place in places])
         joined = table.hint("merge").join(batch, on, "full")
         # What every row has is told behind the join, and not moved: a fifth of its bytes.
-        if not live:
+        if _LIVE not in joined.columns:
             joined = joined.withColumn(_LIVE, sf.col(_OLD).isNotNull().cast("int"))
-        if not bad:
-            joined = joined.withColumn(_BAD, sf.lit(0))
-        live_rows = of_table if flag is None else of_table.filter(~quoted(flag))
-        spark = self.batch.sparkSession
-        with with_shuffle_partitions(spark, tasks):
-            # A plan of its own: together with an aggregate, the join's code is too long for the JVM to compile.
-            cached.append(rows := joined.filter(self._is_unlike()).persist())
-            tasks = 1 + rows.count() // _ROWS_OF_TASK
-        # Few rows in as many tasks as both sides took would cost each job that follows a second.
-        with with_shuffle_partitions(spark, tasks):
-            cached.append(by_key := _by_key(rows.coalesce(tasks), self.keys).persist())
-            return Differences.of(by_key, self.keys, self.batch.count, live_rows.count)
+        return joined if _BAD in joined.columns else joined.withColumn(_BAD, sf.lit(0))
+
+    def _digested_table(self) -> DataFrame:
+        flag = self.deleted_column
+        live = [] if flag is None else [(~quoted(flag)).cast("int").alias(_LIVE)]
+        return self._table_values().select(*self._key_columns("t"), *live, self._digest().alias(_OLD))
+
+    def _digested_batch(self) -> DataFrame:
+        bad = [sf.col(_BAD)] if UNPARSABLE in self.batch.columns else []
+        return self.fitted(self.batch).select(*self._key_columns("b"), *bad, self._digest().alias(_NEW))
+
+    def _of_side(self, rows: DataFrame, side: int, suffix: str, digest: str) -> DataFrame:
+        of_side = rows.filter(sf.col(SIDE) == side)
+        keys = [sf.col(_key(place)).alias(_key(place, suffix)) for place in range(len(self.keys))]
+        return of_side.select(*keys, sf.col(DIGEST).alias(digest))
+
+    def of_files(self, files: Sequence[InputFile]) -> ParquetBatch:
+        """Return the batch as Python workers may read it.
+
+        :param files: that hold its rows.
+        :raises UnsupportedError: with the reason why Spark has to read it.
+        """
+        if self.deleted_column is not None:
+            raise UnsupportedError("a column flags deleted rows")
+        by_name = {each.name.lower(): each for each in self.schema}
+        for name in self.stored:
+            kinds = self.batch.schema[name].dataType, by_name[name.lower()].dataType
+            if not is_same(*kinds):
+                raise UnsupportedError(
+                    f"column {name} is {kinds[0].simpleString()}, in the table {kinds[1].simpleString()}"
+                )
+        compared = [each.name for each in self._compared()]
+        return ParquetBatch(files=files, keys=self.keys, stored=self.stored, compared=compared)
+
+    def _table_values(self) -> DataFrame:
+        return self.table.select(*(sf.expr(self._of_table(each)).alias(each.name) for each in self._values()))
+
+    def _live_rows(self) -> DataFrame:
+        rows = self._table_values()
+        return rows if self.deleted_column is None else rows.filter(~quoted(self.deleted_column))
+
+    def _key_schema(self) -> StructType:
+        kinds = enumerate(each.dataType for each in self._key_fields())
+        return StructType([StructField(_key(place), kind) for place, kind in kinds])
 
     def _is_unlike(self) -> Column:
         """Tell pairs of rows, and rows without a partner, that a count or a change needs."""
@@ -126,15 +186,34 @@ class WholeRows:
 
     def unlike_table(self, rows: DataFrame, differences: Differences) -> DataFrame:
         """Leave out the rows of the batch that the table has as they are, now that they are one for each key."""
-        digests = self.fitted(rows).select(*self._key_columns(), self._digest().alias(_NEW))
+        values = self.fitted(rows)
+        if differences.by_arrow is None:
+            digests = values.select(*self._key_columns(), self._digest().alias(_NEW))
+        else:
+            renamed = {each.name: _key(place) for place, each in enumerate(self._key_fields())}
+            digests = with_digest(values, len(self.keys)).withColumnsRenamed({**renamed, DIGEST: _NEW})
         in_table = differences.by_key.filter(sf.col(_PAIRS) > 0)
         names = [_key(place) for place in range(len(self.keys))]
         equal = digests.join(in_table, on=names).filter(sf.col(_OLD) == sf.col(_NEW)).select(*names)
         return rows.join(equal, on=self._on(rows, equal), how="left_anti")
 
+    def stored_upserts(self, rows: DataFrame, differences: Differences) -> DataFrame:
+        """Return what the batch stores of the rows that have one of the keys to insert or update.
+
+        :param rows: of the batch, which are read where Arrow does not read them.
+        """
+        wanted, count, by_arrow = self._wanted(differences), differences.counts.upserts, differences.by_arrow
+        if by_arrow is not None and count <= _MOST_BROADCAST:
+            columns = StructType([self.batch.schema[name] for name in self.stored])
+            rows = rows_of_keys(rows.sparkSession, by_arrow, wanted, columns, count)
+        return self.of_upserts(rows, differences).select(*map(quoted, self.stored))
+
+    def _wanted(self, differences: Differences) -> DataFrame:
+        return differences.by_key.filter(sf.col(_BATCH) > 0).select(*map(_key, range(len(self.keys))))
+
     def of_upserts(self, rows: DataFrame, differences: Differences) -> DataFrame:
         """Return the rows of the batch that have one of the keys to insert or update."""
-        wanted = differences.by_key.filter(sf.col(_BATCH) > 0).select(*map(_key, range(len(self.keys))))
+        wanted = self._wanted(differences)
         if differences.counts.upserts <= _MOST_BROADCAST:
             wanted = sf.broadcast(wanted)
         return rows.join(wanted, on=self._on(rows, wanted), how="left_semi")
@@ -198,10 +277,14 @@ class Differences:
     """Keys that differ.
 
     :param by_key: a row for each.
+    :param by_arrow: how Python workers have compared both sides; None where Spark has.
+    :param left_to_spark: why they have not, where they have tried.
     """
 
     by_key: DataFrame
     counts: DifferenceCounts
+    by_arrow: ArrowRows | None = None
+    left_to_spark: str | None = None
 
     @classmethod
     def of(

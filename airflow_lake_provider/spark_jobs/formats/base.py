@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
@@ -26,7 +25,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.batch_plan import SchemaChange
 from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
@@ -35,7 +34,6 @@ from airflow_lake_provider.contracts.reports.job import (
     OrphanFilesReport,
     StatisticsReport,
 )
-from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.maintenance import (
     CompactionSpec,
@@ -47,9 +45,10 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison import ArrowRows, ParquetBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
+from airflow_lake_provider.spark_jobs.formats.changelog import net_of_changelog
 from airflow_lake_provider.spark_jobs.formats.commits import (
-    CHANGE_ORDINAL,
     AppendCommit,
     AppliedCommit,
     ChangeFilter,
@@ -60,7 +59,6 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RowMatch,
 )
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +153,13 @@ class FormatTable(ABC):
 
         :raises CommitConflictError: the branch has moved on, and its columns are others.
         """
+
+    def compared_rows(self, base: str, batch: ParquetBatch) -> ArrowRows:
+        """Return how Python workers read a batch, and the live rows at a branch's head.
+
+        :raises UnsupportedError: with the reason why Spark has to read them.
+        """
+        raise UnsupportedError("workers do not read this table's format")
 
     def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:  # formats ask it
         """Rows with values as the table gives them back, so that they can be compared; all but the keys."""
@@ -352,35 +357,6 @@ class FormatTable(ABC):
         return UnsupportedError(
             f"table format {self.capabilities.name!r} lacks {name!r}: {type(self).__name__} has no method for it"
         )
-
-
-def net_of_changelog(steps: DataFrame, wanted: ChangeFilter) -> DataFrame:
-    """Return the net changes of steps, as :meth:`FormatTable.changes` has them.
-
-    :param steps: of :meth:`FormatTable.changelog`.
-    :raises InvalidSpecError: no keys are given, or a predicate is, which steps alone do not answer.
-    """
-    if not wanted.keys or wanted.where is not None:
-        raise InvalidSpecError(
-            "the changes are read of the format's changelog; give the keys, and filter the result in place of where"
-        )
-    key = Window.partitionBy(*map(quoted, wanted.keys))
-    in_order, kind = key.orderBy(CHANGE_ORDINAL), sf.col(CHANGE_TYPE)
-    numbered = steps.withColumns(
-        {
-            "_first_type": sf.first(CHANGE_TYPE).over(in_order),
-            "_last_ordinal": sf.max(CHANGE_ORDINAL).over(key),
-        }
-    )
-    last = numbered.filter(sf.col(CHANGE_ORDINAL) == sf.col("_last_ordinal"))
-    is_delete = kind == "delete"
-    # A row born and deleted between the two is no change.
-    gone = is_delete & ((sf.col("_first_type") == "insert") | sf.lit(not wanted.deletes))
-    names = [name for name in steps.columns if name not in (CHANGE_TYPE, CHANGE_ORDINAL)]
-    if wanted.columns is not None:
-        names = list(dict.fromkeys((*wanted.keys, *wanted.columns)))
-    typed = sf.when(is_delete, "delete").otherwise("upsert").alias(CHANGE_TYPE)
-    return last.filter(~gone).select(*map(quoted, names), typed)
 
 
 class TableFormat(Protocol):

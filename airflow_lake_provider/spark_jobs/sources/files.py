@@ -144,6 +144,12 @@ class FilesSource(FileBatchSource, PlainSource):
         """Read them without a cache, for which Spark would plan all columns once more."""
         return self._read(listing, types, keeps_rows=False)
 
+    def parquet_files(self, listing: Listing) -> tuple[InputFile, ...]:
+        """Return them where neither options, a schema nor folders say what their rows are."""
+        source = self.source
+        is_plain = source.format == "parquet" and not (source.options or source.schema or source.partition_columns)
+        return listing.files if is_plain else ()
+
     def _read(self, listing: Listing, types: StructType | None, *, keeps_rows: bool) -> RawBatch:
         return read_files(
             self.spark,

@@ -92,6 +92,10 @@ class PlainSource(BatchSource):
         """Read the rows lazily for one pass over them, of which nothing need be kept."""
         return self.raw(listing, types)
 
+    def parquet_files(self, listing: Listing) -> tuple[InputFile, ...]:  # noqa: ARG002  # others ask it
+        """Return Parquet files that hold the rows of a listing as they are; none where rows are read in another way."""
+        return ()
+
     def without_rows(self, listing: Listing) -> RawBatch:
         """Return the columns of a listing, and no row.
 

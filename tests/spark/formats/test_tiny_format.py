@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.base import net_of_changelog
+from airflow_lake_provider.spark_jobs.formats.changelog import net_of_changelog
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, ChangeFilter, KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes

@@ -34,6 +34,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison import ArrowRows, ParquetBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import (
@@ -47,6 +48,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import (
     RowMatch,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.appends import append_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.compared_rows import compared_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.dropped_sources import refuse_endangered_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
@@ -122,6 +124,9 @@ class IcebergFormatTable(FormatTable):
 
     def current_rows(self, base: str | None) -> DataFrame | None:
         return None if base is None else self.table.rows_of_base(int(base))
+
+    def compared_rows(self, base: str, batch: ParquetBatch) -> ArrowRows:
+        return compared_rows(self.table, int(base), batch)
 
     def as_stored(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         return as_stored(self.table, rows, keys)
