@@ -108,24 +108,35 @@ def _words_of_texts(column: pa.Array) -> Digests:
     words, starts, lengths = bytes_.view(_U), offsets[:-1] - begin, np.diff(offsets)
     # With the length: bytes behind the end are zeros, and a text may end with such.
     hashes = _mix(lengths.astype(_U) + _U(_GOLDEN))
-    rows: NDArray[np.int64] | slice = slice(None)
-    for offset in range(0, int(lengths.max(initial=0)), _WORD):
-        if (lengths <= offset).any():
-            longer = np.flatnonzero(lengths > offset)
-            rows = longer if isinstance(rows, slice) else rows[longer]
-            starts, lengths = starts[longer], lengths[longer]
-        hashes[rows] = _mix(hashes[rows] ^ _word_at(words, starts + offset, lengths - offset))
+    rows: NDArray[np.int64] | None = None
+    for number in range(-(-int(lengths.max(initial=0)) // _WORD)):
+        # A few that have no such word are cheaper to pass along: theirs is zero, which adds nothing.
+        if number and 2 * np.count_nonzero(lengths > number * _WORD) < len(lengths):
+            longer = np.flatnonzero(lengths > number * _WORD)
+            rows, starts, lengths = longer if rows is None else rows[longer], starts[longer], lengths[longer]
+        added = _word_at(words, starts + number * _WORD, lengths - number * _WORD)
+        added *= _U((2 * number + 1) * _GOLDEN & _BITS)
+        if rows is None:
+            hashes += _mix(added)
+        else:
+            hashes[rows] += _mix(added)
     return hashes
 
 
 def _word_at(words: Digests, places: NDArray[np.int64], left: NDArray[np.int64]) -> Digests:
     """Return the 8 bytes at each place, with zeros for those behind the end of its text.
 
-    :param left: bytes from there to the end, at least one.
+    :param left: bytes from there to the end, none where it is not above 0.
     """
-    whole, bits = places >> 3, ((places & 7) << 3).astype(_U)
-    word: Digests = words[whole] >> bits
+    whole, bits = places >> 3, ((places & 7) << 3).view(_U)
+    word: Digests = words.take(whole, mode="clip")
+    word >>= bits
+    whole += 1
     # In two steps, as a word is not shifted by all of its bits.
-    word |= (words[whole + 1] << _U(1)) << (_U(63) - bits)
-    word &= _ALL >> ((_WORD - np.minimum(left, _WORD)) << 3).astype(_U)
+    next_word = words.take(whole, mode="clip")
+    next_word <<= _U(1)
+    next_word <<= _U(63) - bits
+    word |= next_word
+    # Of a shift by all bits, numpy makes zero.
+    word &= _ALL >> ((_WORD - np.clip(left, 0, _WORD)) << 3).view(_U)
     return word
