@@ -28,6 +28,8 @@ from airflow_lake_provider.spark_jobs.batch.arrow_digest import Digests, digests
 from airflow_lake_provider.spark_jobs.session.pinned_settings import with_shuffle_partitions
 
 SIDE, DIGEST = "_lake_side", "_lake_digest"
+# In the place of a side: the digest is how many rows of the batch a bucket had.
+_COUNT = 2
 _BUCKET, _ROWS, _REASON = "_lake_bucket", "_lake_rows", "_lake_reason"
 _BLOCKS = StructType(
     [
@@ -102,16 +104,19 @@ class Unlike:
     reason: str | None
 
 
-def unlike_rows(spark: SparkSession, sides: ArrowRows, keys: StructType, rows: int, cached: list[DataFrame]) -> Unlike:
+def unlike_rows(
+    spark: SparkSession, sides: ArrowRows, keys: StructType, table_rows: int, batch_rows: int, cached: list[DataFrame]
+) -> Unlike:
     """Compare both sides in one job.
 
     A row is left out where its key is on each side once, and its digest is the same.
 
     :param keys: names and types of the key columns.
-    :param rows: about how many the larger side has.
+    :param table_rows: about how many rows the table has.
+    :param batch_rows: how many the batch has, as Spark counts them.
     :param cached: takes the frame that is cached, before it is computed.
     """
-    buckets = min(_MOST_BUCKETS, 1 + rows // _ROWS_OF_BUCKET)
+    buckets = min(_MOST_BUCKETS, 1 + max(table_rows, batch_rows) // _ROWS_OF_BUCKET)
     readers = spark.sparkContext.broadcast((sides.table, sides.batch))
     parts = len(sides.table.parts) + len(sides.batch.parts)
     columns = StructType([StructField(SIDE, ByteType()), *keys, StructField(DIGEST, LongType())])
@@ -124,8 +129,12 @@ def unlike_rows(spark: SparkSession, sides: ArrowRows, keys: StructType, rows: i
             .applyInArrow(lambda of_bucket: _left(schema, width, of_bucket), columns)
             .persist()
         )
-        counted = unlike.agg(sf.count(sf.lit(1)), sf.max(_REASON)).collect()[0]
-    return Unlike(rows=unlike.drop(_REASON), count=counted[0], reason=counted[1])
+        read = sf.coalesce(sf.sum(sf.when(sf.col(SIDE) == _COUNT, sf.col(DIGEST))), sf.lit(0))
+        count, reason, batch_rows_read = unlike.agg(sf.count(sf.lit(1)), sf.max(_REASON), read).collect()[0]
+    # Keys that nobody has read would be deleted.
+    if reason is None and batch_rows_read != batch_rows:
+        reason = f"workers have read {batch_rows_read} rows of the batch, and Spark {batch_rows}"
+    return Unlike(rows=unlike.drop(_REASON), count=count, reason=reason)
 
 
 def rows_of_keys(spark: SparkSession, sides: ArrowRows, keys: DataFrame, columns: StructType, count: int) -> DataFrame:
@@ -248,7 +257,10 @@ def _left(schema: pa.Schema, keys: int, blocks: pa.Table) -> pa.Table:
     if table.rows is not None and batch.rows is not None:
         table.leave_out_alike(batch)
     left = [each.left(schema, side) for side, each in enumerate(sides) if each.rows is not None]
-    return pa.concat_tables(left) if left else schema.empty_table()
+    batch_rows = 0 if batch.rows is None else batch.rows.num_rows
+    count = [pa.array([_COUNT], pa.int8()), *(pa.nulls(1, kind) for kind in schema.types[1:-2])]
+    counted = pa.Table.from_arrays([*count, pa.array([batch_rows]), pa.nulls(1, pa.string())], schema=schema)
+    return pa.concat_tables([*left, counted])
 
 
 @dataclass

@@ -99,7 +99,7 @@ class WholeRows:
         spark, batch_rows, by_arrow = self.batch.sparkSession, cache(self.batch.count), self.by_arrow
         reason, tasks = None, 1 + table_rows // _ROWS_OF_TASK
         if by_arrow is not None:
-            unlike = unlike_rows(spark, by_arrow, self._key_schema(), max(table_rows, batch_rows()), cached)
+            unlike = unlike_rows(spark, by_arrow, self._key_schema(), table_rows, batch_rows(), cached)
             reason, by_arrow = unlike.reason, None if unlike.reason else by_arrow
         if by_arrow is not None:
             tasks = 1 + unlike.count // _ROWS_OF_TASK

@@ -232,6 +232,21 @@ def test_values_that_calendars_disagree_on_are_left_to_spark(
     release_frames(*cached)
 
 
+def test_rows_that_workers_have_not_read_are_not_taken_for_gone(
+    spark: SparkSession, table: Callable[..., str], tmp_path: Path
+) -> None:
+    name = table("id BIGINT, n BIGINT")
+    spark.sql(f"INSERT INTO {name} SELECT id, id FROM range(100)")
+    files = written(tmp_path, pa.table({"id": [*range(100)], "n": [*range(100)]}), row_group_size=10)
+    # A file that was written anew is longer than its listing says.
+    listed = [InputFile(file.path, file.size // 2, file.version) for file in files]
+    cached: list[DataFrame] = []
+    differences = by_arrow(spark, name, listed, whole_rows(spark, name, files, ["id"])).differences(100, cached)
+    assert (differences.counts.deletes, differences.by_arrow) == (0, None)
+    assert str(differences.left_to_spark).endswith("rows of the batch, and Spark 100")
+    release_frames(*cached)
+
+
 def load(flow: Flow, rows: pa.Table, run: str = "run 1", **changes: Any) -> None:
     flow.inbox.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, flow.inbox / f"{run}.parquet")

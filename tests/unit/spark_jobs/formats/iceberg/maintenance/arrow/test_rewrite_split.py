@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import arrow_schema
-from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart, without_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footers import bytes_of_row
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.arrow import rewrite_split as subject
@@ -129,11 +129,10 @@ def test_a_dictionary_of_long_texts_does_not_fill_the_memory(tmp_path: Path, mon
     assert footer.total_byte_size < 300_000
     assert bytes_of_row(footer) > 60_000
     widths = []
-    without = subject.without_positions
 
     def measured(rows: pa.RecordBatch, *given: Any) -> pa.RecordBatch:
         widths.append(rows.nbytes)
-        return without(rows, *given)
+        return without_positions(rows, *given)
 
     monkeypatch.setattr(subject, "without_positions", measured)
     result = rewrite_split(split_of(tmp_path, [repeated], ("id", "text")), TableFiles())
