@@ -12,13 +12,14 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession, types
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession, types
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_column, java_rows, java_session, jvm_of
 
 _HAS_TRY_CAST = hasattr(Column, "try_cast")
 _HAS_TO_ARROW = hasattr(DataFrame, "toArrow")
+_HAS_GROUPS_BY_ARROW = hasattr(GroupedData, "applyInArrow")
 _HAS_METADATA_COLUMN = hasattr(DataFrame, "metadataColumn")
 _VERSION_KEY = "spark.sql.timeTravelVersionKey"
 _HAS_VALID_UTF8 = hasattr(sf, "is_valid_utf8")
@@ -75,6 +76,11 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     schema, older = to_arrow_schema(rows.schema), cast(Any, rows)
     batches = older._collect_as_arrow()
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def has_groups_by_arrow() -> bool:
+    """Tell whether Python workers take groups of rows, and give rows back, in Arrow's format."""
+    return _HAS_GROUPS_BY_ARROW
 
 
 def has_version_option(spark: SparkSession) -> bool:

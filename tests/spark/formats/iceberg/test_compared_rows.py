@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -52,6 +53,7 @@ DDL = (
     "at TIMESTAMP, local TIMESTAMP_NTZ, price DECIMAL(9,2), wide DECIMAL(38,0), text STRING, bytes BINARY"
 )
 Row = dict[str, Any]
+BY_ARROW = pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no groups by Arrow")
 
 
 def rows_of(random: Random, count: int, base: list[Row], nulls_in_keys: float) -> list[Row]:
@@ -137,6 +139,7 @@ def answers(whole: WholeRows, cached: list[DataFrame]) -> tuple[Differences, set
     return differences, upserts, {tuple(row) for row in whole.deleted_keys(differences).collect()}, stored
 
 
+@BY_ARROW
 @pytest.mark.parametrize("version", [2, 3])
 def test_random_rows_differ_for_arrow_where_they_do_for_spark_and_for_python(
     spark: SparkSession, table: Callable[..., str], tmp_path: Path, version: int
@@ -182,6 +185,7 @@ def test_random_rows_differ_for_arrow_where_they_do_for_spark_and_for_python(
     release_frames(*cached)
 
 
+@BY_ARROW
 def test_an_evolved_schema_and_files_without_a_column_are_compared_alike(
     spark: SparkSession, table: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -218,6 +222,7 @@ OLD = {
 }
 
 
+@BY_ARROW
 @pytest.mark.parametrize("column", OLD)
 def test_values_that_calendars_disagree_on_are_left_to_spark(
     spark: SparkSession, table: Callable[..., str], tmp_path: Path, column: str
@@ -232,6 +237,7 @@ def test_values_that_calendars_disagree_on_are_left_to_spark(
     release_frames(*cached)
 
 
+@BY_ARROW
 def test_rows_that_workers_have_not_read_are_not_taken_for_gone(
     spark: SparkSession, table: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -255,6 +261,7 @@ def load(flow: Flow, rows: pa.Table, run: str = "run 1", **changes: Any) -> None
     flow.apply(run, **given)
 
 
+@BY_ARROW
 def test_a_load_says_that_arrow_compares_and_the_table_becomes_what_the_source_holds(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,6 +283,16 @@ LEFT: dict[str, tuple[str, dict[str, Any]]] = {
     "column n is int, in the table bigint": ("", {"rows": pa.table({"id": [1], "n": pa.array([2], pa.int32())})}),
     "a partition is a column": ("ALTER TABLE {} ADD PARTITION FIELD n", {}),
 }
+
+
+def test_a_pyspark_without_groups_by_arrow_compares_by_spark(
+    flow: Flow, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "has_groups_by_arrow", lambda: False)
+    load(flow, PLAIN)
+    (flow.inbox / "run 1.parquet").unlink()
+    load(flow, PLAIN.slice(1), "run 2")
+    assert f"by Spark (PySpark {pyspark.__version__} gives Python workers no groups" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("reason", LEFT)

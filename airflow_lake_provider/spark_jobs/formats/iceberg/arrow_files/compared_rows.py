@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyspark
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -21,6 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.s3_access impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_groups_by_arrow
 
 # To start Python workers takes longer than Spark takes to compare a smaller source.
 LEAST_BYTES = 32 << 20
@@ -82,6 +84,8 @@ def _obstacles(table: IcebergTable, batch: ParquetBatch) -> Iterator[str]:
             yield f"the session sets {name}"
     if not all(is_local(file.path) for file in batch.files):
         yield "files of the source are in a store, which Python workers do not open"
+    if not has_groups_by_arrow():
+        yield f"PySpark {pyspark.__version__} gives Python workers no groups of rows by Arrow"
 
 
 def _fields(table: IcebergTable, spec: object) -> JavaItems:
