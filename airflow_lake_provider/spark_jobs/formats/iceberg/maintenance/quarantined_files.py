@@ -42,8 +42,8 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 _JOURNAL = ".moves.jsonl"
 # What a run of ours has put there: a file that it moved, or a journal.
 _MOVED = re.compile(rf"/{QUARANTINE}/\d{{8}}T\d{{6}}-[0-9a-f]{{8}}/\d{{6}}(?:-\d{{4}}-[^/]*|{re.escape(_JOURNAL)})$")
-# In the names that Iceberg's writers give; others may give a name twice, in two partitions.
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Iceberg's writers give a UUID. A task of Spark without Iceberg gives one, too, but to its files of all partitions.
+_GIVEN_ONCE = re.compile(r"^(?!part-).*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Before the name that a moved file had: the numbers of its journal, and of the file in it.
 _PREFIX = len("000001-0000-")
 # For each the metadata is read once; storage takes fewer at a time.
@@ -241,27 +241,27 @@ class QuarantinedFiles:
     def _brought_back(
         self, needed: Mapping[str, str], quarantines: Mapping[str, str], owners: FileOwners
     ) -> MovedFiles:
-        """Move some files of the quarantine back, to where the metadata or their journals say.
+        """Move some files of the quarantine back, to where their journals say; or the metadata, where those are gone.
 
         :param needed: location there, and in the metadata.
         :param quarantines: folders by the journals in them.
         """
-        back, sizes = MovedFiles(), self._sizes_of_sure(needed, owners)
-        for aside, size in sizes.items():
-            back.note(self._bring_back(aside, needed[aside], size))
-        names: dict[str, set[str]] = {}
-        for location in needed.keys() - sizes.keys():
+        back, names = MovedFiles(), dict[str, set[str]]()
+        for location in needed:
             names.setdefault(_journal_of(location), set()).add(location.rpartition("/")[2])
         for journal in names.keys() & quarantines.keys():
             self._restore(journal, quarantines[journal], owners, back, names[journal])
+        unlisted = {aside: home for aside, home in needed.items() if _journal_of(aside) not in quarantines}
+        for aside, size in self._sizes_of_sure(unlisted, owners).items():
+            back.note(self._bring_back(aside, unlisted[aside], size))
         return back
 
     def _sizes_of_sure(self, needed: Mapping[str, str], owners: FileOwners) -> dict[str, int]:
-        """Return the sizes of those that are the very files of the metadata: a UUID in the name, and its size."""
+        """Return the sizes of those that are the very files of the metadata: a name given once, and its size."""
         own = {
             aside: home
             for aside, home in needed.items()
-            if _UUID.search(home.rpartition("/")[2]) and owners.owner_of(home) == owners.table.name
+            if _GIVEN_ONCE.search(home.rpartition("/")[2]) and owners.owner_of(home) == owners.table.name
         }
         sizes = sizes_of_content(self.table, set(own.values())) if own else {}
         return {aside: sizes[home] for aside, home in own.items() if self._length(aside) == sizes.get(home, -1)}

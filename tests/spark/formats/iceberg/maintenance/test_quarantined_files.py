@@ -245,6 +245,26 @@ def test_a_file_comes_back_without_its_journal_where_its_name_and_its_size_say_t
     assert remove(table, quarantine_for=timedelta(days=9)).files_purged == 2
 
 
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_a_file_never_comes_to_the_place_of_another_partition_where_spark_gave_both_one_name(
+    spark: SparkSession, has_journal: bool
+) -> None:
+    table, name = MaintainedTable(spark), f"part-00000-{uuid4()}.c000.parquet"
+    table.append(0, 3)
+    # Its task wrote files of one size to two partitions, and the other is lost.
+    orphan(table, f"data/day=1/{name}").write_bytes(b"day 1!")
+    made_old(table)
+    assert remove(table, mode="quarantine", max_share=1.0).files_removed == 1
+    lost = folder_of(table) / f"data/day=2/{name}"
+    hostile.add_data_file(table, f"file:{lost}", size=len(b"day 1!"))
+    if not has_journal:
+        (journal,) = folder_of(table).rglob("*.moves.jsonl")
+        journal.unlink()
+    with pytest.raises(BrokenInvariantError, match="a commit has named 1 files"):
+        remove(table, quarantine_for=timedelta(days=9))
+    assert not lost.exists()
+
+
 def test_files_of_one_name_that_late_writers_commit_all_come_back(spark: SparkSession) -> None:
     table, homes, content = in_quarantine(spark, "day=1/000000_0", "day=2/000000_0")
     hostile.add_data_file(table, *(f"file:{home}" for home in homes))
