@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +110,10 @@ def listed(value: object) -> object:
     # What is in each other is no list of names, and a parser may take it for minutes.
     if not text.endswith("]") or "[" in text[1:]:
         return value
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        return ast.literal_eval(text)
+    # Python reads most of JSON, but for its escapes of "/" and of what UTF-16 writes as two units.
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return read(text)
     return value
 
 

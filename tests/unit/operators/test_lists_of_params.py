@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_lake_provider.contracts.argument_validation import listed
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TablePatterns
@@ -56,6 +57,20 @@ def test_a_form_may_name_keys(context: Context, native: bool) -> None:
     spec = task.written()
     assert isinstance(spec, UpsertSpec)
     assert tuple(spec.keys) == ("id", "it's")
+
+
+# Jinja itself reads the text of a native template, as Python.
+@pytest.mark.usefixtures("lake_connection", "spark_connection")
+@pytest.mark.parametrize("template", ["{{ params.x }}", "{{ params.x | tojson }}"])
+def test_a_name_of_any_characters_comes_through_either_text(context: Context, template: str) -> None:
+    given = ["id\U0001f600", "a/b", "a&b", "é", "it's", 'say "x"', "a\\b"]
+    arguments: dict[str, Any] = {"table": "shop.orders", "source": "in/*.parquet", "keys": template}
+    spec = rendered(LakeUpsertOperator, context, given, native=False, **arguments).written()
+    assert list(spec.keys) == given
+
+
+def test_json_may_escape_a_slash() -> None:
+    assert listed(r'["a\/b"]') == ["a/b"]
 
 
 @pytest.mark.parametrize("text", ["a.b", "[a]", "a['b']"])
