@@ -236,11 +236,22 @@ class _MappedTask(MappedOperator):
         :raises InvalidSpecError: an argument is missing, unknown, in ``partial()`` as well, or none that Airflow takes.
         """
         try:
-            return super().unmap(resolve)
+            return super().unmap(self._with_limits(resolve))
         except LakeProviderError:
             raise
         except (TypeError, ValueError) as error:
             raise _no_operator(self.task_id, error) from error
+
+    def _with_limits(self, resolved: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of an instance; where XCom has no value for a limit, a text that is refused."""
+        mapped_over: Any = self.expand_input.value
+        arguments: Mapping[str, Argument] = getattr(self.operator_class, "arguments", {})
+        without = [name for name, value in resolved.items() if value is None and name in arguments]
+        # In a list that the author wrote, None is meant.
+        if not isinstance(mapped_over, Mapping):
+            mapped_over = dict.fromkeys(without, mapped_over)
+        limits = (name for name in without if arguments[name].is_limit and not isinstance(mapped_over.get(name), Sized))
+        return {**resolved, **dict.fromkeys(limits, NO_VALUE)}
 
 
 def _no_operator(task_id: str, error: Exception) -> InvalidSpecError:

@@ -183,6 +183,24 @@ def test_what_gives_none_lifts_no_limit_of_the_author(
         job.written()
 
 
+@pytest.mark.parametrize("by_mappings", [False, True])
+@pytest.mark.parametrize(("operator", "arguments", "name"), LIMITS)
+def test_a_mapped_task_keeps_its_limit_unless_its_author_wrote_none(
+    operator: type[LakeJobOperator[Any]], arguments: dict[str, Any], name: str, by_mappings: bool
+) -> None:
+    def instance(over: Any) -> Any:
+        partial = operator.partial(task_id="t", **arguments)
+        mapped: Any = partial.expand_kwargs(over) if by_mappings else partial.expand(**{name: over})
+        return mapped.unmap({name: None}).written()
+
+    with DAG("orders", schedule=None):
+        look: Any = EmptyOperator(task_id="look").output
+        with pytest.raises(InvalidSpecError, match=rf"{name} must not be 'None'.*XCom without a value"):
+            instance(look)
+    with DAG("orders", schedule=None):
+        assert getattr(instance([{name: None}] if by_mappings else [None]), name) is None
+
+
 def test_a_task_of_an_application_keeps_its_limit_too() -> None:
     given: dict[str, Any] = {**ORDERS, "column": "day", "keep": "P30D", "before": "{{ params.x }}"}
     written = RowExpirySpec(**given)
