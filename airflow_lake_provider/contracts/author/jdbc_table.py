@@ -120,13 +120,14 @@ class JdbcTable(Source):
         return self.watermark is None or self.overlap is not None
 
     def refuse_arguments(self, spec: Any) -> None:
-        """Refuse columns without those that an upsert needs, and rows that would count twice."""
-        given = (getattr(spec, each, ()) for each in ("keys", "order_by") if spec.is_final(each))
-        needed = [name for named in given for name in named]
+        """Refuse columns without those that the job names, and rows that would count twice."""
+        asked = (each for each in ("keys", "order_by", "deduplicate_by") if spec.is_final(each))
+        given = {each: named for each in asked if (named := getattr(spec, each, ()))}
+        needed = [name for named in given.values() for name in named]
         chosen = {name.lower() for name in self.columns or needed}
         if left := [name for name in needed if name.lower() not in chosen]:
             raise InvalidSpecError(
-                f"{spec.table}: columns of JdbcTable must have the keys and order_by, and lack {left}"
+                f"{spec.table}: columns of JdbcTable must have those of {' and '.join(given)}, and lack {left}"
             )
         self.refuse_reading(spec)
 

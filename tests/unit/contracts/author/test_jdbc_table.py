@@ -138,8 +138,19 @@ def test_rows_that_each_run_reads_again_are_not_counted_twice(make: Any, wrapped
 
 
 def test_an_upsert_needs_its_keys_among_the_columns() -> None:
-    with pytest.raises(InvalidSpecError, match=r"must have the keys and order_by, and lack \['id'\]"):
+    with pytest.raises(InvalidSpecError, match=r"must have those of keys, and lack \['id'\]"):
         upsert(JdbcTable("pg_shop", "orders", columns=["n"], name="orders"))
+
+
+def test_rows_are_compared_by_columns_that_are_read() -> None:
+    few = JdbcTable("pg_shop", "orders", columns=["id"], watermark="changed", name="orders")
+    # The watermark finds the rows, and is no column of them.
+    for lacking in ("note", "changed"):
+        with pytest.raises(InvalidSpecError, match=rf"must have those of deduplicate_by, and lack \['{lacking}'\]"):
+            append(few, deduplicate_by=["id", lacking])
+    assert append(few, deduplicate_by=["ID"]).source == few
+    assert append(few, deduplicate_by="{{ params.by }}").source == few
+    append(JdbcTable("c", "t", columns="{{ params.some }}", watermark="w", name="t"), deduplicate_by=["id"])
 
 
 def test_a_watermark_is_kept_for_main_and_a_whole_table_may_go_to_a_branch() -> None:
