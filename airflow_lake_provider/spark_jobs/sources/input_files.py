@@ -84,7 +84,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     visible = _visible_files(statuses, filesystem, matches, encoding, are_named=is_named)
     # Of many files, an order by their texts takes a fourth of one by what they are.
     files = sorted(set(visible), key=lambda file: (file.path, file.size, file.version))
-    if encoding is not None:
+    if encoding is not None and len(files) > 1:
         files = _without_linked_twins(files)
     for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.

@@ -142,6 +142,18 @@ def test_a_name_that_java_does_not_read_is_refused_where_the_path_takes_it_in(
     assert list_input_files(spark, f"{tmp_path}/in/?.csv/*") == ()
 
 
+def test_a_file_that_is_named_needs_no_list_of_its_folder(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(folder: str) -> Any:
+        # As a folder of mode 0711 does to all but its owner.
+        raise PermissionError(folder)
+
+    (tmp_path / "a.csv").touch()
+    monkeypatch.setattr(input_files, "scandir", refusing)
+    assert [file.path for file in list_input_files(spark, f"{tmp_path}/a.csv")] == [f"file:{tmp_path}/a.csv"]
+
+
 @pytest.mark.parametrize("target", ["gone.csv", "b.csv"])
 @pytest.mark.parametrize(
     "pattern", ["in", "in/", "*", "in/*.csv", "in/[ab]*", "*/b.csv", "{in/b,c/d}.csv", "in/{b,c}.csv", "in/b.csv/*"]
