@@ -41,6 +41,7 @@ def digests(columns: Sequence[pa.Array], rows: int) -> Digests:
     NULL is equal to NULL, NaN to NaN and -0.0 to 0.0.
 
     :param columns: of types that :func:`has_digest`; rows that are compared need the same types in the same order.
+        Texts may have large offsets on either side.
     :param rows: how many each of them has.
     """
     sums = np.zeros(rows, _U)
@@ -75,7 +76,10 @@ def _words(column: pa.Array) -> Digests:
     """Return a word for each value, any word for NULL."""
     kind, rows = column.type, len(column)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _words_of_texts(column)
+        return _words_of_texts(column, np.int32)
+    # Of Spark's rows, where ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _words_of_texts(column, np.int64)
     if pa.types.is_boolean(kind):
         return _words(column.cast(pa.int8()))
     if pa.types.is_decimal128(kind):
@@ -96,10 +100,13 @@ def _fixed(column: pa.Array, kind: type) -> NDArray[np.generic]:
     return np.frombuffer(values, kind)[column.offset : column.offset + len(column)]
 
 
-def _words_of_texts(column: pa.Array) -> Digests:
-    """Hash texts by words of 8 bytes: in turn the first word of all texts, the second of those that have one."""
+def _words_of_texts(column: pa.Array, offset: type) -> Digests:
+    """Hash texts by words of 8 bytes: in turn the first word of all texts, the second of those that have one.
+
+    :param offset: type of the offsets of the texts.
+    """
     _, ends, data = column.buffers()
-    offsets = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    offsets = np.frombuffer(ends, offset)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     begin, end = int(offsets[0]), int(offsets[-1])
     # Words are read in pairs, so that one more lies behind the last.
     bytes_ = np.zeros((end - begin + 2 * _WORD) // _WORD * _WORD + _WORD, np.uint8)

@@ -79,6 +79,17 @@ def test_each_byte_of_a_text_decides(size: int) -> None:
     assert len(set(digests([pa.array([b"before", *texts]).slice(1)], len(texts)).tolist())) == len(texts)
 
 
+@pytest.mark.parametrize(("kind", "large"), [(pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())])
+def test_texts_that_spark_sends_with_large_offsets_have_the_digests_of_files(
+    kind: pa.DataType, large: pa.DataType
+) -> None:
+    texts = pa.array(["before", None, "", "a", "longer than eight bytes"]).cast(kind)
+    for begin in range(len(texts)):
+        rows = len(texts) - begin
+        of_rows = digests([texts.slice(begin)], rows).tolist()
+        assert digests([texts.cast(large).slice(begin)], rows).tolist() == of_rows
+
+
 def test_nested_and_unsigned_values_have_none() -> None:
     kinds = [pa.list_(pa.int32()), pa.struct([("x", pa.int32())]), pa.uint32(), pa.large_string(), pa.time64("us")]
     assert not any(map(has_digest, [*kinds, pa.dictionary(pa.int32(), pa.string()), pa.decimal256(40, 2)]))
