@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
@@ -272,6 +273,34 @@ def test_a_load_says_that_arrow_compares_and_the_table_becomes_what_the_source_h
     load(flow, pa.table({"id": [*rows], "name": [*rows.values()]}), "run 2")
     assert "upserts, 99 deletes, by Arrow" in capsys.readouterr().out
     assert {row["id"]: row["name"] for row in flow.spark.table(flow.table).collect()} == rows
+
+
+CHANGED: dict[str, tuple[type[Exception], str, Callable[[Path], Any]]] = {
+    "is gone": (JobFailedError, "was listed and is gone", Path.unlink),
+    "is cut off": (BadInputError, "it is cut off", lambda file: file.write_bytes(file.read_bytes()[:-9])),
+    "has another type": (BadInputError, "another type", lambda file: pq.write_table(pa.table({"id": ["a"]}), file)),
+}
+
+
+@BY_ARROW
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_file_that_changes_before_the_second_look_is_named_as_spark_names_it(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    error, text, changes = CHANGED[change]
+    load(flow, PLAIN)
+    (flow.inbox / "run 1.parquet").unlink()
+    read_again = WholeRows.stored_upserts
+
+    def changed_before(whole: WholeRows, rows: DataFrame, differences: Differences) -> DataFrame:
+        assert differences.by_arrow is not None
+        changes(flow.inbox / "run 2.parquet")
+        return read_again(whole, rows, differences)
+
+    monkeypatch.setattr(WholeRows, "stored_upserts", changed_before)
+    with pytest.raises(error, match=text):
+        load(flow, pa.table({"id": [1, 3], "n": [1, 3]}), "run 2")
+    assert {row["id"] for row in flow.spark.table(flow.table).collect()} == {1, 2}
 
 
 PLAIN = pa.table({"id": [1, 2], "n": [1, 2]})
