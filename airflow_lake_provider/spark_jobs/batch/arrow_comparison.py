@@ -126,7 +126,7 @@ def unlike_rows(
     with with_shuffle_partitions(spark, buckets):
         cached.append(
             unlike := blocks.groupBy(_BUCKET)
-            .applyInArrow(lambda of_bucket: _left(schema, width, of_bucket), columns)
+            .applyInArrow(lambda of_bucket: _left_or_reason(schema, width, of_bucket), columns)
             .persist()
         )
         read = sf.coalesce(sf.sum(sf.when(sf.col(SIDE) == _COUNT, sf.col(DIGEST))), sf.lit(0))
@@ -188,13 +188,13 @@ def _blocks(
             yield kept.blocks()
         # Whatever it is, Spark compares the sides then, and says what it is.
         except Exception as error:  # noqa: BLE001
-            yield _block_of_reason(side, error)
+            yield _batch(_BLOCKS, [[0], [side], [None], [_reason_of(error)]])
 
 
-def _block_of_reason(side: int, error: Exception) -> pa.RecordBatch:
+def _reason_of(error: Exception) -> str:
     first_line = str(error).partition("\n")[0]
     text = first_line if isinstance(error, LakeProviderError) else f"{type(error).__name__}: {first_line}"
-    return _batch(_BLOCKS, [[0], [side], [None], [text[:_LONGEST_REASON]]])
+    return text[:_LONGEST_REASON]
 
 
 class _Kept:
@@ -243,15 +243,27 @@ def _written(rows: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _left(schema: pa.Schema, keys: int, blocks: pa.Table) -> pa.Table:
-    """Return the rows of a bucket that are not alike on both sides, as :func:`unlike_rows` says.
+def _left_or_reason(schema: pa.Schema, keys: int, blocks: pa.Table) -> pa.Table:
+    """Return what is left of a bucket, as :func:`unlike_rows` says; of what goes wrong, the reason alone.
 
     :param schema: of what is returned.
     """
     reasons = blocks.column(_REASON).drop_null()
     if len(reasons):
-        empty = [pa.nulls(1, column.type) for column in schema]
-        return pa.Table.from_arrays([*empty[:-1], pa.array([reasons[0].as_py()], schema.types[-1])], schema=schema)
+        return _table_of_reason(schema, reasons[0].as_py())
+    try:
+        return _left(schema, keys, blocks)
+    # Such as a bucket of more than 2 GiB of texts, which Arrow does not put into one array.
+    except Exception as error:  # noqa: BLE001
+        return _table_of_reason(schema, _reason_of(error))
+
+
+def _table_of_reason(schema: pa.Schema, reason: str) -> pa.Table:
+    empty = [pa.nulls(1, column.type) for column in schema]
+    return pa.Table.from_arrays([*empty[:-1], pa.array([reason], schema.types[-1])], schema=schema)
+
+
+def _left(schema: pa.Schema, keys: int, blocks: pa.Table) -> pa.Table:
     sides = [_Side.of(blocks, side, keys) for side in range(2)]
     table, batch = sides
     if table.rows is not None and batch.rows is not None:
