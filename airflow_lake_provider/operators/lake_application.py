@@ -40,7 +40,7 @@ from airflow_lake_provider.operators.statistics import StatisticsAction
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
-from airflow_lake_provider.operators.task_name import name_of, name_of_source, table_of
+from airflow_lake_provider.operators.task_name import name_of, name_of_source, numbered, table_of
 from airflow_lake_provider.operators.update_rows import UpdateRowsAction
 from airflow_lake_provider.operators.upsert import UpsertAction
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -94,6 +94,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
 
     template_fields: Sequence[str] = ("tasks", *SparkApplicationOperator.template_fields)
     _name_of_task = "tasks[{}]"  # For messages, with a place for its number.
+    _unrendered: Any = None
 
     def __init__(
         self,
@@ -127,6 +128,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
+        if parent is self:
+            self._unrendered = self.tasks
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         # What comes from XCom, too, is shown as a task shows itself: not with what may name whom to forget.
         if parent is self and isinstance(self.tasks, Sequence) and not isinstance(self.tasks, str):
@@ -149,16 +152,12 @@ class LakeApplicationOperator(SparkApplicationOperator):
         given = list(self.tasks)
         named = [(task, self._name_of_task.format(number)) for number, task in enumerate(given)]
         written = _without_clashes([_written_or_refused(task, name) for task, name in named])
-        names = Counter[tuple[str, ...]]()
-        return [self._task(task, spec, names, context) for task, spec in zip(given, written, strict=True)]
+        unrendered = self._unrendered if isinstance(self._unrendered, list) else given
+        names = numbered(map(name_of, given, written, unrendered))
+        return [self._task(*task, context) for task in zip(given, written, names, strict=True)]
 
-    def _task(
-        self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[tuple[str, ...]], context: Context
-    ) -> TableTask:
+    def _task(self, given: Any, spec: JobSpec | InvalidSpecError, part: tuple[str, ...], context: Context) -> TableTask:
         table = table_of(given)
-        part = name_of(given, spec)
-        names[part] += 1
-        part += (f"#{names[part]}",) if names[part] > 1 else ()
         if isinstance(spec, InvalidSpecError):
             task = TableTask(WorkerAction(self.tables), self.task_run(context, part), table)
             task.take(spec)

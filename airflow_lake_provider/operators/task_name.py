@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_lake_provider.contracts.applied.run_key import WHO_DIGITS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -13,21 +14,31 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
 
 
-def name_of(given: object, spec: JobSpec | InvalidSpecError) -> tuple[str, ...]:
+def name_of(given: object, spec: JobSpec | InvalidSpecError, unrendered: object) -> tuple[str, ...]:
     """Return the name of a task, which its place in the list does not change.
 
     It is action and table, and of a load the name of its source. An update has a digest of what it sets where: carried
     out again under another name, it would count twice. Others of one name are told apart by their order.
 
-    :param given: by the author.
+    :param given: by the author, rendered.
+    :param unrendered: the same before; a template of the time gives each process another text.
     """
     name = f"{_action(given)} {table_of(given)}"
     if isinstance(spec, LoadSpec) and (source := name_of_source(spec)):
         return (name, str(source))
-    if isinstance(spec, UpdateRowsSpec):
-        what = to_json({"assignments": spec.assignments, "where": str(spec.where)})
+    update = unrendered if isinstance(unrendered, UpdateRowsSpec) else spec
+    if isinstance(update, UpdateRowsSpec):
+        what = to_json({"assignments": update.assignments, "where": str(update.where)})
         return (name, hashlib.sha256(what.encode()).hexdigest()[:WHO_DIGITS])
     return (name,)
+
+
+def numbered(names: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield names, with its number where one comes again."""
+    counts = Counter[tuple[str, ...]]()
+    for name in names:
+        counts[name] += 1
+        yield name if counts[name] == 1 else (*name, f"#{counts[name]}")
 
 
 def table_of(given: object) -> str:

@@ -19,11 +19,12 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome, UpdateRowsReport
 from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_to_json
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.deferral import DeferredJob
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 from tests.unit.operators.run_of_tests import StateStore
@@ -88,9 +89,7 @@ def test_a_deferral_that_cannot_be_is_refused_where_the_author_asks_for_it(
     assert not operator(**arguments).may_defer(target)
 
 
-def deferred(
-    job: LakeCompactionOperator, context: Context, monkeypatch: pytest.MonkeyPatch, *, reconnects: bool = False
-) -> TaskDeferred:
+def deferred(job: Any, context: Context, monkeypatch: pytest.MonkeyPatch, *, reconnects: bool = False) -> TaskDeferred:
     """Run an operator up to its deferral; spark-submit itself is left out."""
 
     def execute(task: LakeCompactionOperator, context: Context) -> None:
@@ -296,3 +295,33 @@ def test_a_task_whose_driver_left_no_report_says_why_its_spec_could_not_be_made_
     monkeypatch.setattr(job.action, "completed", refuse)
     with pytest.raises(JobFailedError, match=r"no report at .*A retry would fail, too: the lists of files differ"):
         resumed(job, context, tmp_path)
+
+
+UPDATE: dict[str, Any] = {"action": "update-rows", "table": "shop.orders", "assignments": {"n": "n + 1"}}
+
+
+@pytest.mark.parametrize(
+    ("where", "before", "after"),
+    [
+        pytest.param("seen < '{{ params.now }}'", "12:00", "12:05", id="a template of the time"),
+        pytest.param("{{ params.now }}", "id = 1", " ", id="one that gives nothing any more"),
+    ],
+)
+def test_a_driver_is_heard_though_a_template_gives_its_update_something_else_by_then(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, where: str, before: str, after: str
+) -> None:
+    def rendered(now: str) -> LakeApplicationOperator:
+        arguments = {"deferrable": True, "yarn_track_via_rm_api": True, "report_location": str(tmp_path)}
+        job = application({**UPDATE, "where": where}, **arguments)
+        context["params"] = {"now": now}
+        job.render_template_fields(context)
+        return job
+
+    submitted = rendered(before)
+    event = {"job": deferred(submitted, context, monkeypatch).trigger.serialize()[1]["job"], "overdue": False}
+    (task,) = submitted._tasks
+    applied = UpdateRowsReport(table="shop.orders", outcome=Outcome.APPLIED, reason="")
+    Path(event["job"]["report_path"]).write_text(reports_to_json({task.key: applied}), encoding="utf-8")
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    (report,) = rendered(after).execute_complete(context, json.loads(json.dumps(event)))
+    assert report["outcome"] == "applied"

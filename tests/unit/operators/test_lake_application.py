@@ -157,6 +157,18 @@ def test_a_task_of_a_table_is_known_again_at_another_place_and_is_not_taken_for_
     assert len({first, second, *runs(new)}) == 3
 
 
+def test_an_update_whose_template_gives_another_value_at_a_later_try_is_known_again(context: Context) -> None:
+    def runs(day: str) -> list[str]:
+        context["params"] = {"day": day}
+        job = application(update_of("n", "day < '{{ params.day }}'"), update_of("n", "day > '{{ params.day }}'"))
+        job.render_template_fields(context)
+        return [task.known_spec.run.who for task in job.table_tasks(context)]
+
+    first, second = runs("2026-01-01")
+    assert first != second
+    assert runs("2026-01-02") == [first, second]
+
+
 def test_an_update_that_no_driver_can_be_sent_stops_no_other(context: Context) -> None:
     lone = {**update_of("n"), "assignments": {"n": "'\ud800'"}, "allow_sql": True}
     broken, whole = application(lone, update_of("n")).table_tasks(context)
