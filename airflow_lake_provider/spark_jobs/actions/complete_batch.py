@@ -193,11 +193,6 @@ def _refuse_deleting(spec: UpsertSpec, counts: DifferenceCounts, schema_changes:
         )
 
 
-def _counted(rows: DataFrame, keys: Sequence[str]) -> tuple[int, int]:
-    count, count_of_keys = rows.agg(sf.count(sf.lit(1)), sf.count_distinct(*map(quoted, keys))).collect()[0]
-    return count, count_of_keys
-
-
 def _last_rows(
     spec: UpsertSpec,
     raw: RawBatch,
@@ -213,13 +208,17 @@ def _last_rows(
     keys = list(whole.keys)
     stored = [*map(quoted, whole.stored), sf.lit(False).alias(DELETED)]
     in_any_order = raw.rows if raw.in_any_order is None else raw.in_any_order
+
+    def counted(read: DataFrame) -> tuple[DataFrame, int, int]:
+        cached.append(rows := read.select(*stored).persist())
+        count, count_of_keys = rows.agg(sf.count(sf.lit(1)), sf.count_distinct(*map(quoted, keys))).collect()[0]
+        return rows, count, count_of_keys
+
     try:
-        cached.append(rows := whole.stored_upserts(in_any_order, differences).select(*stored).persist())
-        count, count_of_keys = _counted(rows, keys)
+        rows, count, count_of_keys = counted(whole.stored_upserts(in_any_order, differences))
     except PythonException:
         # Spark says of a file that has changed meanwhile what is wrong with it.
-        cached.append(rows := whole.of_upserts(in_any_order, differences).select(*stored).persist())
-        count, count_of_keys = _counted(rows, keys)
+        rows, count, count_of_keys = counted(whole.of_upserts(in_any_order, differences))
     if count_of_keys != differences.counts.upserts:
         raise JobFailedError(
             f"{spec.table}: the source was read twice, and had {count_of_keys} of {differences.counts.upserts} changed "

@@ -26,6 +26,7 @@ from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.arrow_digest import Digests, digests
 from airflow_lake_provider.spark_jobs.session.pinned_settings import with_shuffle_partitions
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 
 SIDE, DIGEST = "_lake_side", "_lake_digest"
 # In the place of a side: the digest is how many rows of the batch a bucket had.
@@ -144,7 +145,7 @@ def rows_of_keys(spark: SparkSession, sides: ArrowRows, keys: DataFrame, columns
     :param columns: of the rows.
     :param count: of the keys.
     """
-    hashes = _hashes_of(keys)
+    hashes = to_arrow(with_digest(keys, 0)).column(0).to_numpy().view(np.uint64)
     bits = np.zeros(max(_FEWEST_BITS, 1 << (count * _BITS_OF_KEY).bit_length()), bool)
     bits[_places(hashes, bits)] = True
     shared = spark.sparkContext.broadcast((sides.stored, bits))
@@ -360,15 +361,3 @@ def _digested(keys: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     for batch in batches:
         of_rows = pa.array(digests(batch.columns[keys:], batch.num_rows).view(np.int64))
         yield pa.RecordBatch.from_arrays([*batch.columns[:keys], of_rows], [*batch.schema.names[:keys], DIGEST])
-
-
-def _hashes_of(keys: DataFrame) -> Digests:
-    columns = StructType([StructField(DIGEST, LongType())])
-
-    def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            of_rows = pa.array(digests(batch.columns, batch.num_rows).view(np.int64))
-            yield pa.RecordBatch.from_arrays([of_rows], [DIGEST])
-
-    hashes: Digests = keys.mapInArrow(hashed, columns).toArrow().column(0).to_numpy().view(np.uint64)
-    return hashes

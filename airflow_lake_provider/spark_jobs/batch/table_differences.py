@@ -96,16 +96,16 @@ class WholeRows:
         :param cached: takes the frames that are cached, each before it is computed.
         :raises UnsupportedError: fields of a struct would have to keep their values.
         """
-        spark, batch_rows, by_arrow = self.batch.sparkSession, cache(self.batch.count), self.by_arrow
-        reason, tasks = None, 1 + table_rows // _ROWS_OF_TASK
-        if by_arrow is not None:
-            unlike = unlike_rows(spark, by_arrow, self._key_schema(), table_rows, batch_rows(), cached)
-            reason, by_arrow = unlike.reason, None if unlike.reason else by_arrow
-        if by_arrow is not None:
-            tasks = 1 + unlike.count // _ROWS_OF_TASK
+        spark, batch_rows, unlike = self.batch.sparkSession, cache(self.batch.count), None
+        if self.by_arrow is not None:
+            unlike = unlike_rows(spark, self.by_arrow, self._key_schema(), table_rows, batch_rows(), cached)
+        if unlike is not None and unlike.reason is None:
+            by_arrow, joined_rows = self.by_arrow, unlike.count
             table, batch = self._of_side(unlike.rows, 0, "t", _OLD), self._of_side(unlike.rows, 1, "b", _NEW)
         else:
+            by_arrow, joined_rows = None, table_rows
             table, batch = self._digested_table(), self._digested_batch()
+        tasks = 1 + joined_rows // _ROWS_OF_TASK
         with with_shuffle_partitions(spark, tasks):
             # A plan of its own: together with an aggregate, the join's code is too long for the JVM to compile.
             cached.append(rows := self._joined(table, batch, tasks).filter(self._is_unlike()).persist())
@@ -114,7 +114,7 @@ class WholeRows:
         with with_shuffle_partitions(spark, tasks):
             cached.append(by_key := _by_key(rows.coalesce(tasks), self.keys).persist())
             differences = Differences.of(by_key, self.keys, batch_rows, self._live_rows().count)
-        return replace(differences, by_arrow=by_arrow, left_to_spark=reason)
+        return replace(differences, by_arrow=by_arrow, left_to_spark=unlike.reason if unlike else None)
 
     def _joined(self, table: DataFrame, batch: DataFrame, tasks: int) -> DataFrame:
         """Return the pairs of rows of one key, and the rows without a partner."""
