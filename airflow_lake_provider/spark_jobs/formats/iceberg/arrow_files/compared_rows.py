@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyspark
@@ -27,8 +28,8 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_groups_by_arr
 # To start Python workers takes longer than Spark takes to compare a smaller source.
 LEAST_BYTES = 32 << 20
 _BYTES_OF_PART = 128 << 20
-# As Iceberg plans scans: files that it puts together at a time, and what it costs to open one.
-_LOOKBACK, _BYTES_TO_OPEN = 10, 4 << 20
+# What it costs to open a file, as Iceberg plans scans.
+_BYTES_TO_OPEN = 4 << 20
 # By them Spark reads other values of a file, or other columns.
 _READER_SETTINGS = ("spark.sql.parquet.int96TimestampConversion", "spark.sql.parquet.fieldId.read.enabled")
 
@@ -50,9 +51,8 @@ def compared_rows(table: IcebergTable, snapshot: int, batch: ParquetBatch) -> Ar
     planned = PlannedFiles(table)
     for obstacle in planned.obstacles_of(tasks, files):
         raise UnsupportedError(obstacle)
-    groups = table.iceberg.util.TableScanUtil.planTaskGroups(tasks, _BYTES_OF_PART, _LOOKBACK, _BYTES_TO_OPEN)
-    of_table = [planned.parts(group.tasks()) for group in JavaItems(spark, groups)]
-    of_batch = [*_parts(batch.files)]
+    of_table = [*_packed(planned.parts(tasks))]
+    of_batch = [*_packed(_whole(file) for file in batch.files)]
     at_once = min(len(of_table) + len(of_batch), spark.sparkContext.defaultParallelism)
     if unable := worker_obstacle(spark) or memory_obstacle(spark, at_once):
         raise UnsupportedError(unable)
@@ -92,17 +92,21 @@ def _fields(table: IcebergTable, spec: object) -> JavaItems:
     return JavaItems(table.spark, spec.fields())  # type: ignore[attr-defined]  # of Java
 
 
-def _parts(files: Sequence[InputFile]) -> Iterator[list[FilePart]]:
+def _whole(file: InputFile) -> FilePart:
+    return FilePart(path=file.path, start=0, length=file.size, sequence_number=0)
+
+
+def _packed(files: Iterable[FilePart]) -> Iterator[list[FilePart]]:
     """Cut large files, and put small ones together."""
     part: list[FilePart] = []
     size = 0
     for file in files:
-        for start in range(0, file.size, _BYTES_OF_PART):
-            length = min(_BYTES_OF_PART, file.size - start)
+        for start in range(0, file.length, _BYTES_OF_PART):
+            length = min(_BYTES_OF_PART, file.length - start)
             if part and size + length > _BYTES_OF_PART:
                 yield part
                 part, size = [], 0
-            part.append(FilePart(path=file.path, start=start, length=length, sequence_number=0))
+            part.append(replace(file, start=start, length=length))
             size += length + _BYTES_TO_OPEN
     if part:
         yield part
