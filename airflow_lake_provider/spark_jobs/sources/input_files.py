@@ -68,18 +68,18 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         name with a colon where Hadoop cannot read it, or a glob that is not closed. Or a name of a local disk that
         Java cannot read, or a link there that leads nowhere.
     """
+    statuses = _file_statuses(spark)
     with _refusing_patterns(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
         encoding = encoding_of_names(spark) if filesystem.getUri().getScheme() == "file" else None
         if is_glob(pattern) and encoding is not None:
-            refuse_unread_matches(spark, filesystem, pattern, encoding)
+            refuse_unread_matches(spark, filesystem, pattern, encoding, statuses.paths)
     if not is_glob(pattern):
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:
         return ()
-    statuses = _file_statuses(spark)
     is_named = not is_glob(pattern.rstrip("/").rpartition("/")[2])
     visible = _visible_files(statuses, filesystem, matches, encoding, are_named=is_named)
     # Of many files, an order by their texts takes a fourth of one by what they are.
@@ -220,6 +220,10 @@ class _FileStatuses:
         collect = guava(self._spark).collect
         paths = collect.Lists.transform(list_of_texts(self._spark, folders), self._path_of)
         return self.array(filesystem.listStatus(collect.Iterables.toArray(paths, load_class(self._spark, _PATH))))
+
+    def paths(self, statuses: Any) -> list[str]:
+        """Return the paths of an array."""
+        return texts_of(self._spark, self.array(statuses), self._path)
 
     def all(self, listing: Any) -> Any:
         """Return the rest of Hadoop's iterator as a list; it reads page by page."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
-from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array, texts_of
-from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
@@ -55,11 +53,14 @@ def refuse_unread_names(folder: str, encoding: str) -> None:
         _refuse(_why_left_out(entry.path, encoding, is_link=entry.is_symlink()))
 
 
-def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, encoding: str) -> None:
+def refuse_unread_matches(
+    spark: SparkSession, filesystem: Any, pattern: str, encoding: str, paths_of: Callable[[Any], Sequence[str]]
+) -> None:
     """Refuse a name that Hadoop leaves out, and that a glob would match.
 
     :param filesystem: Hadoop's of the local disk.
     :param pattern: the glob.
+    :param paths_of: returns the paths of an array of ``FileStatus``, with their scheme.
     :raises BadInputError: naming the first.
     """
     hadoop = jvm_of(spark).org.apache.hadoop.fs
@@ -76,7 +77,8 @@ def refuse_unread_matches(spark: SparkSession, filesystem: Any, pattern: str, en
                 continue
             _refuse_of_level(hadoop.GlobPattern(level), folders, encoding, is_last=is_last)
             if not is_last:
-                folders = _matches(spark, filesystem.globStatus(hadoop.Path("/" + "/".join(levels[:place]))))
+                matches = filesystem.globStatus(hadoop.Path("/" + "/".join(levels[:place])))
+                folders = [path.removeprefix("file:") for path in paths_of(matches)] if matches is not None else []
 
 
 _BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
@@ -107,15 +109,6 @@ def _refuse_of_level(names: Any, folders: Sequence[str], encoding: str, *, is_la
         # Behind a link that leads nowhere may have been a folder.
         if why is not None and (is_last or is_link or entry.is_dir()):
             _refuse(why if names.matches(os.fsencode(entry.name).decode(encoding, "replace")) else None)
-
-
-def _matches(spark: SparkSession, statuses: Any) -> list[str]:
-    """Return the paths of an array of ``FileStatus`` of the local disk; none for None."""
-    if statuses is None:
-        return []
-    make = method_handles(spark)
-    path_of = make.function(make.method("org.apache.hadoop.fs.FileStatus", "getPath", "org.apache.hadoop.fs.Path"))
-    return [path.removeprefix("file:") for path in texts_of(spark, list_of_array(spark, statuses), path_of)]
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
