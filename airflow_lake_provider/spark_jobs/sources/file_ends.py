@@ -45,7 +45,8 @@ _SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"Obj\x01", "an Avro file", f"{_OTHER}'avro'"),
     (b"%PDF", "a PDF document", "write the rows as CSV or JSON"),
 )
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# The marks of the longer ones first: that of UTF-32 begins as one of UTF-16.
+_MARKS = ((b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 SIGNATURE_BYTES = 8
 
 
@@ -58,9 +59,24 @@ def disguise_of(begin: bytes, encoding: str) -> str | None:
     for signature, what, remedy in _SIGNATURES:
         if begin.startswith(signature):
             return f"is {what}{f': {remedy}' if remedy else ''}"
-    if begin.startswith(_UTF_16) and not encoding.startswith(("utf-16", "utf-32")):
-        return "is UTF-16 text: give options={'encoding': 'UTF-16'}; JSON lines have to be UTF-8"
+    wide = None if encoding.startswith(("utf-16", "utf-32")) else _wide_encoding(begin)
+    if wide is not None:
+        unfit = "JSON lines have to be UTF-8, and so have lines with dead_letter"
+        return f"is {wide} text: give options={{'encoding': '{wide}'}}; {unfit}"
     return None
+
+
+def _wide_encoding(begin: bytes) -> str | None:
+    """Return an encoding of two or four bytes a letter by its mark, or by the NUL beside each letter of ASCII."""
+    for mark, encoding in _MARKS:
+        if begin.startswith(mark):
+            return encoding
+    first, second = begin[::2], begin[1::2]
+    if len(second) < 2 or any(first) == any(second):
+        return None
+    if all(first):
+        return "UTF-16LE"
+    return "UTF-16BE" if all(second) else None
 
 
 def refuse_cut_ends(spark: SparkSession, files: Sequence[InputFile]) -> None:

@@ -40,6 +40,11 @@ def parquet(folder: Path) -> bytes:
         (lambda _: zipped(), "unpack it"),
         (parquet, "format='parquet'"),
         (lambda _: ROW.decode().encode("utf-16"), "'encoding': 'UTF-16'"),
+        (lambda _: ROW.decode().encode("utf-16-le"), "'encoding': 'UTF-16LE'"),
+        (lambda _: ROW.decode().encode("utf-16-be"), "'encoding': 'UTF-16BE'"),
+        (lambda _: b"1\0,\0x\0", "'encoding': 'UTF-16LE'"),
+        (lambda _: ROW.decode().encode("utf-32"), "'encoding': 'UTF-32'"),
+        (lambda _: b"\0\0\xfe\xff" + ROW.decode().encode("utf-32-be"), "'encoding': 'UTF-32'"),
     ],
 )
 def test_what_other_writers_make_is_told_by_its_first_bytes(make: object, said: str, tmp_path: Path) -> None:
@@ -47,7 +52,9 @@ def test_what_other_writers_make_is_told_by_its_first_bytes(make: object, said: 
     assert said in str(disguise_of(make(tmp_path)[:SIGNATURE_BYTES], "utf-8"))
 
 
-@pytest.mark.parametrize("text", ["PAR1,a\n", "BZh91,a\n", "PK,a\n", "Obj,1\n", "\ufeffid,a\n", "é", "", "\x1f"])
+@pytest.mark.parametrize(
+    "text", ["PAR1,a\n", "BZh91,a\n", "PK,a\n", "Obj,1\n", "\ufeffid,a\n", "é", "", "\x1f", "1", "\0", "\0" * 9, "a\0"]
+)
 def test_text_is_taken_for_text(text: str) -> None:
     assert disguise_of(text.encode()[:SIGNATURE_BYTES], "utf-8") is None
 
