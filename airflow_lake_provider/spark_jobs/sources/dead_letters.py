@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +13,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.argument_validation import share_of
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
+    ARRIVAL,
     LETTER_ID,
     PLACE,
     RECORD,
@@ -27,10 +30,12 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 )
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, ROUNDED
 from airflow_lake_provider.spark_jobs.sources.raw_batch import IDENTITY, NOTE, RawBatch
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import refuse_disguised
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.nested_types import conditions_inside
 
 _REASON, _CLASS = "_lake_reason", "_lake_error_class"
+_UNREADABLE = "UNREADABLE_RECORD"
 _SHOWN = 3
 _LOCAL = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _ZONED = f"{_LOCAL}XXX"
@@ -45,7 +50,8 @@ def without_dead_letters(
     :param keys: columns that may not be NULL, as the batch spells them.
     :param table_schema: of the target, whose required columns each record has to fill; None where it need not.
     :param broken: what breaks the schema contract.
-    :raises BadInputError: the others are a greater share than ``max_share``; it shows what is wrong with them.
+    :raises BadInputError: the others are a greater share than ``max_share``, of which it shows what is wrong with them;
+        or a file with some is no text.
     """
     assert spec.dead_letter is not None, "else records that cannot be applied are refused"
     faults = [*_faults(spec, raw, keys, table_schema), *broken]
@@ -58,6 +64,8 @@ def without_dead_letters(
     # Of each record there may be another reason.
     counts = {row[_CLASS]: row["count"] for row in judged.groupBy(_CLASS).count().collect()}
     read, dead = sum(counts.values()), sum(count for kind, count in counts.items() if kind is not None)
+    if _UNREADABLE in counts:
+        _refuse_disguised(spec, judged, raw)
     if dead > share_of(read, spec.dead_letter.max_share):
         _refuse(spec, judged, raw, dead, read)
     hidden = (RECORD, PLACE, NOTE, TEXTS_OF_TIMES, UNPARSABLE, _REASON, _CLASS)
@@ -74,7 +82,7 @@ def _faults(spec: LoadSpec, raw: RawBatch, keys: Sequence[str], table_schema: St
     """Yield conditions with SQL of what is wrong with a record in words, and of its class."""
     if raw.may_be_unparsable:
         is_lost = any_of(f"startswith({UNPARSABLE}, {text_literal(fault)})" for fault in (CHANGED_VALUE, ROUNDED))
-        kind = f"IF({is_lost}, 'LOST_VALUE', 'UNREADABLE_RECORD')"
+        kind = f"IF({is_lost}, 'LOST_VALUE', '{_UNREADABLE}')"
         yield f"{UNPARSABLE} IS NOT NULL", UNPARSABLE, kind
     for key in keys:
         yield (
@@ -112,6 +120,21 @@ def _refuse(spec: LoadSpec, judged: DataFrame, raw: RawBatch, dead: int, read: i
         "and options of the source fit what it reads; where they do, give a greater max_share for this run"
         f"{remedies}"
     )
+
+
+def _refuse_disguised(spec: LoadSpec, judged: DataFrame, raw: RawBatch) -> None:
+    """Refuse a file that is no text, of which lines that nobody wrote would be letters, or rows.
+
+    :raises BadInputError: naming the file, and what it is.
+    """
+    source = spec.source.files
+    if source is None or source.format not in TEXT_FORMATS:
+        return
+    unreadable = judged.filter(f"{_CLASS} = '{_UNREADABLE}'")
+    numbers = {row["file"] for row in unreadable.select(f"{ARRIVAL}.file").distinct().collect()}
+    # A file that is gone by now says nothing.
+    with suppress(JobFailedError):
+        refuse_disguised(judged.sparkSession, [raw.files[number] for number in sorted(numbers)], source.options)
 
 
 def _letters(spec: LoadSpec, dead: DataFrame, raw: RawBatch) -> DataFrame:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -205,6 +207,39 @@ def test_as_many_letters_as_the_share_says_are_no_greater_share(flow: Flow) -> N
     flow.arrive("1.jsonl", *(event(n) for n in range(71)), *({"id": f"x{n}"} for n in range(29)))
     report = flow.apply(dead_letter=DeadLetter(table="letters.exact", max_share=0.29), delete_when=None)
     assert (report.dead_letters, report.rows_inserted) == (29, 71)
+
+
+def packed(rows: bytes) -> bytes:
+    """Return a zip archive of a file."""
+    with zipfile.ZipFile(made := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jsonl", rows)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "wrong", "says"),
+    [
+        ("json", b'{"id": 1, "name": "a"}\n', packed, "a zip archive, .*unpack it"),
+        ("json", b'{"id": 1, "name": "a"}\n', lambda rows: rows.decode().encode("utf-16"), "'UTF-16'"),
+        ("csv", b"1,a\n", lambda rows: rows.decode().encode("utf-16-le"), "'UTF-16LE'"),
+    ],
+    ids=["zip", "UTF-16", "UTF-16 without a mark"],
+)
+def test_a_file_that_is_no_text_is_refused_however_many_letters_may_be(
+    flow: Flow, kind: str, line: bytes, wrong: Callable[[bytes], bytes], says: str
+) -> None:
+    flow.inbox.mkdir(parents=True)
+    (flow.inbox / "1.txt").write_bytes(line * 2)
+    (flow.inbox / "2.txt").write_bytes(wrong(line * 9))
+    letter = DeadLetter(table=f"letters.of_no_text_{len(says)}", max_share=1)
+    given: dict[str, Any] = {
+        "source": Files(f"{flow.inbox}/*.txt", format=kind, schema="id BIGINT, name STRING"),
+        "dead_letter": letter,
+    }
+    for load in (lambda: append(flow, "run 1", **given), lambda: flow.apply(**given, delete_when=None)):
+        with pytest.raises(BadInputError, match=rf"2\.txt is .*{says}"):
+            load()
+    assert not any(flow.catalog().table_exists(name) for name in (flow.table, letter.table))
 
 
 def test_rows_of_a_lake_table_are_letters_once_whatever_is_committed_to_it(new_flow: NewFlow) -> None:
