@@ -42,6 +42,7 @@ UNFIT_QUOTES = f"{OPEN_QUOTE}, or with a quote that is not doubled"
 MARK_INSIDE = "a mark of the byte order inside of the file"
 REPEATED_HEADER = "the header once more"
 NO_VALUES = "a line of control characters alone"
+NUL_BEFORE = "NUL characters before a record"
 REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
 NO_RECORD = "a document without a record"
@@ -63,6 +64,7 @@ FAULTS = {
     MARK_INSIDE: "files were joined to one: leave out the mark of each, and its header, but for the first",
     REPEATED_HEADER: "files were joined to one: leave out the header of each but the first",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
+    NUL_BEFORE: "a crash of a writer leaves them in the place of records: write the file again",
     REPEATED: "one value would be lost; declare its column as an ARRAY, or with a plain type where it is an attribute; "
     "give another attributePrefix where an attribute has its name, too",
     OPEN_DOCUMENT: "it was cut off: write the file again",
@@ -178,6 +180,10 @@ def fault_of_csv_line(line: str, options: Mapping[str, str], *, of_every_quote: 
     # Spark takes these two signs for one.
     separator = options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
     fault = _fault_without_values(line, separator)
+    # A line of UTF-16 may begin with half of a letter.
+    if not is_wide(options) and not separator.startswith("\0"):
+        is_behind_nul = f"startswith({line}, {text_literal(chr(0))})"
+        fault = f"coalesce({fault}, CASE WHEN {is_behind_nul} THEN {text_literal(NUL_BEFORE)} END)"
     if not _is_doubled(options) or "\\" in separator:
         return fault
     quotes = _fault_of_quotes(line, options.get("quote", '"'), separator, of_every_quote)

@@ -67,6 +67,7 @@ CSV_LINES: list[Line] = [
     (b'7,"b"c,1,', UNREADABLE, "not doubled"),
     (b"8,\xff,1,", UNREADABLE, "no UTF-8"),
     (b"\x00\x00\x00", UNREADABLE, "control characters"),
+    (b"\x00\x00\x0013,b,1,", UNREADABLE, "NUL characters"),
     (b" \t", None, ""),
     (b'9,5" pipe,,', None, ""),
     (b"10,\xc3\xa9,1,2026-01-02 03:04:05", None, ""),

@@ -192,7 +192,9 @@ CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
     "blanks": ('" a ",1\n', [" a "]),
     "carriage returns": ("a,1\r\nb,2\r\n", ["a", "b"]),
     "a sign of comments": ("#a,1\n", ["#a"]),
-    "a NUL at the start": ("\0a,1\n", ["\0a"]),
+    "a NUL at the start": ("\0a,1\n", None),
+    "NUL before a later record": ("a,1\n" + "\0" * 50 + "b,2\n", None),
+    "a NUL inside of a value": ("a\0,1\n", ["a\0"]),
     "a line of blanks": ("a,1\n \t \nb,2\n", ["a", "b"]),
     "the end of a file of DOS": ("a,1\n\x1a", ["a"]),
     "a line of NUL": ("a,1\n\0\0\0\nb,2\n", None),
@@ -216,6 +218,14 @@ def test_a_line_that_spark_would_leave_out_is_refused_with_any_options(spark: Sp
         (tmp_path / f"{name}.csv").write_text(body)
         with pytest.raises(BadInputError, match=rf"{name}\.csv.*a line of control characters alone"):
             apply(spark, tmp_path / f"{name}.csv", format="csv", options=options, schema="id INT, v STRING")
+
+
+def test_a_record_behind_nul_is_refused_unless_nul_parts_values(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "crash.csv").write_text("1,x\n" + "\0" * 50 + "2,y\n")
+    with pytest.raises(BadInputError, match=r"crash\.csv.*NUL characters before a record: .* write the file again"):
+        apply(spark, tmp_path / "crash.csv", format="csv", schema="id INT, v STRING")
+    (tmp_path / "hive.csv").write_text("1\0x\n\0y\n")
+    assert rows_of(spark, tmp_path / "hive.csv", format="csv", options={"sep": "\0"}) == [(1, None), (None, None)]
 
 
 def test_a_quoted_value_of_csv_is_what_rfc_4180_says_or_refused(spark: SparkSession, tmp_path: Path) -> None:
