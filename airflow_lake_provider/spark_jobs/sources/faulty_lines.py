@@ -43,6 +43,7 @@ MARK_INSIDE = "a mark of the byte order inside of the file"
 REPEATED_HEADER = "the header once more"
 NO_VALUES = "a line of control characters alone"
 NUL_BEFORE = "NUL characters before a record"
+NO_FIELD = "a repaired letter without a field"
 REPEATED = "an element that is there more than once"
 OPEN_DOCUMENT = "a document without its end"
 NO_RECORD = "a document without a record"
@@ -65,6 +66,7 @@ FAULTS = {
     REPEATED_HEADER: "files were joined to one: leave out the header of each but the first",
     NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
     NUL_BEFORE: "a crash of a writer leaves them in the place of records: write the file again",
+    NO_FIELD: "write its record, or NULL where it is not repaired",
     REPEATED: "one value would be lost; declare its column as an ARRAY, or with a plain type where it is an attribute; "
     "give another attributePrefix where an attribute has its name, too",
     OPEN_DOCUMENT: "it was cut off: write the file again",

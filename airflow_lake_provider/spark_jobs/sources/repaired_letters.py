@@ -23,6 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowM
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import Listing
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import NO_FIELD
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.line_records import parsed_lines
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
@@ -41,6 +42,10 @@ _NUMBER = "_lake_file"
 _LINE = "_lake_line"
 _OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNPARSABLE}
 _NOTED_AT_ONCE = 1_000
+# Of the table of letters: what is read here.
+_READ = frozenset({LETTER_ID, REPLAYED_AT, "target", "file", "line", "put_aside_at", "repaired"})
+# Nothing would be a row of NULL.
+_IS_EMPTY = f"coalesce(trim({_LINE}) = '' OR size(json_object_keys({_LINE})) = 0, false)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +67,12 @@ class RepairedLettersSource(PlainSource):
         """List the repaired letters of the target, in the order in which their records came.
 
         :raises MissingTableError: there is no table of letters.
+        :raises BadInputError: it is another table.
         """
-        at, snapshot = datetime.now(UTC), self._table.state().snapshot
+        table = self._table
+        if lacking := sorted(_READ - {*(table.schema() or StructType()).names}):
+            raise BadInputError(f"{self.source.table} is no table of dead letters, it lacks {lacking}; give its name")
+        at, snapshot = datetime.now(UTC), table.state().snapshot
         if snapshot is None:
             return LettersListing(source_name=self.name, at=at)
         order = ("put_aside_at", "file", "line", LETTER_ID)
@@ -85,8 +94,10 @@ class RepairedLettersSource(PlainSource):
         parsed, columns = parsed_lines(lines, "json", _OPTIONS, plain)
         place = f"struct({_NUMBER} AS file, 0L AS block, 0L AS row)"
         rows = parsed.select(*columns, sf.expr(place).alias(ARRIVAL), sf.col("value").alias(_LINE))
+        typed = typed_rows(rows, plain, schema, "json", line=_LINE)
+        fault = f"CASE WHEN {_IS_EMPTY} THEN {text_literal(NO_FIELD)} ELSE {UNPARSABLE} END"
         return RawBatch(
-            rows=typed_rows(rows, plain, schema, "json", line=_LINE).drop(_LINE).persist(),
+            rows=typed.withColumn(UNPARSABLE, sf.expr(fault)).drop(_LINE).persist(),
             files=listing.files,
             has_arrival=True,
             may_be_unparsable=True,

@@ -372,17 +372,25 @@ def test_repaired_letters_are_applied_once_and_a_wrong_repair_is_named(
     def repair(letter: int, text: str) -> None:
         flow.spark.sql(f"UPDATE {table} SET repaired = '{text}' WHERE letter_id = '{ids[letter]}'")
 
-    def replay(run: str, progress: Progress | None = None) -> AppendReport:
-        source = RepairedLetters(table, name="letters")
+    def replay(run: str, progress: Progress | None = None, letters: str = table) -> AppendReport:
+        source = RepairedLetters(letters, name="letters")
         identity = RunIdentity.of("dag", run, "replay", "-1")
         spec = AppendSpec(catalog="lake_default", table=flow.table, source=source, run=identity)
         return append_batch(flow.spark, spec, progress or Progress())
 
+    with pytest.raises(
+        BadInputError, match=rf"{flow.table} is no table of dead letters, it lacks \['file', .*its name"
+    ):
+        replay("run 1", letters=flow.table)
     assert replay("run 1").outcome is Outcome.EMPTY_BATCH
     repair(0, '{"name": "b", "id": 2}')
     repair(1, '{"id": 3, "name": "c"}{"id": 4}')
     with pytest.raises(BadInputError, match=f"1 records .* in letter {ids[1]}.*more than one value"):
         replay("run 2")
+    for nothing in ("{}", " { } ", ""):
+        repair(1, nothing)
+        with pytest.raises(BadInputError, match=f"1 records .* in letter {ids[1]}.*without a field.* or NULL where"):
+            replay("run 2")
     repair(1, '{"ID": 3, "nme": "c"}')
     with pytest.raises(BadInputError, match=r"name \['ID', 'nme'\], and its columns are \['id', 'name'\]"):
         replay("run 2")
