@@ -20,11 +20,11 @@ from typing import Any
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of, load_class, once_a_driver
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava, list_of_array, list_of_texts, texts_of
-from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_causes
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.unread_names import (
@@ -67,9 +67,10 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden. Or a
         name with a colon where Hadoop cannot read it, or a glob that is not closed. Or a name of a local disk that
         Java cannot read, or a link there that leads nowhere.
+    :raises JobFailedError: a folder went away meanwhile.
     """
     statuses = _file_statuses(spark)
-    with _refusing_patterns(pattern):
+    with _refusing_patterns(pattern), _naming_what_is_gone(pattern):
         path = jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
         filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
@@ -81,11 +82,12 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     if not matches:
         return ()
     is_named = not is_glob(pattern.rstrip("/").rpartition("/")[2])
-    visible = _visible_files(statuses, filesystem, matches, encoding, are_named=is_named)
-    # Of many files, an order by their texts takes a fourth of one by what they are.
-    files = sorted(set(visible), key=lambda file: (file.path, file.size, file.version))
-    if encoding is not None and len(files) > 1:
-        files = _without_linked_twins(files)
+    with _naming_what_is_gone(pattern):
+        visible = _visible_files(statuses, filesystem, matches, encoding, are_named=is_named)
+        # Of many files, an order by their texts takes a fourth of one by what they are.
+        files = sorted(set(visible), key=lambda file: (file.path, file.size, file.version))
+        if encoding is not None and len(files) > 1:
+            files = _without_linked_twins(files)
     for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
         if file.path.startswith(_LOCAL) and ":" in file.path.rpartition("/")[2]:
@@ -107,6 +109,19 @@ def _refusing_patterns(pattern: str) -> Iterator[None]:
             raise
         name = str(error).split("Relative path in absolute URI: ", 1)[-1].splitlines()[0]
         raise BadInputError(f"source {pattern!r}: {name} {_COLON}. A store such as S3 may take the folder") from error
+
+
+@contextmanager
+def _naming_what_is_gone(pattern: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, JavaError) as error:
+        gone = dict(java_causes(error)).get("FileNotFoundException")
+        if isinstance(error, JavaError) and gone is None:
+            raise
+        raise JobFailedError(
+            f"a folder of source {pattern!r} was listed and is gone ({gone or error}); a retry lists the source anew"
+        ) from error
 
 
 def location_of(spark: SparkSession, pattern: str) -> SourceLocation:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.spark_jobs.sources import input_files
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
@@ -100,6 +101,23 @@ def test_a_file_that_links_show_again_is_listed_once(spark: SparkSession, tmp_pa
         (tmp_path / "in" / link).symlink_to(outside)
     linked = f"file:{tmp_path}/in/more/a.json"
     assert [file.path for file in list_input_files(spark, f"{tmp_path}/in")] == [own, linked]
+
+
+@pytest.mark.parametrize("step", ["refuse_unread_names", "_links_in"])
+def test_a_folder_that_goes_away_meanwhile_is_work_for_a_retry(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    fill(tmp_path / "in", 2)
+    look = getattr(input_files, step)
+
+    def look_too_late(folder: str, *more: Any) -> Any:
+        if folder.endswith("/below"):
+            shutil.rmtree(folder)
+        return look(folder, *more)
+
+    monkeypatch.setattr(input_files, step, look_too_late)
+    with pytest.raises(JobFailedError, match=r"a folder of source '.*/in' was listed and is gone \(.*/in/below"):
+        list_input_files(spark, f"{tmp_path}/in")
 
 
 def test_a_folder_of_a_hidden_name_is_read_where_the_path_names_it(spark: SparkSession, tmp_path: Path) -> None:
