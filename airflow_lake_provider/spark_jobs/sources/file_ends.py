@@ -59,11 +59,20 @@ def disguise_of(begin: bytes, encoding: str) -> str | None:
     for signature, what, remedy in _SIGNATURES:
         if begin.startswith(signature):
             return f"is {what}{f': {remedy}' if remedy else ''}"
+    return wide_text_of(begin, encoding)
+
+
+def wide_text_of(begin: bytes, encoding: str) -> str | None:
+    """Return which encoding of two or four bytes a letter a file has, with what to do; None for any other.
+
+    :param begin: the first :data:`SIGNATURE_BYTES` of its text.
+    :param encoding: in which it is read, in lower case.
+    """
     wide = None if encoding.startswith(("utf-16", "utf-32")) else _wide_encoding(begin)
-    if wide is not None:
-        unfit = "JSON lines have to be UTF-8, and so have lines with dead_letter"
-        return f"is {wide} text: give options={{'encoding': '{wide}'}}; {unfit}"
-    return None
+    if wide is None:
+        return None
+    unfit = "JSON lines have to be UTF-8, and so have lines with dead_letter"
+    return f"is {wide} text: give options={{'encoding': '{wide}'}}; {unfit}"
 
 
 def _wide_encoding(begin: bytes) -> str | None:

@@ -1,11 +1,15 @@
-"""Lines of text that are too long for any reader, refused before one runs out of memory on them."""
+"""Lines of text that are too long for any reader, refused before one runs out of memory on them.
+
+A packed file is looked into as Spark's readers do, also for the first bytes of its text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from time import monotonic
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -69,12 +73,8 @@ def _line_break(options: Mapping[str, str]) -> bytes | None:
 def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, until: float) -> bool:
     """Count the bytes of the first line, and of the next ones while there is time."""
     jvm = jvm_of(spark)
-    where = jvm.org.apache.hadoop.fs.Path(path)
-    conf = hadoop_settings(spark)
     try:
-        with closing(where.getFileSystem(conf).open(where)) as stream:
-            codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(where)
-            read = stream if codec is None else codec.createInputStream(stream)
+        with _unpacked(spark, path) as read:
             given = () if line_break is None else (bytearray(line_break),)
             lines, nothing = jvm.org.apache.hadoop.util.LineReader(read, *given), jvm.org.apache.hadoop.io.Text()
             length = int(lines.readLine(nothing, 0, LONGEST_LINE))
@@ -84,3 +84,21 @@ def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, unt
     except JavaError:
         # The reader says what is wrong with the file.
         return False
+
+
+def first_unpacked_bytes(spark: SparkSession, path: str, count: int) -> bytes:
+    """Return the first bytes of the text of a file, packed or not; none of one that cannot be read."""
+    try:
+        with _unpacked(spark, path) as read:
+            return bytes(read.readNBytes(count))
+    except JavaError:
+        # The reader says what is wrong with the file.
+        return b""
+
+
+@contextmanager
+def _unpacked(spark: SparkSession, path: str) -> Iterator[Any]:
+    where, conf = jvm_of(spark).org.apache.hadoop.fs.Path(path), hadoop_settings(spark)
+    with closing(where.getFileSystem(conf).open(where)) as stream:
+        codec = jvm_of(spark).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(where)
+        yield stream if codec is None else codec.createInputStream(stream)

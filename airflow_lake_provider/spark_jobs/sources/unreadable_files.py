@@ -22,8 +22,13 @@ from airflow_lake_provider.contracts.text_options import encoding_of, is_utf8
 from airflow_lake_provider.spark_jobs.failures import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
-from airflow_lake_provider.spark_jobs.sources.file_ends import SIGNATURE_BYTES, disguise_of, refuse_cut_ends
-from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, refuse_long_lines
+from airflow_lake_provider.spark_jobs.sources.file_ends import (
+    SIGNATURE_BYTES,
+    disguise_of,
+    refuse_cut_ends,
+    wide_text_of,
+)
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, first_unpacked_bytes, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
@@ -209,15 +214,22 @@ def refuse_disguised(
 ) -> None:
     """Refuse what is no text by its first bytes, such as a workbook of Excel that is called ``.csv``.
 
+    Of a compressed file, the text that it unpacks to is looked at.
+
     :param options: of the reader, for its encoding.
     :param cause: what has been refused of it already.
     :raises BadInputError: naming the file, and what it is.
     """
-    plain = [file for file in files if file.size and not file.path.lower().endswith(COMPRESSED)]
+    filled, encoding = [file for file in files if file.size], encoding_of(options)
+
+    def disguise(file: InputFile) -> str | None:
+        if file.path.lower().endswith(COMPRESSED):
+            return wide_text_of(first_unpacked_bytes(spark, file.path, SIGNATURE_BYTES), encoding)
+        return disguise_of(_first_bytes(spark, file.path, SIGNATURE_BYTES), encoding)
+
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
-        begins = opened.map(lambda file: _first_bytes(spark, file.path, SIGNATURE_BYTES), plain)
-        for file, begin in zip(plain, begins, strict=True):
-            if (what := disguise_of(begin, encoding_of(options))) is not None:
+        for file, what in zip(filled, opened.map(disguise, filled), strict=True):
+            if what is not None:
                 raise BadInputError(f"{file.path} {what}") from cause
 
 

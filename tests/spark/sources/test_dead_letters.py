@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import zipfile
@@ -218,27 +219,27 @@ def packed(rows: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "wrong", "says"),
+    ("kind", "end", "line", "wrong", "says"),
     [
-        ("json", b'{"id": 1, "name": "a"}\n', packed, "a zip archive, .*unpack it"),
-        ("json", b'{"id": 1, "name": "a"}\n', lambda rows: rows.decode().encode("utf-16"), "'UTF-16'"),
-        ("csv", b"1,a\n", lambda rows: rows.decode().encode("utf-16-le"), "'UTF-16LE'"),
+        ("json", "txt", b'{"id": 1, "name": "a"}\n', packed, "a zip archive, .*unpack it"),
+        ("json", "txt", b'{"id": 1, "name": "a"}\n', lambda rows: rows.decode().encode("utf-16"), "'UTF-16'"),
+        ("csv", "gz", b"1,a\n", lambda rows: gzip.compress(rows.decode().encode("utf-16-le")), "'UTF-16LE'"),
     ],
-    ids=["zip", "UTF-16", "UTF-16 without a mark"],
+    ids=["zip", "UTF-16", "packed UTF-16 without a mark"],
 )
 def test_a_file_that_is_no_text_is_refused_however_many_letters_may_be(
-    flow: Flow, kind: str, line: bytes, wrong: Callable[[bytes], bytes], says: str
+    flow: Flow, kind: str, end: str, line: bytes, wrong: Callable[[bytes], bytes], says: str
 ) -> None:
     flow.inbox.mkdir(parents=True)
     (flow.inbox / "1.txt").write_bytes(line * 2)
-    (flow.inbox / "2.txt").write_bytes(wrong(line * 9))
+    (flow.inbox / f"2.{end}").write_bytes(wrong(line * 9))
     letter = DeadLetter(table=f"letters.of_no_text_{len(says)}", max_share=1)
     given: dict[str, Any] = {
-        "source": Files(f"{flow.inbox}/*.txt", format=kind, schema="id BIGINT, name STRING"),
+        "source": Files(str(flow.inbox), format=kind, schema="id BIGINT, name STRING"),
         "dead_letter": letter,
     }
     for load in (lambda: append(flow, "run 1", **given), lambda: flow.apply(**given, delete_when=None)):
-        with pytest.raises(BadInputError, match=rf"2\.txt is .*{says}"):
+        with pytest.raises(BadInputError, match=rf"2\.{end} is .*{says}"):
             load()
     assert not any(flow.catalog().table_exists(name) for name in (flow.table, letter.table))
 
