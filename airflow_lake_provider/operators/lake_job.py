@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.author_object import is_open
+from airflow_lake_provider.contracts.author_object import AuthorObject, is_open
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -171,7 +171,13 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
             for name, argument in self.arguments.items()
             if argument.is_templated and not argument.is_shown
         }
-        return self._spec_of(unseen)
+        # What a template gave is read first: other arguments are compared with it.
+        checked = {
+            argument.name: value.checked()
+            for name, argument in self.arguments.items()
+            if isinstance(value := getattr(self, name), AuthorObject)
+        }
+        return self._spec_of({**checked, **unseen})
 
     def _spec_of(self, rendered: Mapping[str, Any]) -> SpecT:
         given = {argument.name: argument.given(getattr(self, name)) for name, argument in self.arguments.items()}

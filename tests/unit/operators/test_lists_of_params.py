@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_lake_provider import LakeTable, SchemaContract
 from airflow_lake_provider.contracts.argument_validation import listed
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_name import TablePatterns
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.maintenance_plan import SUMMARY, LakeMaintenancePlanOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
@@ -67,6 +70,31 @@ def test_a_name_of_any_characters_comes_through_either_text(context: Context, te
     arguments: dict[str, Any] = {"table": "shop.orders", "source": "in/*.parquet", "keys": template}
     spec = rendered(LakeUpsertOperator, context, given, native=False, **arguments).written()
     assert list(spec.keys) == given
+
+
+@pytest.mark.usefixtures("lake_connection", "spark_connection")
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("template", ["{{ params.x }}", "{{ params.x | tojson }}"])
+def test_a_form_may_name_the_columns_of_an_object_beside_keys_that_their_author_wrote(
+    context: Context, template: str, native: bool
+) -> None:
+    given: list[tuple[type[Any], str, dict[str, Any]]] = [
+        (LakeUpsertOperator, "source.columns", {"source": LakeTable("raw.orders", columns=template, name="raw")}),
+        (
+            LakeUpsertOperator,
+            "schema_contract.exclude_columns",
+            {"source": "in/*.parquet", "schema_contract": SchemaContract(exclude_columns=template)},
+        ),
+        (
+            LakeDeleteRowsOperator,
+            "keys_from.columns",
+            {"keys_from": LakeTable("raw.gone", columns=template)},
+        ),
+    ]
+    for operator, place, arguments in given:
+        key = "i" if place == "schema_contract.exclude_columns" else "id"
+        task = rendered(operator, context, ["id", "v"], native=native, table="shop.orders", keys=[key], **arguments)
+        assert tuple(attrgetter(place)(task.build_spec(context))) == ("id", "v"), place
 
 
 def test_json_may_escape_a_slash() -> None:
