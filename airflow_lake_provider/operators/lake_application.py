@@ -30,6 +30,7 @@ from airflow_lake_provider.operators.orphan_files import OrphanFilesAction
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
 from airflow_lake_provider.operators.overwrite_partitions import OverwritePartitionsAction
 from airflow_lake_provider.operators.publish_branch import PublishBranchAction
+from airflow_lake_provider.operators.rendered_arguments import NumbersOfDigits
 from airflow_lake_provider.operators.retry_delays import refusing_for_good
 from airflow_lake_provider.operators.rewrite_manifests import RewriteManifestsAction
 from airflow_lake_provider.operators.rollback import RollbackAction
@@ -211,7 +212,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
 
 
-class LakeVerdictOperator(BaseOperator):
+class LakeVerdictOperator(NumbersOfDigits, BaseOperator):
     """Fail where tasks of a :class:`LakeApplicationOperator` failed, so that the DAG run is red.
 
     :param reports: XCom of the operator, or a list of that of several: ``[first.output, second.output]`` (templated).

@@ -44,6 +44,7 @@ from airflow_lake_provider.operators.maintenance_plan import (
     history_run,
 )
 from airflow_lake_provider.operators.outcome import LABEL, show_outcome
+from airflow_lake_provider.operators.rendered_arguments import NumbersOfDigits
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -127,7 +128,7 @@ class LakeMaintenanceOperator(LakeApplicationOperator):
         return outcome_of(super().outcome(task), error)
 
 
-class LakeMaintenanceVerdictOperator(BaseOperator):
+class LakeMaintenanceVerdictOperator(NumbersOfDigits, BaseOperator):
     """Say what became of each task of a run of maintenance, and fail where a person has to look.
 
     It stands behind plan and run, and runs whatever became of the run: nothing was due, or an application was lost with

@@ -14,6 +14,8 @@ from airflow_lake_provider.operators.lake_application import (
     LakeVerdictOperator,
     lake_application,
 )
+from airflow_lake_provider.operators.lake_maintenance import LakeMaintenanceVerdictOperator
+from tests.unit.operators.mapped import another, rendered
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -175,3 +177,29 @@ def test_an_application_without_xcom_may_have_a_verdict_that_only_tells(
     verdict.reports = None
     verdict.execute(context)
     assert "the application has left no reports" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("operator", "mapping", "words"),
+    [
+        (LakeVerdictOperator, {"reports": [DONE], "report": 1}, "(?s)makes no operator: .*'report': 1"),
+        (LakeVerdictOperator, {}, "makes no operator: .*reports"),
+        (LakeVerdictOperator, {"reports": [DONE], "fail_when": "some"}, "fail_when must be one of"),
+        (LakeMaintenanceVerdictOperator, {"jobs": [], "reports": []}, "jobs must be the output of"),
+    ],
+)
+def test_a_mapped_verdict_that_cannot_be_made_fails_for_good(
+    operator: Any, mapping: dict[str, Any], words: str
+) -> None:
+    with DAG("mapped", schedule=None) as dag:
+        verdict = operator.partial(task_id="t").expand_kwargs(another())
+    with pytest.raises(AirflowFailException, match=words):
+        rendered(verdict, dag, mapping)
+
+
+def test_a_mapped_verdict_judges_the_reports_of_its_own_instance() -> None:
+    with DAG("mapped", schedule=None) as dag:
+        of_all: Any = LakeVerdictOperator.partial(task_id="t").expand(reports=another())
+    verdict, context = rendered(of_all, dag, [DONE, FAILED])
+    with pytest.raises(AirflowFailException, match=r"1 of 2 tasks failed: upsert of a\.b: BadInputError"):
+        verdict.execute(context)
