@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException
@@ -17,8 +17,6 @@ from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.reports.history_entry import FAILED
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.contracts.specs.load import LoadSpec
-from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec
 from airflow_lake_provider.contracts.specs.spec_codec import written_task
 from airflow_lake_provider.operators.append import AppendAction
 from airflow_lake_provider.operators.compaction import CompactionAction
@@ -41,7 +39,14 @@ from airflow_lake_provider.operators.statistics import StatisticsAction
 from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
-from airflow_lake_provider.operators.task_name import name_of, name_of_source, numbered, table_of
+from airflow_lake_provider.operators.task_clashes import without_clashes
+from airflow_lake_provider.operators.task_name import (
+    name_by_author,
+    name_of,
+    numbered,
+    table_of,
+    told_apart_by_order,
+)
 from airflow_lake_provider.operators.update_rows import UpdateRowsAction
 from airflow_lake_provider.operators.upsert import UpsertAction
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -83,7 +88,8 @@ class LakeApplicationOperator(SparkApplicationOperator):
     events and the XCom of a task that fails. :func:`lake_application` puts a verdict behind it, which is red.
 
     :param tasks: what each single operator takes, with its action: ``{"action": "upsert", "table": "shop.orders",
-        "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). Actions are
+        "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). A ``name``, which
+        is no template, tells a task from others of its action and table. Actions are
         ``upsert``, ``append``, ``overwrite-partitions``, ``incremental``, ``delete-rows``, ``update-rows``,
         ``expire-rows``, ``compaction``, ``rewrite-manifests``, ``compute-statistics``, ``snapshot-expiry``,
         ``remove-orphans``, ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
@@ -152,18 +158,20 @@ class LakeApplicationOperator(SparkApplicationOperator):
             raise _no_list(self.tasks)
         given = list(self.tasks)
         named = [(task, self._name_of_task.format(number)) for number, task in enumerate(given)]
-        written = _without_clashes([_written_or_refused(task, name) for task, name in named])
+        written = without_clashes([_written_or_refused(task, name) for task, name in named], _is_planned_first)
         unrendered = self._unrendered if isinstance(self._unrendered, list) else given
-        names = numbered(map(name_of, given, written, unrendered))
+        names = list(numbered(map(name_of, given, written, unrendered)))
+        for name in dict.fromkeys(told_apart_by_order(names, written)):
+            self.log.warning("tasks %r: their order alone tells them apart; give each a 'name' of its own", name)
         return [self._task(*task, context) for task in zip(given, written, names, strict=True)]
 
     def _task(self, given: Any, spec: JobSpec | InvalidSpecError, part: tuple[str, ...], context: Context) -> TableTask:
-        table = table_of(given)
+        table, name = table_of(given), name_by_author(given, spec)
         if isinstance(spec, InvalidSpecError):
-            task = TableTask(WorkerAction(self.tables), self.task_run(context, part), table)
+            task = TableTask(WorkerAction(self.tables), self.task_run(context, part), table, name=name)
             task.take(spec)
             return task
-        task = TableTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table)
+        task = TableTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table, name=name)
         task.make_spec(lambda: spec, self.allowed_tables)
         return task
 
@@ -327,58 +335,14 @@ def _is_open(task: object) -> bool:
     return not isinstance(task, (JobSpec, Mapping)) and is_open(task)
 
 
-def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobSpec | InvalidSpecError]:
-    """Return the specs, with an error in place of each that does not go with another one of the job."""
-    unnamed = Counter(spec.table for spec in written if _needs_name(spec))
-    batches = Counter(_batch(spec) for spec in written if isinstance(spec, LoadSpec) and spec.batch_id)
-    sent: dict[str, list[JobSpec]] = {}
-    checked: list[JobSpec | InvalidSpecError] = []
-    for spec in written:
-        clash = None if isinstance(spec, InvalidSpecError) else _clash(spec, unnamed, batches, sent)
-        checked.append(spec if clash is None else InvalidSpecError(clash))
-        if isinstance(spec, JobSpec):
-            sent.setdefault(spec.table, []).append(spec)
-    return checked
-
-
-def _clash(
-    spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: Mapping[str, Sequence[JobSpec]]
-) -> str | None:
-    if _needs_name(spec) and unnamed[spec.table] > 1:
-        return (
-            f"{spec.table}: {unnamed[spec.table]} loads have a source without a name, under which the table keeps "
-            "its position; give each a name, for example Files(..., name='orders_eu')"
-        )
-    if isinstance(spec, LoadSpec) and spec.batch_id and batches[_batch(spec)] > 1:
-        return f"{spec.table}: two loads of the table have batch_id {spec.batch_id!r} and one source; they are one"
-    earlier = sent.get(spec.table, ())
-    if earlier and _ACTIONS[type(spec)].is_answered_here(spec) and not _are_different_tags([*earlier, spec]):
-        what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
-        return (
-            f"{spec.table}: {what} is planned before the application starts, so it cannot stand behind another task of "
-            "its table; give it first, or an operator of its own"
-        )
-    return None
-
-
-def _are_different_tags(specs: Sequence[JobSpec]) -> bool:
-    """Tell whether each makes a tag of its own, so that each is planned and committed whatever became of the others."""
-    names = [spec.tag for spec in specs if isinstance(spec, CreateTagSpec)]
-    return len(set(names)) == len(specs)
-
-
-def _needs_name(spec: JobSpec | InvalidSpecError) -> TypeGuard[LoadSpec]:
-    """Tell whether the table keeps a position for the task, under a name that its author does not give."""
-    return isinstance(spec, LoadSpec) and spec.keeps_position and not name_of_source(spec)
-
-
-def _batch(spec: LoadSpec) -> tuple[str, ...]:
-    return spec.table, str(spec.batch_id), name_of_source(spec) or ""
+def _is_planned_first(spec: JobSpec) -> bool:
+    return _ACTIONS[type(spec)].is_answered_here(spec)
 
 
 def _plain(task: TableTask, outcome: str) -> dict[str, Any]:
     action = task.spec.action if task.spec is not None else task.run.part[0].partition(" ")[0]
+    named = {"action": action} if task.name is None else {"action": action, "name": task.name}
     if task.error is not None:
         error = {"outcome": outcome, "error": type(task.error).__name__, "reason": str(task.error)}
-        return {"action": action, "table": task.table, **error}
-    return {"action": action, **to_plain(task.report), "outcome": outcome}
+        return {**named, "table": task.table, **error}
+    return {**named, **to_plain(task.report), "outcome": outcome}

@@ -45,6 +45,7 @@ class TableTask:
     :param lost_report: what the table knew before a driver was started.
     :param branch: that is written.
     :param unmade: of a task that has resumed, why its spec cannot be made again.
+    :param name: that its author gives it, among several; None without one.
     :param fails_on_conflict: whether that outcome is a failure, as the author says or said before the task was sent.
     """
 
@@ -57,6 +58,7 @@ class TableTask:
     lost_report: LostReport | None = None
     branch: str = "main"
     unmade: LakeProviderError | None = None
+    name: str | None = None
     fails_on_conflict: bool = False
 
     @property

@@ -11,21 +11,33 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.load import LoadSpec
-from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
+from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+
+_CHANGES_OF_ROWS = (OverwritePartitionsSpec, DeleteRowsSpec, UpdateRowsSpec, RowExpirySpec)
 
 
 def name_of(given: object, spec: JobSpec | InvalidSpecError, unrendered: object) -> tuple[str, ...]:
     """Return the name of a task, which its place in the list does not change.
 
-    It is action and table, and of a load the name of its source. An update has a digest of what it sets where: carried
-    out again under another name, it would count twice. Others of one name are told apart by their order.
+    It is action and table, with the name that its author gives the task, or of a load the source. A deletion has the
+    name of its keys, and an expiry of rows the column. An update has a digest of what it sets where: carried out again
+    under another name, it would count twice. A deletion has none of its predicate, which whoever reads the digest could
+    guess. Others of one name are told apart by their order.
 
     :param given: by the author, rendered.
     :param unrendered: the same before; a template of the time gives each process another text.
     """
     name = f"{_action(given)} {table_of(given)}"
+    if (named := name_by_author(given, spec)) is not None:
+        return (name, named)
     if isinstance(spec, LoadSpec) and (source := name_of_source(spec)):
         return (name, str(source))
+    if isinstance(spec, DeleteRowsSpec) and spec.keys_from is not None and spec.keys_from.name:
+        return (name, spec.keys_from.name)
+    if isinstance(spec, RowExpirySpec):
+        return (name, spec.column)
     update = unrendered if isinstance(unrendered, UpdateRowsSpec) else spec
     if isinstance(update, UpdateRowsSpec):
         what = to_json({"assignments": update.assignments, "where": str(update.where)})
@@ -39,6 +51,19 @@ def numbered(names: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     for name in names:
         counts[name] += 1
         yield name if counts[name] == 1 else (*name, f"#{counts[name]}")
+
+
+def told_apart_by_order(names: Iterable[tuple[str, ...]], specs: Iterable[object]) -> Iterator[str]:
+    """Yield the names of changes of rows that come again in a list, where another order would mix them up."""
+    for name, spec in zip(names, specs, strict=True):
+        if len(name) > 1 and name[-1].startswith("#") and isinstance(spec, _CHANGES_OF_ROWS):
+            yield " ".join(name[:-1])
+
+
+def name_by_author(given: object, spec: JobSpec | InvalidSpecError) -> str | None:
+    """Return the name that the author gives a task; None without one, and of a mapping that is refused."""
+    named = given if isinstance(given, JobSpec) else spec
+    return named.task_name if isinstance(named, JobSpec) else None
 
 
 def table_of(given: object) -> str:

@@ -82,6 +82,7 @@ class JobSpec(AuthorObject):
     :param table: ``namespace.table`` that the action commits to.
     :param table_format: name of a format of ``contracts.capabilities``.
     :param run: who asks.
+    :param task_name: by which an application knows one of several tasks again; None without one.
     """
 
     action: ClassVar[str] = ""
@@ -89,13 +90,16 @@ class JobSpec(AuthorObject):
     capabilities: ClassVar[tuple[str, ...]] = ()
     reads_json: ClassVar[bool] = False
     # Fields that say nothing of what is applied: who asks and what is allowed, how to check and try.
-    not_applied: ClassVar[frozenset[str]] = frozenset({"run", "on_repeat", "max_attempts", "audits", "allow_sql"})
+    not_applied: ClassVar[frozenset[str]] = frozenset(
+        {"run", "task_name", "on_repeat", "max_attempts", "audits", "allow_sql"}
+    )
     # Arguments that only the table's format understands: it is opened with them.
     format_arguments: ClassVar[tuple[str, ...]] = ()
     catalog: str = derived("")
     table: str = argument(text, _TABLE)
     run: RunIdentity = derived(UNKNOWN_RUN)
     table_format: str = derived("iceberg")
+    task_name: str | None = derived(None, is_later=True)
 
     @classmethod
     def arguments(cls) -> list[Argument]:
@@ -251,7 +255,8 @@ class JobSpec(AuthorObject):
         """Return the author's arguments with the action, as a task of :class:`.LakeApplicationOperator` has them."""
         given = super().to_mapping()
         named = {argument.author_name: given[argument.name] for argument in self.arguments() if argument.name in given}
-        return {"action": self.action, **named}
+        name = {} if self.task_name is None else {"name": self.task_name}
+        return {"action": self.action, **name, **named}
 
     def serialize(self) -> dict[str, Any]:
         """Return what Airflow shows of a task, without what may name whom to forget."""

@@ -91,3 +91,9 @@ class UpdateRowsSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: where was refused for {unfit}, got where={shown(self.where)}. {PREDICATE}"
             )
+
+    def digest_text(self) -> str:
+        """Return what is applied; of an update with a name the name, as it is one update whatever its text becomes."""
+        if self.task_name is None:
+            return super().digest_text()
+        return to_json({"action": self.action, "table": self.table, "name": self.task_name})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json
 from airflow_lake_provider.contracts.specs.append import AppendSpec
@@ -52,6 +54,7 @@ _OF_ROWS_AND_FILES = (
     RowExpirySpec,
 )
 _OF_METADATA = (RollbackSpec, PublishBranchSpec, CreateTagSpec, DropTagSpec, TableUpgradeSpec)
+_TASK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Actions that an author may ask for, and those that a driver carries out.
 AUTHORED = _by_action(*_OF_ROWS_AND_FILES, *_OF_METADATA)
 SPECS = _by_action(*_OF_ROWS_AND_FILES, MetadataChangeSpec)
@@ -72,7 +75,7 @@ class Job:
 def written_task(value: object, name: str) -> JobSpec:
     """Return the spec of a task as an author gives it, with what is open in it.
 
-    :param value: a mapping of an operator's arguments with ``action``, or a spec.
+    :param value: a mapping of an operator's arguments with ``action`` and maybe ``name``, or a spec.
     :param name: of the task, for messages.
     :raises InvalidSpecError: the action or an argument is not known, or cannot be what it is.
     """
@@ -85,7 +88,18 @@ def written_task(value: object, name: str) -> JobSpec:
     if not isinstance(action, str) or action not in AUTHORED:
         actions = ", ".join(map(repr, AUTHORED))
         raise InvalidSpecError(f"{name} needs an action, one of {actions}, got {action!r}")
-    return AUTHORED[action].from_mapping(given, name)
+    task_name = given.pop("name", None)
+    spec = AUTHORED[action].from_mapping(given, name)
+    return spec if task_name is None else replace(spec, task_name=_task_name(task_name, f"{name}: name"))
+
+
+def _task_name(value: object, name: str) -> str:
+    task_name = text(value, name)
+    if not _TASK_NAME.fullmatch(task_name):
+        raise InvalidSpecError(
+            f"{name} must have 1 to 64 letters, digits, '_', '-' or '.', and is no template, got {task_name!r}"
+        )
+    return task_name
 
 
 def job_to_json(job: Job) -> str:

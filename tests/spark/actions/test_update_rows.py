@@ -74,6 +74,22 @@ def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_is_refused(
     assert rows_outside(table)[1] == ("north", 11)
 
 
+def test_a_named_update_whose_predicate_is_made_anew_counts_once_and_another_name_is_another(
+    spark: SparkSession,
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    earn = {"assignments": {"amount": "amount + 1"}}
+    before = {key: amount for key, (_, amount) in rows_outside(table).items()}
+    first = update(table, task_name="earn", where="id < 2", **earn)
+    again = update(table, task_name="earn", where="id < 3", **earn)
+    assert (again.outcome, again.run_key) == (Outcome.ALREADY_APPLIED, first.run_key)
+    update(table, task_name="more", where="id < 1", **earn)
+    update(table, "run 2", task_name="earn", where="id < 1", **earn)
+    after = {key: amount - before[key] for key, (_, amount) in rows_outside(table).items()}
+    assert after == {0: 3, 1: 1, 2: 0}
+
+
 def test_an_update_that_another_tool_rolled_back_is_made_again_when_its_task_is_cleared(spark: SparkSession) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)

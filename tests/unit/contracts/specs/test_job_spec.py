@@ -94,6 +94,7 @@ def test_any_upsert_is_the_same_after_the_border(
 ASIDE: dict[str, Any] = {
     "allow_sql": True,
     "run": RunIdentity.of("other"),
+    "task_name": "other",
     "on_repeat": OnRepeat.APPLY,
     "max_attempts": 99,
     "batch_id": "another",
@@ -156,6 +157,8 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         if field.name in ("query", "audits", "is_complete", "dead_letter", "is_dry_run"):
             continue  # contradicts the specimen's transform, branch or delete_when; its own test is below
         aside = {**ASIDE, **ASIDE_OF.get(spec.action, {})}
+        if field.name == "task_name" and spec.action == "update-rows":
+            continue  # it is all that is applied; test_task_names.py has it
         if field.name in aside:
             assert changed(spec, field.name, aside[field.name]).digest_text() == spec.digest_text(), field.name
             continue
@@ -187,6 +190,14 @@ def test_a_whole_source_is_another_digest_and_a_spec_without_one_is_as_it_was() 
     # Tables know runs by it, and drivers of before read it.
     for text in (upsert().digest_text(), to_json(spec_to_plain(upsert()))):
         assert not {"is_complete", "max_deleted_share"} & set(text.split('"'))
+
+
+@pytest.mark.parametrize("spec", MAXIMAL.values(), ids=MAXIMAL)
+def test_a_name_of_a_task_crosses_the_border_and_a_spec_without_one_is_as_it_was(spec: JobSpec) -> None:
+    named = replace(spec, task_name="carts")
+    assert spec_from_plain(json.loads(to_json(spec_to_plain(named)))) == named
+    for text in (spec.digest_text(), to_json(spec_to_plain(spec))):
+        assert "task_name" not in text
 
 
 def append(**changed: Any) -> AppendSpec:
