@@ -254,14 +254,14 @@ class LakeVerdictOperator(NumbersOfDigits, BaseOperator):
             reports = list(flat_reports(self.reports))
         failed = [report for report in reports if report["outcome"] == FAILED]
         for report in failed:
-            self.log.error("%s of %s: %s: %s", report["action"], report["table"], report["error"], report["reason"])
+            self.log.error("%s: %s: %s", _what(report), report["error"], report["reason"])
         missing = [f"{name} left no report" for name in without_report(self.reports, self._names)]
         for each in missing:
             self.log.error("%s; its log says why", each)
         count, of_all = len(failed) + len(missing), len(reports) + len(missing)
         is_red = {"any": bool(count), "all": bool(count) and count == of_all, "never": False}
         if is_red[self.fail_when]:
-            errors = [f"{report['action']} of {report['table']}: {report['error']}" for report in failed]
+            errors = [f"{_what(report)}: {report['error']}" for report in failed]
             named = "; ".join([*errors, *missing][:_MOST_NAMED])
             raise AirflowFailException(f"{count} of {of_all} tasks failed: {named}")
         self.log.info("%d of %d tasks failed", count, of_all)
@@ -284,6 +284,11 @@ def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any)
             raise InvalidSpecError(f"do_xcom_push must be true: {group_id}.verdict judges the XCom of {group_id}.run")
         LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when, **shared)
     return group
+
+
+def _what(report: Mapping[str, Any]) -> str:
+    name = f" ({report['name']})" if "name" in report else ""
+    return f"{report['action']} of {report['table']}{name}"
 
 
 def _no_list(tasks: object) -> InvalidSpecError:

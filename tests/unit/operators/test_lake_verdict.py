@@ -45,6 +45,13 @@ def test_the_verdict_is_red_by_its_rule(context: Context, rule: str, reports: li
         verdict.execute(context)
 
 
+def test_a_task_that_has_a_name_is_told_by_it(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = LakeVerdictOperator(task_id="v", reports=[{**FAILED, "name": "eu"}, {**FAILED, "name": "us"}])
+    with pytest.raises(AirflowFailException, match=r"failed: upsert of a\.b \(eu\): .*; upsert of a\.b \(us\): Bad"):
+        verdict.execute(context)
+    assert "upsert of a.b (us): BadInputError: x" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("rule", ["any", "all", "never"])
 def test_an_application_that_left_no_reports_is_red_and_said(
     context: Context, rule: str, capsys: pytest.CaptureFixture[str]
