@@ -292,7 +292,9 @@ def _what(report: Mapping[str, Any]) -> str:
 
 
 def _no_list(tasks: object) -> InvalidSpecError:
-    return InvalidSpecError(f"tasks must be a list of tasks, got a {type(tasks).__name__}")
+    way_out = "; one that a template makes needs a DAG with render_template_as_native_obj=True"
+    got = f"a {type(tasks).__name__}{way_out if isinstance(tasks, str) else ''}"
+    return InvalidSpecError(f"tasks must be a list of tasks, got {got}")
 
 
 def _written(tasks: Any, name: str, *, keeps_refused: bool) -> Any:

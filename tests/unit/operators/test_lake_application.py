@@ -238,3 +238,19 @@ def test_a_mapped_application_whose_tasks_are_no_list_fails_for_good() -> None:
 def test_tasks_that_are_no_list_are_refused_while_the_dag_is_parsed(tasks: Any) -> None:
     with pytest.raises(InvalidSpecError, match="tasks must be a list of tasks, got a"):
         LakeApplicationOperator(task_id="t", tasks=tasks)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_form_gives_tasks_to_a_dag_that_renders_objects_and_another_is_told_to(
+    context: Context, native: bool
+) -> None:
+    with DAG("d", schedule=None, render_template_as_native_obj=native):
+        job = LakeApplicationOperator(task_id="t", tasks="{{ params.tasks }}")  # type: ignore[arg-type]  # a template
+    context["params"] = {"tasks": [COMPACT]}
+    job.render_template_fields(context)
+    if native:
+        (task,) = job.table_tasks(context)
+        assert task.key == "compaction shop.orders"
+        return
+    with pytest.raises(InvalidSpecError, match=r"got a str; .* needs a DAG with render_template_as_native_obj=True"):
+        job.table_tasks(context)
