@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import secrets
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from airflow_lake_provider.catalogs.warehouse import holds_keys
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.reports.job import JobReport
-from airflow_lake_provider.contracts.reports.report_codec import JobFailure, reports_from_plain
+from airflow_lake_provider.contracts.reports.report_codec import EVERY_TASK, JobFailure, reports_from_plain
 from airflow_lake_provider.contracts.specs.spec_codec import Job
 
 _log = logging.getLogger(__name__)
@@ -45,6 +46,24 @@ def read_reports(path: str) -> dict[str, JobReport | JobFailure]:
     except Exception:  # noqa: BLE001
         _log.exception("The report at %s cannot be read", path)
         return {}
+
+
+def reports_of(tasks: Collection[str], path: str) -> dict[str, JobReport | JobFailure]:
+    """Read what a driver left, and warn of what it did for tasks that the author's list has no more.
+
+    :param tasks: names of those that the list has.
+    """
+    reports = read_reports(path)
+    for name, report in reports.items():
+        if name not in tasks and name != EVERY_TASK:
+            what = repr(report.outcome.value) if isinstance(report, JobReport) else report.error
+            _log.warning(
+                "%s: this task has left the list since its application was submitted. Its outcome is %s; neither XCom "
+                "nor an asset event tells of it",
+                name,
+                what,
+            )
+    return reports
 
 
 def forget_report(report: str) -> None:

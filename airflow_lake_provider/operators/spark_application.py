@@ -32,7 +32,7 @@ from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_outcome
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments, unknown_conf
-from airflow_lake_provider.operators.report_file import read_reports
+from airflow_lake_provider.operators.report_file import reports_of
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure, refusing_for_good
 from airflow_lake_provider.operators.spark_arguments import SparkArguments
 from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
@@ -335,7 +335,7 @@ class SparkApplicationOperator(
             if not self._is_followed:
                 # A report that is there is one of an earlier run of this task.
                 raise JobFailedError(f"{self.place()}: nothing was submitted: {error}") from error
-        reports = read_reports(report_path)
+        reports = reports_of([task.key for task in self._tasks], report_path)
         is_lost = EVERY_TASK not in reports and not all(task.key in reports for task in open_tasks(self._tasks))
         self._is_over = not (is_lost and self._end.error)
         if is_lost and isinstance(self._hook, LakeSparkSubmitHook):

@@ -325,3 +325,32 @@ def test_a_driver_is_heard_though_a_template_gives_its_update_something_else_by_
     monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
     (report,) = rendered(after).execute_complete(context, json.loads(json.dumps(event)))
     assert report["outcome"] == "applied"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (CompactionReport(table="shop.gone", outcome=Outcome.DONE, reason="as asked"), "'done'"),
+        (JobFailure.of(CommitConflictError("others won")), "CommitConflictError"),
+    ],
+)
+def test_what_a_driver_did_for_a_task_that_has_left_the_list_meanwhile_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    context: Context,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: Any,
+    words: str,
+) -> None:
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    reports = {"compaction shop.orders": REPORT, "compaction shop.gone": answer}
+    (tmp_path / "r.json").write_text(reports_to_json(reports), encoding="utf-8")
+    arguments: dict[str, Any] = {"yarn_track_via_rm_api": True, "deferrable": True}
+    job = application({"action": "compaction", "table": "shop.orders"}, **arguments)
+    returned: Any = resumed(job, context, tmp_path)
+    (report,) = returned
+    assert (report["table"], report["outcome"]) == ("shop.orders", "done")
+    warned = [text for text in caplog.messages if "has left the list" in text]
+    assert len(warned) == 1
+    assert "compaction shop.gone" in warned[0]
+    assert words in warned[0]
