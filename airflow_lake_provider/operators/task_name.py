@@ -21,10 +21,10 @@ _CHANGES_OF_ROWS = (OverwritePartitionsSpec, DeleteRowsSpec, UpdateRowsSpec, Row
 def name_of(given: object, spec: JobSpec | InvalidSpecError, unrendered: object) -> tuple[str, ...]:
     """Return the name of a task, which its place in the list does not change.
 
-    It is action and table, with the name that its author gives the task, or of a load the source. A deletion has the
-    name of its keys, and an expiry of rows the column. An update has a digest of what it sets where: carried out again
-    under another name, it would count twice. A deletion has none of its predicate, which whoever reads the digest could
-    guess. Others of one name are told apart by their order.
+    It is action and table, with the name that its author gives the task, or of a load the source and the branch. A
+    deletion has the name of its keys, and an expiry of rows the column. An update has a digest of what it sets where:
+    carried out again under another name, it would count twice. A deletion has none of its predicate, which whoever
+    reads the digest could guess. Others of one name are told apart by their order.
 
     :param given: by the author, rendered.
     :param unrendered: the same before; a template of the time gives each process another text.
@@ -32,8 +32,10 @@ def name_of(given: object, spec: JobSpec | InvalidSpecError, unrendered: object)
     name = f"{_action(given)} {table_of(given)}"
     if (named := name_by_author(given, spec)) is not None:
         return (name, named)
-    if isinstance(spec, LoadSpec) and (source := name_of_source(spec)):
-        return (name, str(source))
+    if isinstance(spec, LoadSpec):
+        # A branch has no position: only its run keeps an append from being added twice.
+        branch = () if spec.branch is None else (f"on {spec.branch}",)
+        return (name, *filter(None, (name_of_source(spec),)), *branch)
     if isinstance(spec, DeleteRowsSpec) and spec.keys_from is not None and spec.keys_from.name:
         return (name, spec.keys_from.name)
     if isinstance(spec, RowExpirySpec):

@@ -93,7 +93,7 @@ def test_a_branch_has_its_own_event(
     base = append(orders, 1)
     orders.manage_snapshots().create_branch(base, "b").commit()
     on_main, on_branch = lake_table_asset("shop.orders"), lake_table_asset("shop.orders", branch="b")
-    driver(**{"upsert shop.orders": applied(append(orders, 2, branch="b"))})
+    driver(**{"upsert shop.orders on b": applied(append(orders, 2, branch="b"))})
     job = application({**UPSERT, "branch": "b"}, outlets=[on_main, on_branch])
     job.execute(context)
     assert job.outlets == [on_branch]

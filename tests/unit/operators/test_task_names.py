@@ -80,6 +80,8 @@ def deletion_of(name: str) -> dict[str, Any]:
         tuple({**OVERWRITE, "source": f"in/{n}.csv", "name": n} for n in "abc"),
         tuple({**update_of("n"), "name": n} for n in "abc"),
         tuple({**append_of(n), "name": f"load-{n}"} for n in "abc"),
+        (append_of("eu"), {**append_of("eu"), "branch": "b"}, {**append_of("eu"), "branch": "c"}),
+        (OVERWRITE, {**OVERWRITE, "branch": "b"}, {**OVERWRITE, "branch": "#2"}),
     ],
 )
 def test_a_task_of_a_table_is_known_again_at_another_place_and_is_not_taken_for_its_neighbour(
