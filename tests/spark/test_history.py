@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.author.query import Query
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.spark_jobs.actions import history_batch
 from tests.spark.history_flow import BEGIN, SCHEMA, expected, history_of, put, table
 from tests.spark.history_model import Event, Version, after
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow
@@ -267,6 +268,30 @@ def test_versions_that_others_wrote_and_that_are_no_history_are_refused(new_flow
         ("Bern", False),
         ("Oslo", True),
     ]
+
+
+def test_a_version_that_begins_after_the_time_of_the_batch_is_refused_with_what_to_do(new_flow: NewFlow) -> None:
+    flow = new_flow()
+    whole(flow, "2026-01-01", {1: ("Bern", "a"), 2: ("Bern", "a")})
+    flow.spark.sql(f"UPDATE {flow.table} SET valid_from = TIMESTAMP '2026-01-05 00:00:00 UTC' WHERE id = 1")
+    with pytest.raises(BadInputError, match="1 rows of the table with keys of the batch begin or end later than 2026-"):
+        whole(flow, "2026-01-03", {1: ("Oslo", "a"), 2: ("Oslo", "a")})
+    assert whole(flow, "2026-01-06", {1: ("Oslo", "a"), 2: ("Oslo", "a")}).rows_inserted == 2
+
+
+def test_more_keys_than_are_broadcast_leave_the_rows_of_the_model(
+    new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_batch, "_MOST_BROADCAST", 1)
+    flow = history_of(new_flow)
+    first, late = (
+        [Event(1, 1, 1, "Bern", "a"), Event(2, 5, 1, "Rome", "b")],
+        [Event(1, 3, 1, "Oslo", "c"), Event(2, 2, 1, "Bern", "c")],
+    )
+    for number, events in enumerate((first, late)):
+        put(flow, f"{number}.jsonl", events)
+        flow.apply(f"run {number}")
+    assert table(flow) == expected(after(after([], first), late))
 
 
 def test_keys_without_any_other_column_have_a_history(new_flow: NewFlow) -> None:

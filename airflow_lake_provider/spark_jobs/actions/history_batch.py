@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType, TimestampType
 
@@ -17,11 +18,16 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_properties import HISTORY_AT
 from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
-from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
-from airflow_lake_provider.spark_jobs.batch.key_versions import KeyVersions, with_history_columns
-from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
+from airflow_lake_provider.spark_jobs.batch.key_ranges import (
+    KeyRanges,
+    ranges_column,
+    read_ranges,
+    without_gaps,
+)
+from airflow_lake_provider.spark_jobs.batch.key_versions import FAULTS, KeyVersions, with_history_columns
+from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _OTHER_COLUMNS = (
@@ -33,7 +39,6 @@ _OTHER_TIME = (
 )
 _MOST_BROADCAST = 2_000_000
 _ROWS_OF_FILE = 100_000
-_CONTENT, _NEXT_START, _NEXT_CONTENT = "_lake_content", "_lake_next_start", "_lake_next_content"
 # In place of NULL, where others keep a history.
 _NEVER = 9999
 
@@ -116,27 +121,35 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
     if unknown := [name for name in engine.track or () if name.lower() not in columns]:
         raise BadInputError(f"{spec.table}: track names columns that the batch and the table lack: {unknown}")
     versions = KeyVersions(engine=engine, schema=schema, keys=spec.keys, order_by=spec.order_by)
+    identity = engine.identity_in_table(spec.keys)
+    faults = _faults(engine, schema)
+    stored = target.as_stored(batch.changes, spec.keys)
+    rows = None
+    if base is not None:
+        keys, ranges_of_keys = _keys_of(spec, batch, schema)
+        rows = _rows_of_keys(new, keys, ranges_of_keys, is_broadcast=_is_broadcast(batch))
     with released_on_failure() as cached:
-        rows, count = None, 0
-        if base is not None:
-            rows = _rows_of_keys(new, batch, schema)
-            cached.append(rows.persist())
-            count = _checked(spec, engine, rows, schema)
-        stored = target.as_stored(batch.changes, spec.keys)
-        changes = versions.changes(stored, rows if count else None, batch.keys + 2 * count)
-        cached.append(changes.persist())
-        identity = engine.identity_in_table(spec.keys)
-        fields = changes.select(*map(quoted, identity)).schema
-        ranges = ranges_column([(quoted(each.name), each.dataType) for each in fields])
-        never = ~sf.col(DELETED) & (_is_never(quoted(engine.valid_from)) | _is_never(quoted(engine.valid_to)))
-        deletes, without_time, measures = changes.agg(sf.count_if(DELETED), sf.count_if(never), ranges).collect()[0]
+        # Where the keys are broadcast, the join is given, and one job does all of it.
+        with without_adaptive_execution(stored.sparkSession) if _is_broadcast(batch) else nullcontext():
+            if rows is not None:
+                # Lazy: the job that makes the changes also fills it.
+                cached.append(rows.persist())
+            changes = versions.changes(stored, rows, batch.keys, list(faults.values()))
+            cached.append(changes.persist())
+            fields = changes.select(*map(quoted, identity)).schema
+            ranges = ranges_column([(quoted(each.name), each.dataType) for each in fields])
+            never = ~sf.col(DELETED) & (_is_never(quoted(engine.valid_from)) | _is_never(quoted(engine.valid_to)))
+            counts = [sf.count_if(sf.col(FAULTS).bitwiseAND(1 << bit) != 0) for bit in range(len(faults))]
+            row = changes.agg(sf.count_if(DELETED), sf.count_if(never), ranges, *counts).collect()[0]
+        deletes, without_time, measures, *faulty = row
+        _refuse_faults(spec, dict(zip(faults, faulty, strict=True)))
         _refuse_never(spec, without_time)
     key_ranges = read_ranges(identity, measures)
     total = key_ranges.keys
     return replace(
         batch,
         # A data file of each partition would be too many.
-        changes=changes.coalesce(1 + total // _ROWS_OF_FILE),
+        changes=changes.drop(FAULTS).coalesce(1 + total // _ROWS_OF_FILE),
         keys=total,
         upserts=total - deletes,
         deletes=deletes,
@@ -145,6 +158,10 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
         located=rows,
         cached=(*batch.cached, *cached),
     )
+
+
+def _is_broadcast(batch: ChangeBatch) -> bool:
+    return batch.keys <= _MOST_BROADCAST
 
 
 def _is_never(time: Column) -> Column:
@@ -182,42 +199,42 @@ def _time_type(spec: UpsertSpec, engine: History, rows: DataFrame, present: Mapp
     return column.dataType
 
 
-def _rows_of_keys(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBatch, schema: StructType) -> DataFrame:
-    """Return the rows of the table with a key of the batch."""
+def _keys_of(spec: UpsertSpec, batch: ChangeBatch, schema: StructType) -> tuple[DataFrame, KeyRanges | None]:
+    """Return the keys of a batch in the types of the table, and the parts of their ranges that have keys."""
     kinds = {field.name.lower(): field for field in schema}
-    fields = [(kinds[key.lower()], key) for key in new.spec.keys]
+    fields = [(kinds[key.lower()], key) for key in spec.keys]
     keys = batch.changes.select(*(quoted(key).cast(each.dataType).alias(each.name) for each, key in fields))
-    ranges = batch.key_ranges
-    if ranges is not None:
-        columns = [each for each in ranges.columns if each.column.lower() in (key.lower() for key in new.spec.keys)]
-        ranges = replace(ranges, columns=tuple(columns))
+    if (ranges := batch.key_ranges) is None:
+        return keys, None
+    columns = [each for each in ranges.columns if each.column.lower() in (key.lower() for key in spec.keys)]
+    return keys, without_gaps(replace(ranges, columns=tuple(columns)), keys)
+
+
+def _rows_of_keys(
+    new: NewInput[UpsertSpec, UpsertReport], keys: DataFrame, ranges: KeyRanges | None, *, is_broadcast: bool
+) -> DataFrame:
+    """Return the rows of the table with one of the keys."""
     rows = new.target.rows_of_keys(new.applied_state.base, keys, ranges)
     assert rows is not None, "a table without snapshots has no rows"
-    keys = keys if batch.keys > _MOST_BROADCAST else sf.broadcast(keys)
-    return rows.join(keys, on=[each.name for each, _ in fields], how="left_semi")
+    return rows.join(sf.broadcast(keys) if is_broadcast else keys, on=keys.columns, how="left_semi")
 
 
-def _checked(spec: UpsertSpec, engine: History, rows: DataFrame, schema: StructType) -> int:
-    """Return how many rows there are, in the job that fills their cache.
+def _faults(engine: History, schema: StructType) -> dict[str, Column]:
+    """Return the conditions of rows of which no history can be made, by what is said of them.
 
     :param schema: of the table.
-    :raises BadInputError: some have no time, one later than the batch, or times of which no history has both.
     """
     start, end = quoted(engine.valid_from), quoted(engine.valid_to)
-    # Of versions that begin together, the one that ends last is compared with the next one.
-    versions = Window.partitionBy(*map(quoted, spec.keys)).orderBy(start, end)
-    has_begun = (sf.col(_NEXT_START) > start) & (end.isNull() | (sf.col(_NEXT_START) < end))
-    # A row that others wrote twice is one.
-    is_another = (sf.col(_NEXT_START) == start) & (sf.col(_NEXT_CONTENT) != sf.col(_CONTENT))
     is_current = quoted(engine.current) if engine.current else sf.lit(False)
     faults = {
+        # And rows that begin while another is valid, see ``KeyVersions.changes``.
+        f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, or "
+        "never where there is one, so nobody can say which of them is valid; repair them with LakeUpdateRowsOperator "
+        "or LakeDeleteRowsOperator": end <= start,
         f"have NULL in {engine.valid_from}, so nobody can say since when they are valid; fill it with "
         "LakeUpdateRowsOperator": start.isNull(),
         f"have an end in {engine.valid_to} and are current, or end in the year 9999 or later. A version that is valid "
         f"now has NULL there; set it with LakeUpdateRowsOperator": end.isNotNull() & (is_current | _is_never(end)),
-        f"end in {engine.valid_to} before they begin, or when the next version of their key has already begun, or "
-        "never where there is one, so nobody can say which of them is valid; repair them with LakeUpdateRowsOperator "
-        "or LakeDeleteRowsOperator": (end <= start) | has_begun | is_another,
     }
     if engine.at is not None:
         kinds = {each.name.lower(): each.dataType for each in schema}
@@ -226,13 +243,14 @@ def _checked(spec: UpsertSpec, engine: History, rows: DataFrame, schema: StructT
             f"begin or end later than {engine.at}, the time of the batch. Run the batches in the order of their times; "
             "max_active_runs=1 does that"
         ] = (start > at) | (end > at)
-    total, *counts = (
-        rows.withColumn(_CONTENT, content_digest([(quoted_name(each.name), each.dataType) for each in schema]))
-        .withColumns({_NEXT_START: sf.lead(start).over(versions), _NEXT_CONTENT: sf.lead(_CONTENT).over(versions)})
-        .agg(sf.count(sf.lit(1)), *map(sf.count_if, faults.values()))
-        .collect()[0]
-    )
-    for fault, count in zip(faults, counts, strict=True):
+    return faults
+
+
+def _refuse_faults(spec: UpsertSpec, counts: Mapping[str, int]) -> None:
+    """Refuse rows of which no history can be made.
+
+    :raises BadInputError: with the count of the first kind that there is.
+    """
+    for fault, count in counts.items():
         if count:
             raise BadInputError(f"{spec.table}: {count} rows of the table with keys of the batch {fault}")
-    return int(total)

@@ -1,7 +1,8 @@
 """Versions of keys, each a row of the table with the time for which it is valid, and what a batch makes of them.
 
 Rows of the table are turned back into the events that they came from: a row began, it was seen again, it ended. Those
-of the batch join them. What all of them make together is compared with the rows that are there.
+of the batch join them. What all of them make together is compared with the rows that are there. Rows that are no
+history show in the same order of events, so that the table's rows are moved and sorted once.
 """
 
 from __future__ import annotations
@@ -28,9 +29,17 @@ _SAME_TIME, _BEGINS, _BEGUN, _NEXT, _IS_LAST = (
     *("_lake_same_time", "_lake_begins", "_lake_begun"),
     *("_lake_next", "_lake_is_last"),
 )
-# Digests of rows, and how many rows of the table begin at a time.
-_NEW, _OLD, _COPIES = "_lake_new", "_lake_old", "_lake_copies"
-_EVENTS_OF_TASK = 50_000
+# Of a row of the table, at its begin: when it ends, and the row of its key that begins before it.
+_UNTIL, _EARLIER = "_lake_until", "_lake_earlier"
+# Digests of rows, that of the rows of the table which begin at a time, and how many these are.
+_NEW, _OLD, _OLD_OF_TIME, _COPIES = "_lake_new", "_lake_old", "_lake_old_of_time", "_lake_copies"
+# What becomes of an event: a row to write, a row to delete, and a row of the table that is no version of a history.
+_KIND = "_lake_kind"
+_WRITTEN, _GONE, _FAULTY = range(3)
+_KEYS_OF_TASK = 16_000
+
+# Bits of a row of the table that is no version of a history, else 0.
+FAULTS = "_lake_faults"
 
 
 def unversioned(schema: StructType, engine: MergeEngine) -> StructType:
@@ -72,18 +81,25 @@ class KeyVersions:
     keys: Sequence[str]
     order_by: Sequence[str]
 
-    def changes(self, batch: DataFrame, rows: DataFrame | None, events: int) -> DataFrame:
+    def changes(self, batch: DataFrame, rows: DataFrame | None, keys: int, faults: Sequence[Column] = ()) -> DataFrame:
         """Return the rows that are new or differ, and those that are none any more with ``_lake_deleted``.
+
+        Where a row of the table is at fault, it comes out with ``_lake_faults``, and the others mean nothing.
 
         :param batch: one row for each key and time, with ``_lake_deleted``.
         :param rows: all rows of the table with one of the keys; None where it has none.
-        :param events: about how many there are.
+        :param keys: about how many there are.
+        :param faults: conditions that no row of a history satisfies; each has the bit of its place. The first bit is
+            also that of rows that begin while another one of their key is valid.
         """
         every = self._events_of_batch(batch)
         if rows is not None:
-            every = every.unionByName(self._events_of_table(rows))
+            every = every.unionByName(self._events_of_table(rows, faults))
+        # Versions of a key are counted by no job, so that few keys with many of them need all cores, too.
+        cores = batch.sparkSession.sparkContext.defaultParallelism
+        tasks = max(1 + keys // _KEYS_OF_TASK, min(cores, keys))
         # All that follows is in one order of one partitioning: nothing is moved or sorted again.
-        return self._differences(every.repartition(1 + events // _EVENTS_OF_TASK, *map(quoted, self._keys)))
+        return self._differences(every.repartition(tasks, *map(quoted, self._keys)))
 
     @cached_property
     def _fields(self) -> dict[str, StructField]:
@@ -130,16 +146,19 @@ class KeyVersions:
         fields = [*(self._fields[key.lower()] for key in self.keys), *self._values]
         fitted = batch.select(*(sf.expr(fitted_column(given, each)).alias(each.name) for each in fields), DELETED)
         time = sf.lit(self.engine.at) if self._time is None else quoted(self._time.name)
+        nothing = sf.lit(None)
         return fitted.withColumns(
             {
                 _TIME: time.cast(self._time_type),
                 _ORDER: self._order,
                 _RANK: sf.lit(_OF_BATCH),
-                _OLD: sf.lit(None).cast("bigint"),
+                _OLD: nothing.cast("bigint"),
+                _UNTIL: nothing.cast(self._time_type),
+                FAULTS: sf.lit(0),
             }
         )
 
-    def _events_of_table(self, rows: DataFrame) -> DataFrame:
+    def _events_of_table(self, rows: DataFrame, faults: Sequence[Column]) -> DataFrame:
         start, end = quoted(self.engine.valid_from), quoted(self.engine.valid_to).cast(self._time_type)
         seen = sf.lit(None) if self._time is None else quoted(self._time.name)
         seen = seen.cast(self._time_type)
@@ -164,29 +183,34 @@ class KeyVersions:
             began = start.cast(self._time.dataType)
             values[self._time.name] = sf.when(is_start & is_seen, began).otherwise(quoted(self._time.name))
         named = [value.alias(name) for name, value in values.items()]
-        old = sf.when(is_start, sf.col(_OLD)).alias(_OLD)
-        return events.select(*map(quoted, self._keys), *named, DELETED, _TIME, _ORDER, _RANK, old)
+        bits = sum((sf.when(fault, 1 << bit).otherwise(0) for bit, fault in enumerate(faults)), sf.lit(0))
+        at_start = {_OLD: sf.col(_OLD), _UNTIL: end, FAULTS: bits}
+        begun = [sf.when(is_start, value).alias(name) for name, value in at_start.items()]
+        return events.select(*map(quoted, self._keys), *named, DELETED, _TIME, _ORDER, _RANK, *begun)
 
     def _differences(self, events: DataFrame) -> DataFrame:
         key = Window.partitionBy(*map(quoted, self._keys))
         last_first = key.orderBy(_TIME, sf.col(_ORDER).desc_nulls_last(), sf.col(_RANK).desc())
         of_time = Window.partitionBy(*map(quoted, self._keys), _TIME)
+        begin = sf.when(sf.col(_RANK) == _START, sf.struct(_TIME, _UNTIL, _OLD))
         events = events.withColumns(
             {
                 _SAME_TIME: sf.lag(_TIME).over(last_first).eqNullSafe(sf.col(_TIME)),
+                _EARLIER: sf.last(begin, ignorenulls=True).over(last_first.rowsBetween(Window.unboundedPreceding, -1)),
                 _COPIES: sf.count(_OLD).over(of_time),
-                _OLD: sf.max(_OLD).over(of_time),
+                _OLD_OF_TIME: sf.max(_OLD).over(of_time),
             }
         )
+        events = events.withColumn(FAULTS, _faults())
         # Of each time the event that wins, with the digest of the row that begins there.
-        events = events.filter(~sf.col(_SAME_TIME)).withColumn(_NEW, _digest(self._tracked))
+        events = events.filter(~sf.col(_SAME_TIME) | (sf.col(FAULTS) != 0)).withColumn(_NEW, _digest(self._tracked))
         in_time = key.orderBy(_TIME)
         differs = sf.lag(_NEW).over(in_time) != sf.col(_NEW)
         was_deleted = sf.lag(DELETED).over(in_time)
         begins = was_deleted.isNull() | (was_deleted != sf.col(DELETED)) | (~sf.col(DELETED) & differs)
         events = events.withColumn(_BEGINS, begins)
         so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        begun = sf.when(sf.col(_BEGINS), sf.struct(_TIME, _COPIES, _OLD))
+        begun = sf.when(sf.col(_BEGINS), sf.struct(_TIME, _COPIES, _OLD_OF_TIME))
         events = events.withColumns(
             {
                 _BEGUN: sf.last(begun, ignorenulls=True).over(so_far),
@@ -209,19 +233,30 @@ class KeyVersions:
         )
         compared = [each for each in self.schema if each.name not in self._identity]
         events = events.withColumn(_NEW, _digest(compared))
-        begun = sf.col(_BEGUN)
+        begun, kind = sf.col(_BEGUN), sf.col(_KIND)
         # A row that others wrote twice is replaced by one.
-        same = sf.coalesce((begun[_COPIES] == 1) & (begun[_OLD] == sf.col(_NEW)), sf.lit(False))
+        same = sf.coalesce((begun[_COPIES] == 1) & (begun[_OLD_OF_TIME] == sf.col(_NEW)), sf.lit(False))
         gone = (sf.col(_COPIES) > 0) & ~(sf.col(_BEGINS) & ~sf.col(DELETED))
-        written = sf.array_compact(
-            sf.array(sf.when(sf.col(_IS_LAST) & ~same, sf.lit(False)), sf.when(gone, sf.lit(True)))
-        )
-        events = events.withColumn(DELETED, sf.explode(written))
+        kinds = {_WRITTEN: sf.col(_IS_LAST) & ~same, _GONE: gone, _FAULTY: sf.col(FAULTS) != 0}
+        named = [sf.when(condition, sf.lit(kind)) for kind, condition in kinds.items()]
+        events = events.withColumn(_KIND, sf.explode(sf.array_compact(sf.array(*named))))
         start = self._identity[-1]
         here = sf.col(_TIME).cast(self._fields[start.lower()].dataType)
-        since = sf.when(sf.col(DELETED), here).otherwise(quoted(start))
+        since = sf.when(kind == _GONE, here).otherwise(quoted(start))
         columns = [since.alias(start) if each.name == start else quoted(each.name) for each in self.schema]
-        return events.select(*columns, DELETED)
+        faults = sf.when(kind == _FAULTY, sf.col(FAULTS)).otherwise(0).alias(FAULTS)
+        return events.select(*columns, (kind == _GONE).alias(DELETED), faults)
+
+
+def _faults() -> Column:
+    """Return the bits of a row with that of one that begins while another is valid, or beside one that differs."""
+    earlier = sf.col(_EARLIER)
+    is_open = (earlier[_TIME] < sf.col(_TIME)) & (earlier[_UNTIL].isNull() | (earlier[_UNTIL] > sf.col(_TIME)))
+    # A row that others wrote twice is one.
+    is_another = (earlier[_TIME] == sf.col(_TIME)) & (earlier[_OLD] != sf.col(_OLD))
+    overlaps = (sf.col(_RANK) == _START) & (is_open | is_another)
+    bits = sf.coalesce(sf.col(FAULTS), sf.lit(0))
+    return bits.bitwiseOR(sf.when(overlaps, 1).otherwise(0))
 
 
 def _digest(fields: Sequence[StructField]) -> Column:
