@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.actions.load_batch import NewInput
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, released_on_failure
 from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     KeyRanges,
+    in_parts_of,
     ranges_column,
     read_ranges,
     without_gaps,
@@ -124,10 +125,10 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
     identity = engine.identity_in_table(spec.keys)
     faults = _faults(engine, schema)
     stored = target.as_stored(batch.changes, spec.keys)
-    rows = None
+    rows, of_batch = None, batch.key_ranges
     if base is not None:
-        keys, ranges_of_keys = _keys_of(spec, batch, schema)
-        rows = _rows_of_keys(new, keys, ranges_of_keys, is_broadcast=_is_broadcast(batch))
+        keys, of_batch = _keys_of(spec, batch, schema)
+        rows = _rows_of_keys(new, keys, of_batch, is_broadcast=_is_broadcast(batch))
     with released_on_failure() as cached:
         # Where the keys are broadcast, the join is given, and one job does all of it.
         with without_adaptive_execution(stored.sparkSession) if _is_broadcast(batch) else nullcontext():
@@ -144,7 +145,7 @@ def changes_of_history(new: NewInput[UpsertSpec, UpsertReport], batch: ChangeBat
         deletes, without_time, measures, *faulty = row
         _refuse_faults(spec, dict(zip(faults, faulty, strict=True)))
         _refuse_never(spec, without_time)
-    key_ranges = read_ranges(identity, measures)
+    key_ranges = in_parts_of(read_ranges(identity, measures), of_batch)
     total = key_ranges.keys
     return replace(
         batch,

@@ -88,6 +88,25 @@ def without_gaps(ranges: KeyRanges, rows: DataFrame) -> KeyRanges:
     return replace(ranges, columns=tuple(_in_parts(each, rows) if each.is_uneven else each for each in ranges.columns))
 
 
+def in_parts_of(ranges: KeyRanges, wider: KeyRanges | None) -> KeyRanges:
+    """Return ranges in the parts that are known of other rows, which have all of their keys; no job is run.
+
+    :param wider: ranges of those rows; None where nobody has counted them.
+    """
+    others = {each.column.lower(): each for each in (wider.columns if wider else ()) if not each.is_uneven}
+    return replace(
+        ranges, columns=tuple(_in_parts_of(each, others.get(each.column.lower())) for each in ranges.columns)
+    )
+
+
+def _in_parts_of(key_range: KeyRange, wider: KeyRange | None) -> KeyRange:
+    if wider is None or not key_range.is_uneven:
+        return key_range
+    # One part of more rows may be wider than the range itself.
+    parts = wider.parts if len(wider.parts) > 1 else key_range.parts
+    return replace(key_range, is_uneven=False, parts=parts)
+
+
 def _in_parts(key_range: KeyRange, rows: DataFrame) -> KeyRange:
     column = quoted(key_range.column)
     number = as_number(column, rows.select(column).schema[0].dataType)

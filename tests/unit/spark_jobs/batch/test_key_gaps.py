@@ -3,10 +3,18 @@ from __future__ import annotations
 import statistics
 from itertools import chain, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.spark_jobs.batch.key_ranges import Ranges, is_uneven, without_longest_gaps
+from airflow_lake_provider.spark_jobs.batch.key_ranges import (
+    KeyRange,
+    KeyRanges,
+    Ranges,
+    in_parts_of,
+    is_uneven,
+    without_longest_gaps,
+)
 
 
 def parts_of(numbers: list[int]) -> Ranges:
@@ -57,3 +65,29 @@ def test_of_many_gaps_the_longest_are_cut_out() -> None:
     ranges = parts_of(longer)
     assert len(ranges) == 16
     assert {low - high for (_, high), (low, _) in pairwise(ranges)} == {170}
+
+
+def range_of(column: str, least: int, greatest: int, *parts: tuple[str, str], is_uneven: bool = True) -> KeyRange:
+    return KeyRange(column=column, least=str(least), greatest=str(greatest), is_uneven=is_uneven, parts=parts)
+
+
+PARTS, WHOLE = (("0", "9"), ("90", "99")), (("5", "95"),)
+
+
+@pytest.mark.parametrize(
+    ("of_more_keys", "parts", "is_uneven"),
+    [
+        pytest.param(range_of("ID", 0, 99, *PARTS, is_uneven=False), PARTS, False, id="their parts"),
+        pytest.param(range_of("ID", 0, 99, is_uneven=False), WHOLE, False, id="one part, which may be wider"),
+        pytest.param(range_of("ID", 0, 99), WHOLE, True, id="nobody has looked for gaps"),
+        pytest.param(range_of("other", 0, 99, is_uneven=False), WHOLE, True, id="another column"),
+    ],
+)
+def test_gaps_between_more_keys_are_gaps_between_some_of_them(
+    of_more_keys: KeyRange, parts: tuple[tuple[str, str], ...], is_uneven: bool
+) -> None:
+    ranges = KeyRanges(keys=2, columns=(range_of("id", 5, 95),))
+    (narrowed,) = in_parts_of(ranges, KeyRanges(keys=9, columns=(of_more_keys,))).columns
+    assert (narrowed.parts, narrowed.is_uneven) == (parts, is_uneven)
+    assert (narrowed.least, narrowed.greatest) == ("5", "95")
+    assert in_parts_of(ranges, None) == ranges
