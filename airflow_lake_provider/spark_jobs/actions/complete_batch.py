@@ -109,7 +109,8 @@ def compared_with_table(new: NewInput[UpsertSpec, UpsertReport], table_rows: int
     # A data file of each partition would be too many.
     changes = rows.coalesce(1 + upserts // _ROWS_OF_FILE).unionByName(gone, allowMissingColumns=True)
     batch = _batch_of(changes, upserts, counts, cached)
-    way = "Arrow" if reason is None else f"Spark ({reason})"
+    by_arrow = f"Arrow, in ranges of {differences.key_of_ranges}" if differences.key_of_ranges else "Arrow"
+    way = by_arrow if reason is None else f"Spark ({reason})"
     return ComparedBatch(batch=batch, schema_changes=schema_changes, counts=counts, way=way)
 
 

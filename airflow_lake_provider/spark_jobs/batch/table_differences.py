@@ -16,15 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.batch.arrow_comparison import (
-    DIGEST,
-    SIDE,
-    ArrowRows,
-    ParquetBatch,
-    rows_of_keys,
-    unlike_rows,
-    with_digest,
-)
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.left_rows import DIGEST, SIDE
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.sides import ArrowRows, ParquetBatch
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.unlike_rows import rows_of_keys, unlike_rows, with_digest
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.row_content import content_digest
 from airflow_lake_provider.spark_jobs.session.pinned_settings import with_shuffle_partitions
@@ -98,7 +92,9 @@ class WholeRows:
         """
         spark, batch_rows, unlike = self.batch.sparkSession, cache(self.batch.count), None
         if self.by_arrow is not None:
-            unlike = unlike_rows(spark, self.by_arrow, self._key_schema(), table_rows, batch_rows(), cached)
+            unlike = unlike_rows(
+                spark, self.by_arrow, self._key_schema(), self._stored_schema(), table_rows, batch_rows(), cached
+            )
         if unlike is not None and unlike.reason is None:
             by_arrow, joined_rows = self.by_arrow, unlike.count
             table, batch = self._of_side(unlike.rows, 0, "t", _OLD), self._of_side(unlike.rows, 1, "b", _NEW)
@@ -114,7 +110,11 @@ class WholeRows:
         with with_shuffle_partitions(spark, tasks):
             cached.append(by_key := _by_key(rows.coalesce(tasks), self.keys).persist())
             differences = Differences.of(by_key, self.keys, batch_rows, self._live_rows().count)
-        return replace(differences, by_arrow=by_arrow, left_to_spark=unlike.reason if unlike else None)
+        if unlike is None:
+            return differences
+        key = None if unlike.place is None else self.keys[unlike.place]
+        stored = None if by_arrow is None else unlike.stored
+        return replace(differences, by_arrow=by_arrow, stored=stored, key_of_ranges=key, left_to_spark=unlike.reason)
 
     def _joined(self, table: DataFrame, batch: DataFrame, tasks: int) -> DataFrame:
         """Return the pairs of rows of one key, and the rows without a partner."""
@@ -172,6 +172,9 @@ class WholeRows:
         kinds = enumerate(each.dataType for each in self._key_fields())
         return StructType([StructField(_key(place), kind) for place, kind in kinds])
 
+    def _stored_schema(self) -> StructType:
+        return StructType([self.batch.schema[name] for name in self.stored])
+
     def _is_unlike(self) -> Column:
         """Tell pairs of rows, and rows without a partner, that a count or a change needs."""
         same = (sf.col(_OLD) == sf.col(_NEW)) & (sf.col(_BAD) == 0)
@@ -203,9 +206,10 @@ class WholeRows:
         :param rows: of the batch, which are read where Arrow does not read them.
         """
         wanted, count, by_arrow = self._wanted(differences), differences.counts.upserts, differences.by_arrow
-        if by_arrow is not None and count <= _MOST_BROADCAST:
-            columns = StructType([self.batch.schema[name] for name in self.stored])
-            rows = rows_of_keys(rows.sparkSession, by_arrow, wanted, columns, count)
+        if differences.stored is not None:
+            rows = differences.stored
+        elif by_arrow is not None and count <= _MOST_BROADCAST:
+            rows = rows_of_keys(rows.sparkSession, by_arrow, wanted, self._stored_schema(), count)
         return self.of_upserts(rows, differences).select(*map(quoted, self.stored))
 
     def _wanted(self, differences: Differences) -> DataFrame:
@@ -278,12 +282,16 @@ class Differences:
 
     :param by_key: a row for each.
     :param by_arrow: how Python workers have compared both sides; None where Spark has.
+    :param stored: rows of the batch among which are all that have such a key, in the columns that are stored.
+    :param key_of_ranges: key column of whose ranges they have done it; None where they moved rows by the key.
     :param left_to_spark: why they have not, where they have tried.
     """
 
     by_key: DataFrame
     counts: DifferenceCounts
     by_arrow: ArrowRows | None = None
+    stored: DataFrame | None = None
+    key_of_ranges: str | None = None
     left_to_spark: str | None = None
 
     @classmethod

@@ -45,7 +45,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
-from airflow_lake_provider.spark_jobs.batch.arrow_comparison import ArrowRows, ParquetBatch
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.sides import ArrowRows, ParquetBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.changelog import net_of_changelog
 from airflow_lake_provider.spark_jobs.formats.commits import (

@@ -24,6 +24,9 @@ from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.batch import table_differences
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison import key_order, ordered_rows
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.unlike_rows import rows_of_keys
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.batch.table_differences import Differences, WholeRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import compared_rows as subject
@@ -53,6 +56,7 @@ DDL = (
     "name STRING, number BIGINT, flag BOOLEAN, count INT, long BIGINT, ratio FLOAT, score DOUBLE, day DATE, "
     "at TIMESTAMP, local TIMESTAMP_NTZ, price DECIMAL(9,2), wide DECIMAL(38,0), text STRING, bytes BINARY"
 )
+KEY_ORDER = "airflow_lake_provider.spark_jobs.batch.arrow_comparison.unlike_rows.key_order"
 Row = dict[str, Any]
 BY_ARROW = pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no groups by Arrow")
 
@@ -141,21 +145,31 @@ def answers(whole: WholeRows, cached: list[DataFrame]) -> tuple[Differences, set
 
 
 @BY_ARROW
+@pytest.mark.parametrize("in_ranges", [False, True])
 @pytest.mark.parametrize("version", [2, 3])
 def test_random_rows_differ_for_arrow_where_they_do_for_spark_and_for_python(
-    spark: SparkSession, table: Callable[..., str], tmp_path: Path, version: int
+    spark: SparkSession,
+    table: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    in_ranges: bool,
 ) -> None:
+    # A key column with NULL has no order.
+    nulls_in_keys = 0 if in_ranges else 0.05
+    if not in_ranges:
+        monkeypatch.setattr(KEY_ORDER, lambda *_: None)
     seed = randrange(10**9) if ALL else version
     print(f"the rows of seed {seed}")
     random, name = Random(seed), table(DDL, version)
-    old = [rows_of(random, 60, [], 0.05), rows_of(random, 60, [], 0)]
+    old = [rows_of(random, 60, [], nulls_in_keys), rows_of(random, 60, [], 0)]
     for rows in old:
         for file in written(tmp_path, pa.Table.from_pylist(rows, SCHEMA), coerce_timestamps="us"):
             spark.read.parquet(file.path).writeTo(name).append()
     # Deletes lie on rows of the one snapshot, by positions or by a vector.
     spark.sql(f"DELETE FROM {name} WHERE number = 3 AND flag")
     left = [row for rows in old for row in rows if not (row["number"] == 3 and row["flag"])]
-    new = rows_of(random, 150, left, 0.05)
+    new = rows_of(random, 150, left, nulls_in_keys)
     parts = [pa.Table.from_pylist(new[place::2], SCHEMA) for place in range(2)]
     files = written(tmp_path, parts[0], row_group_size=20)
     # As Spark writes times: in INT96.
@@ -167,6 +181,7 @@ def test_random_rows_differ_for_arrow_where_they_do_for_spark_and_for_python(
     arrow_rows = by_arrow(spark, name, files, spark_rows)
     of_spark, of_arrow = answers(spark_rows, cached), answers(arrow_rows, cached)
     assert of_arrow[0].by_arrow is not None, of_arrow[0].left_to_spark
+    assert of_arrow[0].key_of_ranges == ("name" if in_ranges else None)
     assert of_arrow[0].counts == of_spark[0].counts
     assert of_arrow[1:] == of_spark[1:]
     upserts, deletes = expected(left, new)
@@ -183,6 +198,33 @@ def test_random_rows_differ_for_arrow_where_they_do_for_spark_and_for_python(
     ]
     assert unlike[0] == unlike[1]
     assert unlike[0]
+    release_frames(*cached)
+
+
+@BY_ARROW
+def test_a_table_that_was_loaded_from_an_export_is_compared_by_ranges_of_its_key(
+    spark: SparkSession, table: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_order, "_LEAST_BYTES", 1 << 10)
+    name = table("id BIGINT, at TIMESTAMP, n INT", **{"write.parquet.row-group-size-bytes": "4096"})
+    spark.sql(f"INSERT INTO {name} SELECT id, timestamp_seconds(id), 0 FROM range(20000)")
+    # As an earlier load left it: rows that were deleted, and newer ones in a file of their own.
+    spark.sql(f"DELETE FROM {name} WHERE id % 10 = 3")
+    spark.sql(f"INSERT INTO {name} SELECT id * 10 + 3, timestamp_seconds(id), 1 FROM range(1900) ORDER BY id % 7")
+    before = {row["id"]: row["n"] for row in spark.table(name).collect()}
+    after = {**{id_: n for id_, n in before.items() if id_ % 4_000}, 5: 9, 19_999: 9, 50_000: 9}
+    ids = [*after]
+    at = pa.array([0] * len(ids), pa.timestamp("us", tz="UTC"))
+    rows = pa.table({"id": ids, "at": at, "n": pa.array(after.values(), pa.int32())}).sort_by("id")
+    spark.sql(f"UPDATE {name} SET at = timestamp_seconds(0)")
+    files = written(tmp_path, *(rows.slice(begin, 3_000) for begin in range(0, rows.num_rows, 3_000)))
+    cached: list[DataFrame] = []
+    differences, upserts, deletes, _ = answers(
+        by_arrow(spark, name, files, whole_rows(spark, name, files, ["id"])), cached
+    )
+    assert differences.key_of_ranges == "id"
+    assert (upserts, deletes) == ({(5,), (19_999,), (50_000,)}, {(id_,) for id_ in before if id_ % 4_000 == 0})
+    assert differences.counts.unchanged == len(after) - 3
     release_frames(*cached)
 
 
@@ -271,8 +313,29 @@ def test_a_load_says_that_arrow_compares_and_the_table_becomes_what_the_source_h
     (flow.inbox / "run 1.parquet").unlink()
     rows = {**{number: f"name {number}" for number in range(100, 1000)}, 7: "new", 200: "changed"}
     load(flow, pa.table({"id": [*rows], "name": [*rows.values()]}), "run 2")
-    assert "upserts, 99 deletes, by Arrow" in capsys.readouterr().out
+    assert "upserts, 99 deletes, by Arrow, in ranges of id" in capsys.readouterr().out
     assert {row["id"]: row["name"] for row in flow.spark.table(flow.table).collect()} == rows
+
+
+@BY_ARROW
+def test_a_source_of_which_most_rows_differ_is_read_again_and_not_kept_whole(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordered_rows, "_MOST_BYTES_GIVEN", 1 << 10)
+    load(flow, pa.table({"id": [*range(1000)], "n": [0] * 1000}))
+    (flow.inbox / "run 1.parquet").unlink()
+    reads = []
+    read_again = rows_of_keys
+
+    def counted(*given: Any) -> DataFrame:
+        reads.append(given)
+        return read_again(*given)
+
+    monkeypatch.setattr(table_differences, "rows_of_keys", counted)
+    load(flow, pa.table({"id": [*range(1000)], "n": [*range(1000)]}), "run 2")
+    assert len(reads) == 1
+    assert all(row["id"] == row["n"] for row in flow.spark.table(flow.table).collect())
+    assert flow.spark.table(flow.table).count() == 1000
 
 
 CHANGED: dict[str, tuple[type[Exception], str, Callable[[Path], Any]]] = {
@@ -288,6 +351,8 @@ def test_a_file_that_changes_before_the_second_look_is_named_as_spark_names_it(
     flow: Flow, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     error, text, changes = CHANGED[change]
+    # Rows of ranges are not read again.
+    monkeypatch.setattr(KEY_ORDER, lambda *_: None)
     load(flow, PLAIN)
     (flow.inbox / "run 1.parquet").unlink()
     read_again = WholeRows.stored_upserts

@@ -11,8 +11,8 @@ import pyspark
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.batch.arrow_comparison import ArrowRows, ParquetBatch
-from airflow_lake_provider.spark_jobs.batch.arrow_digest import has_digest
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.digest import has_digest
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.sides import ArrowRows, ParquetBatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.executors import memory_obstacle, worker_obstacle
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import arrow_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart

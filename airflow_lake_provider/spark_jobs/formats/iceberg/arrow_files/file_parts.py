@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footer
     begin_of,
     bytes_of,
     bytes_of_row,
+    footer_of,
     row_groups_of,
 )
 
@@ -58,6 +59,16 @@ def row_groups_of_part(footer: Any, part: FilePart) -> tuple[list[int], int]:
             chosen.append(number)
         position += group.num_rows
     return chosen, first
+
+
+def row_group_parts(files: TableFiles, parts: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
+    """Cut parts into those of one row group, each with its bytes in the file and about those in Arrow's format."""
+    for each in parts:
+        footer = footer_of(files, each.path)
+        for group in map(footer.row_group, row_groups_of_part(footer, each)[0]):
+            size = bytes_of(group)
+            part = replace(each, start=begin_of(group) + size // 2, length=1)
+            yield [part], size, bytes_of_row(group) * group.num_rows
 
 
 def without_positions(rows: pa.RecordBatch, positions: Positions, first: int) -> pa.RecordBatch:

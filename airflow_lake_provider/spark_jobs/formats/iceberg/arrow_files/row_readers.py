@@ -6,7 +6,7 @@ What Arrow and Spark may read in two ways is refused with an ``UnsupportedError`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns i
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import (
     FilePart,
     opened_file,
+    row_group_parts,
     without_positions,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
@@ -52,6 +53,14 @@ class TableRows:
                     rows = pa.RecordBatch.from_arrays(columns.arrays(batch), schema=self.schema)
                     yield without_positions(rows, positions, first)
 
+    def row_groups(self, part: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
+        """Cut a part into those of one row group, each with its bytes in the file and in Arrow's format."""
+        return row_group_parts(self.files, part)
+
+    def of_columns(self, count: int) -> TableRows:
+        """Return a reader of the first columns alone."""
+        return replace(self, schema=_first_columns(self.schema, count))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetRows:
@@ -74,6 +83,14 @@ class ParquetRows:
                 for batch, _ in file.batches(each, [*dict.fromkeys(filter(None, names))], _BATCH_ROWS):
                     arrays = [self._array(batch, place, name) for place, name in enumerate(names)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def row_groups(self, part: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
+        """Cut a part into those of one row group, each with its bytes in the file and in Arrow's format."""
+        return row_group_parts(TableFiles(), part)
+
+    def of_columns(self, count: int) -> ParquetRows:
+        """Return a reader of the first columns alone."""
+        return replace(self, schema=_first_columns(self.schema, count))
 
     def _names(self, parquet: Any) -> list[str | None]:
         """Return the name of each column as the file has it; None for one that it has not.
@@ -113,6 +130,10 @@ class ParquetRows:
         if pa.types.is_temporal(wanted.type) and pc.any(pc.less(values, pa.scalar(first, values.type))).as_py():
             raise UnsupportedError(f"column {wanted.name} has dates before 1582 or times before 1900")
         return values
+
+
+def _first_columns(schema: pa.Schema, count: int) -> pa.Schema:
+    return pa.schema([schema.field(place) for place in range(count)])
 
 
 def _is_alike(stored: pa.DataType, wanted: pa.DataType, *, is_int96: bool) -> bool:

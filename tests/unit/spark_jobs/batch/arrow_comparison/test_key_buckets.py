@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from airflow_lake_provider.spark_jobs.batch import arrow_comparison as subject
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison import key_buckets as subject
 
 
 def test_a_bucket_that_arrow_does_not_take_leaves_a_reason_and_no_failed_task() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.spark_jobs.batch.arrow_digest import digests, has_digest
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.digest import digests, has_digest
 
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),

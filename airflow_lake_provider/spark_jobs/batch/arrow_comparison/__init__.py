@@ -1,0 +1,1 @@
+"""Compare the rows of two sides by Arrow, in the Python workers of the executors."""

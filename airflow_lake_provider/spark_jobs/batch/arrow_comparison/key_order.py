@@ -1,0 +1,240 @@
+"""Cut both sides into ranges of a key column, where their row groups lie in its order.
+
+An export by primary key, and a table that was loaded from one, are so. Each range is then compared by a task that reads
+it from either side, and no row moves between tasks. A first job reads the key columns, and nothing is taken from the
+statistics of files: of texts, their order is not Arrow's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, chain, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import Broadcast
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.sides import Readers
+
+_ORDERED = (pa.types.is_signed_integer, pa.types.is_date32, pa.types.is_timestamp, pa.types.is_string)
+# Of files, for each task: fewer do not pay for it, more are not needed.
+_LEAST_BYTES, _MOST_BYTES = 16 << 20, 128 << 20
+_TASKS_OF_CORE = 4
+# Of what lies between two cuts, what may lie across the second.
+_MOST_ACROSS = 0.25
+# To decode all files twice still takes less than to move rows.
+_MOST_READ = 2
+# What the longest task may read, over the part that each core has.
+_MOST_UNEVEN = 1.5
+# Of row groups that a worker reads at once.
+_MOST_OPEN = 320 << 20
+# Rows of one value of the column, which a worker keeps until all are there.
+_MOST_OF_VALUE = 100_000
+# Of a row group: each is found behind those before it. A step that is longer than this part of all begins one.
+_MOST_RUNS, _LONG_STEP = 16, 16
+# In Arrow's format: a worker rather sorts such a row group.
+_SMALL = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Rows of a row group that ascend in a key column; all of it where there would be many runs.
+
+    Spark puts several files of an export into a task, and so into a row group of the table that it writes.
+
+    :param part: what the side's reader reads to have the row group.
+    :param begin: rows of the row group before the run.
+    :param lower: least value; ``upper``: the greatest.
+    :param most: how many rows in turn have the same value.
+    :param size: bytes in the file, and ``read`` with what is read before it.
+    :param kept: bytes that a worker has while it reads: a compressed row group, or in Arrow's format what it sorts.
+    """
+
+    side: int
+    part: Any
+    begin: int
+    rows: int
+    lower: Any
+    upper: Any
+    is_sorted: bool
+    most: int
+    size: int
+    read: int
+    kept: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRange:
+    """Runs that have keys of a range.
+
+    :param lower: least value of the column; None of the first range.
+    :param end: the value behind the greatest; None of the last range.
+    :param runs: by their least values.
+    """
+
+    lower: Any
+    end: Any
+    runs: tuple[Run, ...]
+
+    def of_side(self, side: int) -> list[Run]:
+        """Return those of a side, in their order."""
+        return [run for run in self.runs if run.side == side]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyOrder:
+    """Ranges of a key column.
+
+    :param place: of the column among those of the key.
+    """
+
+    place: int
+    ranges: tuple[KeyRange, ...]
+
+
+# Of a row group, for each key column: None of one that has no order.
+Runs = tuple[tuple[Run, ...] | None, ...]
+
+
+def key_order(spark: SparkSession, readers: Broadcast[Readers], keys: int, parts: int) -> KeyOrder | None:
+    """Read the key columns of both sides, and cut them into ranges.
+
+    :param keys: how many columns come first that are the key.
+    :param parts: of both sides together.
+    :return: None where no key column has an order that both sides follow.
+    """
+    context = spark.sparkContext
+    if not any(_has_order(kind) for kind in readers.value[0].schema.types[:keys]):
+        return None
+    # A task of a Python worker costs a tenth of a second, and few read these columns for longer.
+    tasks = min(parts, 2 * context.defaultParallelism)
+    read = context.parallelize(range(parts), tasks).flatMap(partial(_row_groups, readers, keys)).collect()
+    # What a worker cannot read has its reason said by those that compare.
+    groups = [group for group in read if group is not None]
+    return ordered_by(groups, context.defaultParallelism) if len(groups) == len(read) else None
+
+
+def ordered_by(groups: Sequence[Runs], cores: int) -> KeyOrder | None:
+    """Cut both sides into ranges of the first key column that serves.
+
+    :param groups: row groups of both sides.
+    :param cores: that compare at once.
+    """
+    for place, of_groups in enumerate(zip(*groups, strict=True)):
+        if (ranges := _ranges(of_groups, cores)) is not None:
+            return KeyOrder(place=place, ranges=ranges)
+    return None
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in _ORDERED)
+
+
+def _row_groups(readers: Broadcast[Readers], keys: int, number: int) -> Iterator[Runs | None]:
+    of_table = len(readers.value[0].parts)
+    side = int(number >= of_table)
+    reader = readers.value[side]
+    of_keys = reader.of_columns(keys)
+    try:
+        for part, size, decoded in reader.row_groups(reader.parts[number - side * of_table]):
+            rows = pa.Table.from_batches(of_keys.batches(part), of_keys.schema)
+            if rows.num_rows:
+                columns = (column.combine_chunks() for column in rows.columns)
+                yield tuple(runs_of(values, side, part, size, decoded) for values in columns)
+    except Exception:  # noqa: BLE001  # a failed task would be tried again
+        yield None
+
+
+def runs_of(values: pa.Array, side: int, part: Any, size: int, decoded: int) -> tuple[Run, ...] | None:
+    """Return the runs of a row group in a key column; None where it has NULL or a type without an order.
+
+    :param size: bytes of the row group in the file, and ``decoded`` in Arrow's format.
+    """
+    if values.null_count or not _has_order(values.type):
+        return None
+    rows = len(values)
+    begins = [0, *_breaks(values)]
+    is_sorted = len(begins) <= (1 if decoded <= _SMALL else _MOST_RUNS)
+    begins = begins if is_sorted else [0]
+    runs = []
+    for begin, end in pairwise([*begins, rows]):
+        of_run = values[begin:end]
+        ends = (of_run[0], of_run[-1]) if is_sorted else pc.min_max(of_run).values()
+        lower, upper = (each.as_py() for each in ends)
+        run = Run(
+            side=side,
+            part=part,
+            begin=begin,
+            rows=end - begin,
+            lower=lower,
+            upper=upper,
+            is_sorted=is_sorted,
+            most=_most_of_value(of_run),
+            size=size * (end - begin) // rows,
+            read=size * end // rows,
+            kept=size if is_sorted else decoded,
+        )
+        runs.append(run)
+    return tuple(runs)
+
+
+def _breaks(values: pa.Array) -> list[int]:
+    """Return the rows before which values descend, or jump."""
+    descends = pc.greater(values[:-1], values[1:]).to_numpy(zero_copy_only=False)
+    if not pa.types.is_string(values.type):
+        numbers = values.view(f"int{values.type.bit_width}").to_numpy().astype(np.float64)
+        descends = descends | (np.diff(numbers) > np.ptp(numbers) / _LONG_STEP)
+    breaks: list[int] = (np.flatnonzero(descends) + 1).tolist()
+    return breaks
+
+
+def _most_of_value(values: pa.Array) -> int:
+    changes = np.flatnonzero(pc.not_equal(values[:-1], values[1:]).to_numpy(zero_copy_only=False))
+    return int(np.diff(np.concatenate([[-1], changes, [len(values) - 1]])).max())
+
+
+def _ranges(groups: Sequence[tuple[Run, ...] | None], cores: int) -> tuple[KeyRange, ...] | None:
+    runs = sorted(chain.from_iterable(group or () for group in groups), key=lambda run: run.lower)
+    if None in groups or any(run.most > _MOST_OF_VALUE for run in runs):
+        return None
+    total = sum(run.size for run in runs)
+    wanted = min(_MOST_BYTES, max(_LEAST_BYTES, total // (cores * _TASKS_OF_CORE)))
+    cuts = _cuts(runs, wanted)
+    ranges = []
+    for lower, end in zip([None, *cuts], [*cuts, None], strict=True):
+        inside = (run for run in runs if (end is None or run.lower < end) and (lower is None or run.upper >= lower))
+        ranges.append(KeyRange(lower=lower, end=end, runs=tuple(inside)))
+    read = [sum(run.read for run in each.runs) for each in ranges]
+    is_even = max(read) <= max(2 * wanted, _MOST_UNEVEN * sum(read) / cores)
+    return tuple(ranges) if is_even and sum(read) <= _MOST_READ * total and _most_kept(runs) <= _MOST_OPEN else None
+
+
+def _cuts(runs: Sequence[Run], wanted: int) -> list[Any]:
+    """Return values, ascending, between which lie about so many bytes, and across which lie few.
+
+    :param runs: by their least values.
+    """
+    by_upper = sorted(runs, key=lambda run: run.upper)
+    uppers, ended = [run.upper for run in by_upper], [0, *accumulate(run.size for run in by_upper)]
+    cuts: list[Any] = []
+    begun = since = 0
+    for number, run in enumerate(runs):
+        is_new = not number or run.lower != runs[number - 1].lower
+        across = begun - ended[bisect_left(uppers, run.lower)]
+        if is_new and since >= wanted and across <= since * _MOST_ACROSS:
+            cuts.append(run.lower)
+            since = 0
+        begun, since = begun + run.size, since + run.size
+    return cuts
+
+
+def _most_kept(runs: Sequence[Run]) -> int:
+    """Return how many bytes workers keep at most of runs that lie over one value."""
+    events = [event for run in runs for event in ((run.lower, 0, run.kept), (run.upper, 1, -run.kept))]
+    return max(accumulate(size for *_, size in sorted(events, key=lambda event: event[:2])), default=0)
