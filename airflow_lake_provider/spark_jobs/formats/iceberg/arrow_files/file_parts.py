@@ -44,19 +44,21 @@ class FilePart:
 
 
 def row_groups_of_part(footer: Any, part: FilePart) -> tuple[list[int], int]:
-    """Return the row groups of a part, which stand together, and the position of its first row.
+    """Return the row groups of a part that have rows, which stand together, and the position of the first row.
 
     :raises UnsupportedError: they do not stand together.
     """
     chosen: list[int] = []
-    position, first = 0, 0
+    position, first, end = 0, 0, 0
     for number, group in enumerate(row_groups_of(footer)):
         middle = begin_of(group) + bytes_of(group) // 2
-        if part.start <= middle < part.start + part.length:
-            if chosen and number > chosen[-1] + 1:
+        # Arrow says of one without rows that it begins at byte 0.
+        if group.num_rows and part.start <= middle < part.start + part.length:
+            if chosen and position != end:
                 raise UnsupportedError("the row groups of a file are not in order")
             first = first if chosen else position
             chosen.append(number)
+            end = position + group.num_rows
         position += group.num_rows
     return chosen, first
 

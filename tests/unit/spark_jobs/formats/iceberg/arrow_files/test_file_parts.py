@@ -1,0 +1,38 @@
+"""Parts of Parquet files are cut at row groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.row_readers import ParquetRows
+
+SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string()})
+
+
+def rows_of(numbers: range) -> pa.Table:
+    return pa.table({"id": [*numbers], "name": [str(number) for number in numbers]}, SCHEMA)
+
+
+def file_of(folder: Path, *groups: pa.Table) -> FilePart:
+    file = folder / "rows.parquet"
+    with pq.ParquetWriter(file, SCHEMA) as writer:
+        for group in groups:
+            writer.write_table(group)
+    return FilePart(path=f"file:{file}", start=0, length=file.stat().st_size, sequence_number=0)
+
+
+def ids_of_row_groups(part: FilePart) -> list[list[int]]:
+    rows = ParquetRows(parts=[[part]], schema=SCHEMA, stored=frozenset(SCHEMA.names))
+    cut = [each for each, _, _ in rows.row_groups([part])]
+    return [pa.Table.from_batches(rows.batches(each), SCHEMA).column("id").to_pylist() for each in cut]
+
+
+def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
+    # Arrow says of each that it begins at byte 0.
+    part = file_of(tmp_path, SCHEMA.empty_table(), rows_of(range(2)), SCHEMA.empty_table(), rows_of(range(2, 4)))
+    ids = ids_of_row_groups(part)
+    assert [id_ for of_group in ids for id_ in of_group] == [*range(4)]
