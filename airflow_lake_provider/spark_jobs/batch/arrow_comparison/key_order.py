@@ -46,7 +46,8 @@ _SMALL = 16 << 20
 class Run:
     """Rows of a row group that ascend in a key column; all of it where there would be many runs.
 
-    Spark puts several files of an export into a task, and so into a row group of the table that it writes.
+    Small row groups in turn are one. Spark puts several files of an export into a task, and so into a row group of the
+    table that it writes.
 
     :param part: what the side's reader reads to have the row group.
     :param begin: rows of the row group before the run.

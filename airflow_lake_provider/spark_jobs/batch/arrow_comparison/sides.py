@@ -30,7 +30,7 @@ class RowReader(Protocol):
         """
 
     def row_groups(self, part: Any) -> Iterator[tuple[Any, int, int]]:
-        """Cut a part into those of one row group, each with its bytes in the file and in Arrow's format."""
+        """Cut a part at row groups; each part has its bytes in the file and in Arrow's format."""
 
     def of_columns(self, count: int) -> RowReader:
         """Return a reader of the first columns alone."""

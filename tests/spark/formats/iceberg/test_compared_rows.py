@@ -206,7 +206,7 @@ def test_a_table_that_was_loaded_from_an_export_is_compared_by_ranges_of_its_key
     spark: SparkSession, table: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_order, "_LEAST_BYTES", 1 << 10)
-    name = table("id BIGINT, at TIMESTAMP, n INT", **{"write.parquet.row-group-size-bytes": "4096"})
+    name = table("id BIGINT, at TIMESTAMP, n INT", **{"write.target-file-size-bytes": "4096"})
     spark.sql(f"INSERT INTO {name} SELECT id, timestamp_seconds(id), 0 FROM range(20000)")
     # As an earlier load left it: rows that were deleted, and newer ones in a file of their own.
     spark.sql(f"DELETE FROM {name} WHERE id % 10 = 3")

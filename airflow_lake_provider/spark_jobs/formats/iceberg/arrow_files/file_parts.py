@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def row_groups_of_part(footer: Any, part: FilePart) -> tuple[list[int], int]:
     chosen: list[int] = []
     position, first, end = 0, 0, 0
     for number, group in enumerate(row_groups_of(footer)):
-        middle = begin_of(group) + bytes_of(group) // 2
+        middle = _middle_of(group)
         # Arrow says of one without rows that it begins at byte 0.
         if group.num_rows and part.start <= middle < part.start + part.length:
             if chosen and position != end:
@@ -64,13 +64,36 @@ def row_groups_of_part(footer: Any, part: FilePart) -> tuple[list[int], int]:
 
 
 def row_group_parts(files: TableFiles, parts: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
-    """Cut parts into those of one row group, each with its bytes in the file and about those in Arrow's format."""
+    """Cut parts into those of one row group, or of small ones in turn that are a batch together.
+
+    Each part has its file opened, whose footer tells all row groups.
+
+    :return: each with its bytes in the file, and about those in Arrow's format.
+    :raises UnsupportedError: a part of some row groups would have others.
+    """
     for each in parts:
         footer = footer_of(files, each.path)
-        for group in map(footer.row_group, row_groups_of_part(footer, each)[0]):
-            size = bytes_of(group)
-            part = replace(each, start=begin_of(group) + size // 2, length=1)
-            yield [part], size, bytes_of_row(group) * group.num_rows
+        groups = [footer.row_group(number) for number in row_groups_of_part(footer, each)[0]]
+        middles = [_middle_of(group) for group in groups]
+        if any(middle >= behind for middle, behind in pairwise(middles)):
+            raise UnsupportedError("the row groups of a file are not in order")
+        begin, size, decoded = 0, 0, 0
+        for number, group in enumerate(groups):
+            more = bytes_of_row(group) * group.num_rows
+            if number > begin and decoded + more > _BATCH_BYTES:
+                yield [_between(each, middles[begin], middles[number])], size, decoded
+                begin, size, decoded = number, 0, 0
+            size, decoded = size + bytes_of(group), decoded + more
+        if groups:
+            yield [_between(each, middles[begin], middles[-1] + 1)], size, decoded
+
+
+def _middle_of(group: Any) -> int:
+    return begin_of(group) + bytes_of(group) // 2
+
+
+def _between(part: FilePart, start: int, end: int) -> FilePart:
+    return replace(part, start=start, length=end - start)
 
 
 def without_positions(rows: pa.RecordBatch, positions: Positions, first: int) -> pa.RecordBatch:

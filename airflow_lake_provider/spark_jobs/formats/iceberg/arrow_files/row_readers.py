@@ -54,7 +54,7 @@ class TableRows:
                     yield without_positions(rows, positions, first)
 
     def row_groups(self, part: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
-        """Cut a part into those of one row group, each with its bytes in the file and in Arrow's format."""
+        """Cut a part at row groups; each part has its bytes in the file and in Arrow's format."""
         return row_group_parts(self.files, part)
 
     def of_columns(self, count: int) -> TableRows:
@@ -85,7 +85,7 @@ class ParquetRows:
                     yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def row_groups(self, part: Sequence[FilePart]) -> Iterator[tuple[list[FilePart], int, int]]:
-        """Cut a part into those of one row group, each with its bytes in the file and in Arrow's format."""
+        """Cut a part at row groups; each part has its bytes in the file and in Arrow's format."""
         return row_group_parts(TableFiles(), part)
 
     def of_columns(self, count: int) -> ParquetRows:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import file_parts
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.row_readers import ParquetRows
 
@@ -36,3 +39,24 @@ def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
     part = file_of(tmp_path, SCHEMA.empty_table(), rows_of(range(2)), SCHEMA.empty_table(), rows_of(range(2, 4)))
     ids = ids_of_row_groups(part)
     assert [id_ for of_group in ids for id_ in of_group] == [*range(4)]
+
+
+def test_small_row_groups_in_turn_are_one_part_so_that_a_file_is_opened_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [rows_of(range(begin, begin + 10)) for begin in range(0, 1_000, 10)]
+    part = file_of(tmp_path, SCHEMA.empty_table(), *groups, SCHEMA.empty_table())
+    assert ids_of_row_groups(part) == [[*range(1_000)]]
+    monkeypatch.setattr(file_parts, "_BATCH_BYTES", 2_000)
+    ids = ids_of_row_groups(part)
+    assert len(ids) in range(2, 51)
+    assert [id_ for of_group in ids for id_ in of_group] == [*range(1_000)]
+
+
+def test_row_groups_that_do_not_lie_one_behind_the_other_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = file_of(tmp_path, rows_of(range(2)), rows_of(range(2, 4)))
+    monkeypatch.setattr(file_parts, "begin_of", lambda _: 4)
+    with pytest.raises(UnsupportedError, match="not in order"):
+        ids_of_row_groups(part)
