@@ -8,7 +8,7 @@ statistics of files: of texts, their order is not Arrow's.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -34,7 +34,7 @@ _MOST_READ = 2
 _MOST_UNEVEN = 1.5
 # Of row groups that a worker reads at once.
 _MOST_OPEN = 320 << 20
-# Rows of one value of the column, which a worker keeps until all are there.
+# Rows of one value of the column, on both sides, which a worker keeps until all are there.
 _MOST_OF_VALUE = 100_000
 # Of a row group: each is found behind those before it. A step that is longer than this part of all begins one.
 _MOST_RUNS, _LONG_STEP = 16, 16
@@ -52,7 +52,7 @@ class Run:
     :param part: what the side's reader reads to have the row group.
     :param begin: rows of the row group before the run.
     :param lower: least value; ``upper``: the greatest.
-    :param most: how many rows in turn have the same value.
+    :param most: rows of the value that most rows have.
     :param size: bytes in the file, and ``read`` with what is read before it.
     :param kept: bytes that a worker has while it reads: a compressed row group, or in Arrow's format what it sorts.
     """
@@ -176,7 +176,7 @@ def runs_of(values: pa.Array, side: int, part: Any, size: int, decoded: int) -> 
             lower=lower,
             upper=upper,
             is_sorted=is_sorted,
-            most=_most_of_value(of_run),
+            most=_most_of_value(of_run, is_sorted=is_sorted),
             size=size * (end - begin) // rows,
             read=size * end // rows,
             kept=size if is_sorted else decoded,
@@ -195,14 +195,16 @@ def _breaks(values: pa.Array) -> list[int]:
     return breaks
 
 
-def _most_of_value(values: pa.Array) -> int:
+def _most_of_value(values: pa.Array, *, is_sorted: bool) -> int:
+    if not is_sorted:
+        return int(pc.max(pc.value_counts(values).field("counts")).as_py())
     changes = np.flatnonzero(pc.not_equal(values[:-1], values[1:]).to_numpy(zero_copy_only=False))
     return int(np.diff(np.concatenate([[-1], changes, [len(values) - 1]])).max())
 
 
 def _ranges(groups: Sequence[tuple[Run, ...] | None], cores: int) -> tuple[KeyRange, ...] | None:
     runs = sorted(chain.from_iterable(group or () for group in groups), key=lambda run: run.lower)
-    if None in groups or any(run.most > _MOST_OF_VALUE for run in runs):
+    if None in groups or not _fit_a_worker(runs):
         return None
     total = sum(run.size for run in runs)
     wanted = min(_MOST_BYTES, max(_LEAST_BYTES, total // (cores * _TASKS_OF_CORE)))
@@ -213,7 +215,7 @@ def _ranges(groups: Sequence[tuple[Run, ...] | None], cores: int) -> tuple[KeyRa
         ranges.append(KeyRange(lower=lower, end=end, runs=tuple(inside)))
     read = [sum(run.read for run in each.runs) for each in ranges]
     is_even = max(read) <= max(2 * wanted, _MOST_UNEVEN * sum(read) / cores)
-    return tuple(ranges) if is_even and sum(read) <= _MOST_READ * total and _most_kept(runs) <= _MOST_OPEN else None
+    return tuple(ranges) if is_even and sum(read) <= _MOST_READ * total else None
 
 
 def _cuts(runs: Sequence[Run], wanted: int) -> list[Any]:
@@ -235,7 +237,13 @@ def _cuts(runs: Sequence[Run], wanted: int) -> list[Any]:
     return cuts
 
 
-def _most_kept(runs: Sequence[Run]) -> int:
-    """Return how many bytes workers keep at most of runs that lie over one value."""
-    events = [event for run in runs for event in ((run.lower, 0, run.kept), (run.upper, 1, -run.kept))]
-    return max(accumulate(size for *_, size in sorted(events, key=lambda event: event[:2])), default=0)
+def _fit_a_worker(runs: Sequence[Run]) -> bool:
+    kept = _most_at_a_value(runs, [run.kept for run in runs])
+    return kept <= _MOST_OPEN and _most_at_a_value(runs, [run.most for run in runs]) <= _MOST_OF_VALUE
+
+
+def _most_at_a_value(runs: Sequence[Run], counts: Iterable[int]) -> int:
+    """Return the greatest sum of counts, of runs that lie over one value."""
+    counted = zip(runs, counts, strict=True)
+    events = [event for run, count in counted for event in ((run.lower, 0, count), (run.upper, 1, -count))]
+    return max(accumulate(count for *_, count in sorted(events, key=lambda event: event[:2])), default=0)

@@ -154,6 +154,17 @@ def test_rows_without_an_order_are_not_cut_into_ranges() -> None:
     assert order_of([side_of([1, 2]), Rows([[(None, "a", 1.0, "x"), (2, None, 1.0, "x")]], 10)]) is None
 
 
+def test_many_rows_of_one_value_have_no_order_though_each_row_group_has_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a column that is the first of a key, such as a country, has them.
+    table, export = (side_of(*[[1] * 50] * 3, *[[2] * 50] * 3) for _ in range(2))
+    mixed = side_of([1, 2, 3] * 100)
+    assert order_of([table, export]) is not None
+    assert order_of([mixed, mixed], cores=1) is not None
+    monkeypatch.setattr(key_order, "_MOST_OF_VALUE", 190)
+    assert order_of([table, export]) is None
+    assert order_of([mixed, mixed], cores=1) is None
+
+
 def test_a_file_whose_keys_are_in_another_order_than_before_is_told() -> None:
     rows, others = side_of([*range(20)]), side_of([*reversed(range(20))])
     with pytest.raises(ValueError, match="a file has changed"):
