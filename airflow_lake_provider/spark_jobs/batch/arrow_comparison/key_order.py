@@ -208,14 +208,24 @@ def _ranges(groups: Sequence[tuple[Run, ...] | None], cores: int) -> tuple[KeyRa
         return None
     total = sum(run.size for run in runs)
     wanted = min(_MOST_BYTES, max(_LEAST_BYTES, total // (cores * _TASKS_OF_CORE)))
-    cuts = _cuts(runs, wanted)
-    ranges = []
-    for lower, end in zip([None, *cuts], [*cuts, None], strict=True):
-        inside = (run for run in runs if (end is None or run.lower < end) and (lower is None or run.upper >= lower))
-        ranges.append(KeyRange(lower=lower, end=end, runs=tuple(inside)))
+    ranges = [*_between(runs, _cuts(runs, wanted))]
     read = [sum(run.read for run in each.runs) for each in ranges]
     is_even = max(read) <= max(2 * wanted, _MOST_UNEVEN * sum(read) / cores)
     return tuple(ranges) if is_even and sum(read) <= _MOST_READ * total else None
+
+
+def _between(runs: Sequence[Run], cuts: Sequence[Any]) -> Iterator[KeyRange]:
+    """Yield a range for each cut, and one behind the last.
+
+    :param runs: by their least values.
+    """
+    lowers, begin = [run.lower for run in runs], 0
+    inside: list[Run] = []
+    for lower, end in pairwise([None, *cuts, None]):
+        until = len(runs) if end is None else bisect_left(lowers, end)
+        inside = [*(run for run in inside if run.upper >= lower), *runs[begin:until]]
+        yield KeyRange(lower=lower, end=end, runs=tuple(inside))
+        begin = until
 
 
 def _cuts(runs: Sequence[Run], wanted: int) -> list[Any]:

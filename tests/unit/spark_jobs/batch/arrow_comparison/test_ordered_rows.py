@@ -147,6 +147,24 @@ def test_an_export_and_the_table_that_was_loaded_from_it_are_cut_where_files_beg
     assert unlike([table, export], order) == (expected([table, export]), [800, 800])
 
 
+def test_many_row_groups_are_put_into_ranges_without_looking_at_each_for_each_range() -> None:
+    compared = 0
+
+    class Value(int):
+        def __ge__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) >= cast(int, other)
+
+    order = order_of([side_of([0, 1])])
+    assert order is not None
+    runs = [replace(order.ranges[0].runs[0], lower=Value(place), upper=Value(place), size=100) for place in range(500)]
+    cut = key_order.ordered_by([((run,),) for run in runs], 200)
+    assert cut is not None
+    assert [[run.lower for run in keys.runs] for keys in cut.ranges] == [[place] for place in range(500)]
+    assert compared < 2_000
+
+
 def test_rows_without_an_order_are_not_cut_into_ranges() -> None:
     numbers = [*range(0, 800, 7), *range(1, 800, 7)]
     apart = [numbers[place::8] for place in range(8)]
