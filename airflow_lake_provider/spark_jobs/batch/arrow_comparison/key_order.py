@@ -32,8 +32,10 @@ _MOST_ACROSS = 0.25
 _MOST_READ = 2
 # What the longest task may read, over the part that each core has.
 _MOST_UNEVEN = 1.5
-# Of row groups that a worker reads at once.
+# Of row groups that a worker reads at once, as they are and decoded.
 _MOST_OPEN = 320 << 20
+# Of what is read in order: a batch in Arrow's format.
+_BATCH_BYTES = 16 << 20
 # Rows of one value of the column, on both sides, which a worker keeps until all are there.
 _MOST_OF_VALUE = 100_000
 # Of a row group: each is found behind those before it. A step that is longer than this part of all begins one.
@@ -54,7 +56,7 @@ class Run:
     :param lower: least value; ``upper``: the greatest.
     :param most: rows of the value that most rows have.
     :param size: bytes in the file, and ``read`` with what is read before it.
-    :param kept: bytes that a worker has while it reads: a compressed row group, or in Arrow's format what it sorts.
+    :param kept: bytes that a worker has while it reads: a compressed row group, and what is decoded of it.
     """
 
     side: int
@@ -179,7 +181,8 @@ def runs_of(values: pa.Array, side: int, part: Any, size: int, decoded: int) -> 
             most=_most_of_value(of_run, is_sorted=is_sorted),
             size=size * (end - begin) // rows,
             read=size * end // rows,
-            kept=size if is_sorted else decoded,
+            # What is sorted is copied.
+            kept=size + (min(decoded, _BATCH_BYTES) if is_sorted else 2 * decoded),
         )
         runs.append(run)
     return tuple(runs)

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_columns import id_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.open_files import TableFiles
 
+# Of a value in Arrow's format, or of the offset of a text. Dictionaries have fewer, and NULL has none in a file.
+_WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "FIXED_LEN_BYTE_ARRAY": 16, "BYTE_ARRAY": 4}
+
 
 def footer_of(files: TableFiles, location: str) -> Any:
     """Return the footer of a file, a ``FileMetaData``."""
@@ -31,16 +34,23 @@ def bytes_of(group: Any) -> int:
 
 
 def bytes_of_row(group: Any) -> int:
-    """Return the bytes of a decoded row of a row group.
+    """Return the bytes of a decoded row of a row group, in Arrow's format.
 
     A dictionary may hide long texts: each of many rows has one. Texts that have no bounds are longer than statistics
     may be. Each row may then have one as long as all that its column has.
     """
     rows = max(1, group.num_rows)
     return sum(
-        column.total_uncompressed_size if _may_be_long(column) else -(-column.total_uncompressed_size // rows)
+        column.total_uncompressed_size if _may_be_long(column) else -(-_bytes_in_arrow(column) // rows)
         for column in (group.column(number) for number in range(group.num_columns))
     )
+
+
+def _bytes_in_arrow(column: Any) -> int:
+    width = _WIDTHS.get(column.physical_type, 0)
+    if column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page and column.statistics.has_min_max:
+        width += max(len(column.statistics.min_raw), len(column.statistics.max_raw))
+    return int(max(column.total_uncompressed_size, column.num_values * width))
 
 
 def _may_be_long(column: Any) -> bool:

@@ -183,6 +183,19 @@ def test_many_rows_of_one_value_have_no_order_though_each_row_group_has_few(monk
     assert order_of([mixed, mixed], cores=1) is None
 
 
+def runs_over_one_range(count: int, values: list[int], size: int, decoded: int) -> list[Runs]:
+    return [(key_order.runs_of(pa.array(values), side, None, size, decoded),) for side in (0, 1) for _ in range(count)]
+
+
+def test_row_groups_that_lie_over_each_other_are_counted_as_arrow_decodes_them() -> None:
+    mib, ascending, mixed = 1 << 20, [*range(100)], [*range(1, 100, 2), *range(0, 100, 2)] * 20
+    # A batch of each is decoded at a time, and one that is sorted is there twice.
+    assert key_order.ordered_by(runs_over_one_range(9, ascending, mib, 500 * mib), 1) is not None
+    assert key_order.ordered_by(runs_over_one_range(10, ascending, mib, 500 * mib), 1) is None
+    assert key_order.ordered_by(runs_over_one_range(3, mixed, mib, 26 * mib), 1) is not None
+    assert key_order.ordered_by(runs_over_one_range(3, mixed, mib, 27 * mib), 1) is None
+
+
 def test_a_file_whose_keys_are_in_another_order_than_before_is_told() -> None:
     rows, others = side_of([*range(20)]), side_of([*reversed(range(20))])
     with pytest.raises(ValueError, match="a file has changed"):

@@ -11,6 +11,7 @@ import pytest
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import file_parts
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.file_parts import FilePart
+from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.parquet_footers import bytes_of_row
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files.row_readers import ParquetRows
 
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string()})
@@ -60,3 +61,22 @@ def test_row_groups_that_do_not_lie_one_behind_the_other_are_refused(
     monkeypatch.setattr(file_parts, "begin_of", lambda _: 4)
     with pytest.raises(UnsupportedError, match="not in order"):
         ids_of_row_groups(part)
+
+
+def test_the_bytes_of_a_row_are_those_of_arrow_though_a_dictionary_has_fewer(tmp_path: Path) -> None:
+    count = 50_000
+    rows = pa.table(
+        {
+            "number": pa.array([7] * count),
+            "ratio": pa.array([1.5, None] * (count // 2)),
+            "category": ["a category with a name"] * count,
+            "code": [f"code {number:010}" for number in range(count)],
+            "nothing": pa.nulls(count, pa.string()),
+        }
+    )
+    file = tmp_path / "rows.parquet"
+    pq.write_table(rows, file)
+    footer = pq.read_metadata(file)
+    assert footer.num_row_groups == 1
+    of_group = bytes_of_row(footer.row_group(0)) * count
+    assert rows.nbytes * 0.9 < of_group < rows.nbytes * 1.3
