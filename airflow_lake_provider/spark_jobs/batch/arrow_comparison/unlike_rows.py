@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from airflow_lake_provider.contracts.reports.failure_causes import CHANGED_MEANWHILE
 from airflow_lake_provider.spark_jobs.batch.arrow_comparison.digest import Digests, digests
 from airflow_lake_provider.spark_jobs.batch.arrow_comparison.key_buckets import buckets_of, unlike_by_buckets
 from airflow_lake_provider.spark_jobs.batch.arrow_comparison.key_order import key_order
@@ -96,6 +97,7 @@ def unlike_rows(
     # Keys that nobody has read would be deleted.
     if reason is None and batch_rows_read != batch_rows:
         reason = f"workers have read {batch_rows_read} rows of the batch, and Spark {batch_rows}"
+    unlike = _all_read(unlike)
     return Unlike(
         rows=unlike.select(SIDE, *keys.names, DIGEST),
         count=count,
@@ -103,6 +105,14 @@ def unlike_rows(
         stored=None if order is None or left_out else stored_columns(unlike, stored),
         reason=reason,
     )
+
+
+def _all_read(unlike: DataFrame) -> DataFrame:
+    """Let rows that were lost with an executor, and cannot be read again, fail the job that needs them."""
+    text = f"{CHANGED_MEANWHILE}rows that an executor has lost are not read again: "
+    lost = sf.raise_error(sf.concat(sf.lit(text), sf.col(REASON)))
+    # Not a filter: Spark would first leave out the row of a reason, which has no side.
+    return unlike.withColumn(SIDE, sf.when(sf.col(REASON).isNotNull(), lost).otherwise(sf.col(SIDE)))
 
 
 def rows_of_keys(spark: SparkSession, sides: ArrowRows, keys: DataFrame, columns: StructType, count: int) -> DataFrame:

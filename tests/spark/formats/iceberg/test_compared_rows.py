@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate
@@ -26,7 +27,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch import table_differences
 from airflow_lake_provider.spark_jobs.batch.arrow_comparison import key_order, ordered_rows
-from airflow_lake_provider.spark_jobs.batch.arrow_comparison.unlike_rows import rows_of_keys
+from airflow_lake_provider.spark_jobs.batch.arrow_comparison.unlike_rows import rows_of_keys, unlike_rows
 from airflow_lake_provider.spark_jobs.batch.change_batch import release_frames
 from airflow_lake_provider.spark_jobs.batch.table_differences import Differences, WholeRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.arrow_files import compared_rows as subject
@@ -293,6 +294,31 @@ def test_rows_that_workers_have_not_read_are_not_taken_for_gone(
     differences = by_arrow(spark, name, listed, whole_rows(spark, name, files, ["id"])).differences(100, cached)
     assert (differences.counts.deletes, differences.by_arrow) == (0, None)
     assert str(differences.left_to_spark).endswith("rows of the batch, and Spark 100")
+    release_frames(*cached)
+
+
+@BY_ARROW
+@pytest.mark.parametrize("in_ranges", [False, True])
+def test_rows_that_are_lost_with_an_executor_are_not_left_out_where_they_cannot_be_read_again(
+    spark: SparkSession, table: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_ranges: bool
+) -> None:
+    if not in_ranges:
+        monkeypatch.setattr(KEY_ORDER, lambda *_: None)
+    name = table("id BIGINT, n BIGINT")
+    spark.sql(f"INSERT INTO {name} SELECT id, id FROM range(100)")
+    files = written(tmp_path, pa.table({"id": [*range(90)], "n": [0] * 90}))
+    cached: list[DataFrame] = []
+
+    def lost(*given: Any) -> Any:
+        unlike = unlike_rows(*given)
+        cached[0].unpersist(blocking=True)
+        Path(files[0].path.removeprefix("file:")).unlink()
+        return unlike
+
+    monkeypatch.setattr(table_differences, "unlike_rows", lost)
+    # A retry is safe.
+    with pytest.raises(SparkRuntimeException, match=r"changed meanwhile: .* again: FileNotFoundError"):
+        by_arrow(spark, name, files, whole_rows(spark, name, files, ["id"])).differences(100, cached)
     release_frames(*cached)
 
 
