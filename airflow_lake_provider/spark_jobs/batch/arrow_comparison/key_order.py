@@ -38,6 +38,8 @@ _MOST_OPEN = 320 << 20
 _BATCH_BYTES = 16 << 20
 # Rows of one value of the column, on both sides, which a worker keeps until all are there.
 _MOST_OF_VALUE = 100_000
+# Of rows without an order: to count all takes 0.4 s for a million texts, ten times as long.
+_SAMPLE = 16_384
 # Of a row group: each is found behind those before it. A step that is longer than this part of all begins one.
 _MOST_RUNS, _LONG_STEP = 16, 16
 # In Arrow's format: a worker rather sorts such a row group.
@@ -54,7 +56,7 @@ class Run:
     :param part: what the side's reader reads to have the row group.
     :param begin: rows of the row group before the run.
     :param lower: least value; ``upper``: the greatest.
-    :param most: rows of the value that most rows have.
+    :param most: rows of the value that most rows have, about as many where they are not sorted.
     :param size: bytes in the file, and ``read`` with what is read before it.
     :param kept: bytes that a worker has while it reads: a compressed row group, and what is decoded of it.
     """
@@ -200,7 +202,8 @@ def _breaks(values: pa.Array) -> list[int]:
 
 def _most_of_value(values: pa.Array, *, is_sorted: bool) -> int:
     if not is_sorted:
-        return int(pc.max(pc.value_counts(values).field("counts")).as_py())
+        step = -(-len(values) // _SAMPLE)
+        return int(pc.max(pc.value_counts(values[::step]).field("counts")).as_py() - 1) * step + 1
     changes = np.flatnonzero(pc.not_equal(values[:-1], values[1:]).to_numpy(zero_copy_only=False))
     return int(np.diff(np.concatenate([[-1], changes, [len(values) - 1]])).max())
 
