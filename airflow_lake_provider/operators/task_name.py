@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.contracts.specs.maintenance import RowExpirySpec
 from airflow_lake_provider.contracts.specs.overwrite_partitions import OverwritePartitionsSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.spec_codec import is_task_name
 
 _CHANGES_OF_ROWS = (OverwritePartitionsSpec, DeleteRowsSpec, UpdateRowsSpec, RowExpirySpec)
 
@@ -63,7 +64,10 @@ def told_apart_by_order(names: Iterable[tuple[str, ...]], specs: Iterable[object
 
 
 def name_by_author(given: object, spec: JobSpec | InvalidSpecError) -> str | None:
-    """Return the name that the author gives a task; None without one, and of a mapping that is refused."""
+    """Return the name that the author gives a task, also one that is refused; None without one, or with no fit one."""
+    if isinstance(given, Mapping):
+        name = given.get("name")
+        return name if is_task_name(name) else None
     named = given if isinstance(given, JobSpec) else spec
     return named.task_name if isinstance(named, JobSpec) else None
 

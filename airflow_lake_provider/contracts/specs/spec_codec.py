@@ -6,7 +6,7 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -93,9 +93,14 @@ def written_task(value: object, name: str) -> JobSpec:
     return spec if task_name is None else replace(spec, task_name=_task_name(task_name, f"{name}: name"))
 
 
+def is_task_name(value: object) -> TypeGuard[str]:
+    """Tell whether a value can be the name of a task."""
+    return isinstance(value, str) and _TASK_NAME.fullmatch(value) is not None
+
+
 def _task_name(value: object, name: str) -> str:
     task_name = text(value, name)
-    if not _TASK_NAME.fullmatch(task_name):
+    if not is_task_name(task_name):
         raise InvalidSpecError(
             f"{name} must have 1 to 64 letters, digits, '_', '-' or '.', and is no template, got {task_name!r}"
         )

@@ -97,6 +97,21 @@ def test_a_task_of_a_table_is_known_again_at_another_place_and_is_not_taken_for_
     assert len({first, second, *runs(new)}) == 3
 
 
+def test_a_task_that_is_refused_in_one_try_keeps_the_name_by_which_its_neighbours_are_known(context: Context) -> None:
+    broken = [{**deletion_of("a"), "where": ""}, {**deletion_of("a"), "name": "{{ ds }}"}]
+
+    def names(first: dict[str, Any]) -> list[str | None]:
+        job = application(DELETION)
+        # As a mapped task has it, or one from XCom.
+        job.tasks = [first, DELETION]
+        tasks = job.table_tasks(context)
+        assert tasks[1].error is None
+        return [tasks[0].name, tasks[1].key]
+
+    assert names(deletion_of("a")) == names(broken[0]) == ["a", "delete-rows shop.orders"]
+    assert names(broken[1])[0] is None
+
+
 def test_an_update_whose_template_gives_another_value_at_a_later_try_is_known_again(context: Context) -> None:
     def runs(day: str) -> list[str]:
         context["params"] = {"day": day}
