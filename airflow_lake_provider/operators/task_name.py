@@ -32,7 +32,8 @@ def name_of(given: object, spec: JobSpec | InvalidSpecError, unrendered: object)
     """
     name = f"{_action(given)} {table_of(given)}"
     if (named := name_by_author(given, spec)) is not None:
-        return (name, named)
+        # In quotes, as a source may have the same name, or a column.
+        return (name, f"'{named}'")
     if isinstance(spec, LoadSpec):
         # A branch has no position: only its run keeps an append from being added twice.
         branch = () if spec.branch is None else (f"on {spec.branch}",)

@@ -80,6 +80,7 @@ def deletion_of(name: str) -> dict[str, Any]:
         tuple({**OVERWRITE, "source": f"in/{n}.csv", "name": n} for n in "abc"),
         tuple({**update_of("n"), "name": n} for n in "abc"),
         tuple({**append_of(n), "name": f"load-{n}"} for n in "abc"),
+        ({**append_of("eu"), "name": "us"}, append_of("us"), append_of("asia")),
         (append_of("eu"), {**append_of("eu"), "branch": "b"}, {**append_of("eu"), "branch": "c"}),
         (OVERWRITE, {**OVERWRITE, "branch": "b"}, {**OVERWRITE, "branch": "#2"}),
     ],
@@ -141,7 +142,7 @@ def test_a_task_shows_its_name_and_leaves_it_in_its_report(context: Context) -> 
     job.render_template_fields(context)
     assert [task.serialize().get("name") for task in job.tasks] == ["carts", None]
     named, other = tasks = job.table_tasks(context)
-    assert (named.key, other.key) == ("delete-rows shop.orders carts", "delete-rows shop.orders")
+    assert (named.key, other.key) == ("delete-rows shop.orders 'carts'", "delete-rows shop.orders")
     for task in tasks:
         task.take(InvalidSpecError("no"))
     assert [report.get("name") for report in job.result(tasks, context)] == ["carts", None]
