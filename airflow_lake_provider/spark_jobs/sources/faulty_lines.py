@@ -184,7 +184,9 @@ def fault_of_csv_line(line: str, options: Mapping[str, str], *, of_every_quote: 
     fault = _fault_without_values(line, separator)
     # A line of UTF-16 may begin with half of a letter.
     if not is_wide(options) and not separator.startswith("\0"):
-        is_behind_nul = f"startswith({line}, {text_literal(chr(0))})"
+        # One alone is a value: the bcp of SQL Server writes it for an empty text.
+        nul, empty = (text_literal(text) for text in ("\0", f"\0{separator}"))
+        is_behind_nul = f"startswith({line}, {nul}) AND NOT startswith({line}, {empty})"
         fault = f"coalesce({fault}, CASE WHEN {is_behind_nul} THEN {text_literal(NUL_BEFORE)} END)"
     if not _is_doubled(options) or "\\" in separator:
         return fault

@@ -193,6 +193,8 @@ CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
     "carriage returns": ("a,1\r\nb,2\r\n", ["a", "b"]),
     "a sign of comments": ("#a,1\n", ["#a"]),
     "a NUL at the start": ("\0a,1\n", None),
+    "NUL for an empty value": ("\0,1\n", ["\0"]),
+    "NUL before an empty value": ("\0\0,1\n", None),
     "NUL before a later record": ("a,1\n" + "\0" * 50 + "b,2\n", None),
     "a NUL inside of a value": ("a\0,1\n", ["a\0"]),
     "a line of blanks": ("a,1\n \t \nb,2\n", ["a", "b"]),
@@ -226,6 +228,10 @@ def test_a_record_behind_nul_is_refused_unless_nul_parts_values(spark: SparkSess
         apply(spark, tmp_path / "crash.csv", format="csv", schema="id INT, v STRING")
     (tmp_path / "hive.csv").write_text("1\0x\n\0y\n")
     assert rows_of(spark, tmp_path / "hive.csv", format="csv", options={"sep": "\0"}) == [(1, None), (None, None)]
+    # The bcp of SQL Server writes NUL for an empty text.
+    (tmp_path / "bcp.csv").write_text("\0\tx\n2\ty\n")
+    bcp = {"sep": "\\t", "nullValue": "\0"}
+    assert rows_of(spark, tmp_path / "bcp.csv", format="csv", options=bcp) == [(None, None), (2, None)]
 
 
 def test_a_quoted_value_of_csv_is_what_rfc_4180_says_or_refused(spark: SparkSession, tmp_path: Path) -> None:
