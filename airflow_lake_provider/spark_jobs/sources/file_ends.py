@@ -5,13 +5,14 @@ Hadoop's bzip2 and Zstandard read nothing of a cut or foreign rest, without a wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.text_options import is_wide
 from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
@@ -50,25 +51,25 @@ _MARKS = ((b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe"
 SIGNATURE_BYTES = 8
 
 
-def disguise_of(begin: bytes, encoding: str) -> str | None:
+def disguise_of(begin: bytes, options: Mapping[str, str]) -> str | None:
     """Return what a file of text is in truth, with what to do; None where its first bytes may be text.
 
     :param begin: its first :data:`SIGNATURE_BYTES`.
-    :param encoding: in which it is read, in lower case.
+    :param options: of its reader, for the encoding.
     """
     for signature, what, remedy in _SIGNATURES:
         if begin.startswith(signature):
             return f"is {what}{f': {remedy}' if remedy else ''}"
-    return wide_text_of(begin, encoding)
+    return wide_text_of(begin, options)
 
 
-def wide_text_of(begin: bytes, encoding: str) -> str | None:
+def wide_text_of(begin: bytes, options: Mapping[str, str]) -> str | None:
     """Return which encoding of two or four bytes a letter a file has, with what to do; None for any other.
 
     :param begin: the first :data:`SIGNATURE_BYTES` of its text.
-    :param encoding: in which it is read, in lower case.
+    :param options: of its reader, for the encoding.
     """
-    wide = None if encoding.startswith(("utf-16", "utf-32")) else _wide_encoding(begin)
+    wide = None if is_wide(options) else _wide_encoding(begin)
     if wide is None:
         return None
     unfit = "JSON lines have to be UTF-8, and so have lines with dead_letter"

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.text_options import encoding_of, is_utf8
+from airflow_lake_provider.contracts.text_options import is_utf8
 from airflow_lake_provider.spark_jobs.failures import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import opened_file
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
@@ -220,12 +220,12 @@ def refuse_disguised(
     :param cause: what has been refused of it already.
     :raises BadInputError: naming the file, and what it is.
     """
-    filled, encoding = [file for file in files if file.size], encoding_of(options)
+    filled = [file for file in files if file.size]
 
     def disguise(file: InputFile) -> str | None:
         if file.path.lower().endswith(COMPRESSED):
-            return wide_text_of(first_unpacked_bytes(spark, file.path, SIGNATURE_BYTES), encoding)
-        return disguise_of(_first_bytes(spark, file.path, SIGNATURE_BYTES), encoding)
+            return wide_text_of(first_unpacked_bytes(spark, file.path, SIGNATURE_BYTES), options)
+        return disguise_of(_first_bytes(spark, file.path, SIGNATURE_BYTES), options)
 
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
         for file, what in zip(filled, opened.map(disguise, filled), strict=True):

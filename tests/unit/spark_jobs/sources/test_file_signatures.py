@@ -49,15 +49,16 @@ def parquet(folder: Path) -> bytes:
 )
 def test_what_other_writers_make_is_told_by_its_first_bytes(make: object, said: str, tmp_path: Path) -> None:
     assert callable(make)
-    assert said in str(disguise_of(make(tmp_path)[:SIGNATURE_BYTES], "utf-8"))
+    assert said in str(disguise_of(make(tmp_path)[:SIGNATURE_BYTES], {}))
 
 
 @pytest.mark.parametrize(
     "text", ["PAR1,a\n", "BZh91,a\n", "PK,a\n", "Obj,1\n", "\ufeffid,a\n", "é", "", "\x1f", "1", "\0", "\0" * 9, "a\0"]
 )
 def test_text_is_taken_for_text(text: str) -> None:
-    assert disguise_of(text.encode()[:SIGNATURE_BYTES], "utf-8") is None
+    assert disguise_of(text.encode()[:SIGNATURE_BYTES], {}) is None
 
 
-def test_utf_16_that_is_said_is_text() -> None:
-    assert disguise_of("a,b".encode("utf-16")[:SIGNATURE_BYTES], "utf-16") is None
+@pytest.mark.parametrize("encoding", ["utf-16", "UTF_16", "utf16", "UTF-16LE", "UTF_16LE", "UTF_16BE", "UTF_32"])
+def test_an_encoding_of_several_bytes_a_letter_that_is_said_is_text(encoding: str) -> None:
+    assert disguise_of("a,bcd,e".encode(encoding)[:SIGNATURE_BYTES], {"Encoding": encoding}) is None
