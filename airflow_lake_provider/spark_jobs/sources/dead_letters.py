@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +13,7 @@ from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampT
 
 from airflow_lake_provider.contracts.argument_validation import share_of
 from airflow_lake_provider.contracts.author.reader_options import TEXT_FORMATS
-from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reserved_columns import CHANGE_TYPE
 from airflow_lake_provider.contracts.specs.load import LoadSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
@@ -132,9 +131,8 @@ def _refuse_disguised(spec: LoadSpec, judged: DataFrame, raw: RawBatch) -> None:
         return
     unreadable = judged.filter(f"{_CLASS} = '{_UNREADABLE}'")
     numbers = {row["file"] for row in unreadable.select(f"{ARRIVAL}.file").distinct().collect()}
-    # A file that is gone by now says nothing.
-    with suppress(JobFailedError):
-        refuse_disguised(judged.sparkSession, [raw.files[number] for number in sorted(numbers)], source.options)
+    files = [raw.files[number] for number in sorted(numbers)]
+    refuse_disguised(judged.sparkSession, files, source.options, skips_gone=True)
 
 
 def _letters(spec: LoadSpec, dead: DataFrame, raw: RawBatch) -> DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from urllib.parse import unquote
 
 from pyspark.errors import DateTimeException, IllegalArgumentException, NumberFormatException, PySparkException
@@ -159,9 +159,7 @@ def refusing_unreadable(
         yield
     except BadInputError as error:
         if kind in _LINES:
-            # A file that is gone by now says nothing.
-            with suppress(JobFailedError):
-                refuse_disguised(spark, files[:_MOST_OPENED], options or {}, None if is_secret else error)
+            refuse_disguised(spark, files[:_MOST_OPENED], options or {}, None if is_secret else error, skips_gone=True)
         raise
     except SPARK_ERRORS as error:
         if kind in _LINES and any(word in str(error) for word in _OUT_OF_MEMORY):
@@ -211,6 +209,8 @@ def refuse_disguised(
     files: Sequence[InputFile],
     options: Mapping[str, str],
     cause: BadInputError | None = None,
+    *,
+    skips_gone: bool = False,
 ) -> None:
     """Refuse what is no text by its first bytes, such as a workbook of Excel that is called ``.csv``.
 
@@ -218,14 +218,18 @@ def refuse_disguised(
 
     :param options: of the reader, for its encoding.
     :param cause: what has been refused of it already.
+    :param skips_gone: pass over a file that cannot be opened any more.
     :raises BadInputError: naming the file, and what it is.
+    :raises JobFailedError: a file cannot be opened now.
     """
     filled = [file for file in files if file.size]
 
     def disguise(file: InputFile) -> str | None:
         if file.path.lower().endswith(COMPRESSED):
             return wide_text_of(first_unpacked_bytes(spark, file.path, SIGNATURE_BYTES), options)
-        return disguise_of(_first_bytes(spark, file.path, SIGNATURE_BYTES), options)
+        with suppress(JobFailedError) if skips_gone else nullcontext():
+            return disguise_of(_first_bytes(spark, file.path, SIGNATURE_BYTES), options)
+        return None
 
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
         for file, what in zip(filled, opened.map(disguise, filled), strict=True):
