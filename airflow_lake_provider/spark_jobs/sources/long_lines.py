@@ -101,4 +101,9 @@ def _unpacked(spark: SparkSession, path: str) -> Iterator[Any]:
     where, conf = jvm_of(spark).org.apache.hadoop.fs.Path(path), hadoop_settings(spark)
     with closing(where.getFileSystem(conf).open(where)) as stream:
         codec = jvm_of(spark).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(where)
-        yield stream if codec is None else codec.createInputStream(stream)
+        if codec is None:
+            yield stream
+            return
+        # Only by its end does a codec get its decompressor back, with memory that no collector frees.
+        with closing(codec.createInputStream(stream)) as unpacked:
+            yield unpacked

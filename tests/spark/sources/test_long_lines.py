@@ -16,8 +16,14 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.sources import long_lines
-from airflow_lake_provider.spark_jobs.sources.long_lines import LONGEST_LINE, MEGABYTE, refuse_long_lines
+from airflow_lake_provider.spark_jobs.sources.long_lines import (
+    LONGEST_LINE,
+    MEGABYTE,
+    first_unpacked_bytes,
+    refuse_long_lines,
+)
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete
@@ -129,3 +135,15 @@ def test_a_file_of_keys_to_erase_is_looked_at_too(
     keys = Files(str(tmp_path / "keys.csv.gz"), schema="id BIGINT")
     with pytest.raises(BadInputError, match=r"keys\.csv\.gz has more than 1 MiB"):
         delete(table, keys_from=keys, keys=("id",))
+
+
+def test_each_look_into_packed_files_gives_their_decompressors_back(spark: SparkSession, tmp_path: Path) -> None:
+    packages = jvm_of(spark).org.apache.hadoop
+    codecs = packages.io.compress.CompressionCodecFactory(hadoop_settings(spark))
+    for end, pack in (("bz2", bz2.compress), ("deflate", zlib.compress)):
+        (path := tmp_path / f"a.{end}").write_bytes(pack(ROW))
+        codec = codecs.getCodec(packages.fs.Path(str(path)))
+        leased = packages.io.compress.CodecPool.getLeasedDecompressorsCount
+        before = leased(codec)
+        assert first_unpacked_bytes(spark, str(path), 8) == ROW[:8]
+        assert leased(codec) == before
