@@ -104,6 +104,9 @@ def _unpacked(spark: SparkSession, path: str) -> Iterator[Any]:
         if codec is None:
             yield stream
             return
+        # Hadoop's codec of Zstandard needs a library of the machine, which Spark's readers do without.
+        is_zstandard = codec.getDefaultExtension() == ".zst"
+        opened = jvm_of(spark).com.github.luben.zstd.ZstdInputStream if is_zstandard else codec.createInputStream
         # Only by its end does a codec get its decompressor back, with memory that no collector frees.
-        with closing(codec.createInputStream(stream)) as unpacked:
+        with closing(opened(stream)) as unpacked:
             yield unpacked

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.dead_letter import DeadLetter, RepairedLetters
@@ -224,8 +225,9 @@ def packed(rows: bytes) -> bytes:
         ("json", "txt", b'{"id": 1, "name": "a"}\n', packed, "a zip archive, .*unpack it"),
         ("json", "txt", b'{"id": 1, "name": "a"}\n', lambda rows: rows.decode().encode("utf-16"), "'UTF-16'"),
         ("csv", "gz", b"1,a\n", lambda rows: gzip.compress(rows.decode().encode("utf-16-le")), "'UTF-16LE'"),
+        ("csv", "ZST", b"1,a\n", lambda rows: zstandard.compress(rows.decode().encode("utf-16-be")), "'UTF-16BE'"),
     ],
-    ids=["zip", "UTF-16", "packed UTF-16 without a mark"],
+    ids=["zip", "UTF-16", "packed UTF-16 without a mark", "of Zstandard"],
 )
 def test_a_file_that_is_no_text_is_refused_however_many_letters_may_be(
     flow: Flow, kind: str, end: str, line: bytes, wrong: Callable[[bytes], bytes], says: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -43,6 +44,7 @@ REFUSED: list[tuple[str, Callable[[bytes], bytes], bytes, dict[str, Any]]] = [
     ("a.json.gz", gzip.compress, ZEROS, JSON),
     ("a.json.bz2", bz2.compress, ZEROS, JSON),
     ("a.json.deflate", zlib.compress, ZEROS, JSON),
+    ("a.json.zst", zstandard.compress, ZEROS, JSON),
     ("a.csv.gz", gzip.compress, ZEROS, {"format": "csv", "schema": TYPES}),
     ("inferred.json.gz", gzip.compress, TEXT, {}),
     ("events.json.gz", gzip.compress, ZEROS, EVENTS),
