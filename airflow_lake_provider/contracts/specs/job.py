@@ -273,7 +273,8 @@ class JobSpec(AuthorObject):
         """
         argument_of = {each.author_name: each for each in cls.arguments()}
         if unknown := sorted(map(str, value.keys() - argument_of.keys())):
-            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(argument_of)}")
+            takes = ", ".join(("name", *argument_of))
+            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {takes}")
         return super().from_mapping(
             {argument_of[key].name: argument_of[key].given(item) for key, item in value.items()}, name
         )

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_
 WRONG: list[tuple[Any, str]] = [
     ({"table": "shop.orders"}, r"tasks\[0\] needs an action, one of 'upsert', .*, got None"),
     ({"action": "upsrt", "table": "shop.orders"}, "got 'upsrt'"),
-    ({**UPSERT, "key": ["id"]}, r"tasks\[0\] has no \['key'\]; it takes table, source, create"),
+    ({**UPSERT, "key": ["id"]}, r"tasks\[0\] has no \['key'\]; it takes name, table, source, create"),
     ({"action": "upsert", "table": "shop.orders"}, r"tasks\[0\] needs source, keys"),
     ({"action": "upsert", "complete": True}, r"tasks\[0\] needs table, source, keys, got complete$"),
     ({"action": "incremental", "source": "a.b"}, r"tasks\[0\] needs target, consumer, keys, got source$"),
