@@ -79,13 +79,12 @@ def test_a_named_update_whose_predicate_is_made_anew_counts_once_and_another_nam
 ) -> None:
     table = MaintainedTable(spark)
     table.append(0, 3)
-    earn = {"assignments": {"amount": "amount + 1"}}
     before = {key: amount for key, (_, amount) in rows_outside(table).items()}
-    first = update(table, task_name="earn", where="id < 2", **earn)
-    again = update(table, task_name="earn", where="id < 3", **earn)
+    first = update(table, task_name="earn", where="id < 2", assignments=PLUS_ONE)
+    again = update(table, task_name="earn", where="id < 3", assignments=PLUS_ONE)
     assert (again.outcome, again.run_key) == (Outcome.ALREADY_APPLIED, first.run_key)
-    update(table, task_name="more", where="id < 1", **earn)
-    update(table, "run 2", task_name="earn", where="id < 1", **earn)
+    update(table, task_name="more", where="id < 1", assignments=PLUS_ONE)
+    update(table, "run 2", task_name="earn", where="id < 1", assignments=PLUS_ONE)
     after = {key: amount - before[key] for key, (_, amount) in rows_outside(table).items()}
     assert after == {0: 3, 1: 1, 2: 0}
 
