@@ -134,7 +134,7 @@ class _Spent:
         """Return why an action does not fit; None where it does."""
         budget = self.budget
         if not self._has_table(is_new_table=is_new_table):
-            return f"The budget has {budget.tables:,} tables, and this one would be number {self.tables + 1:,}."
+            return f"The budget has {budget.tables:,} tables, and others come first."
         seconds, size = self.seconds + effect.core_seconds, self.size + effect.bytes_rewritten
         more = _TOO_DEAR if any(0 < limit < cost for limit, cost, _ in self._limits(effect)) else ""
         if budget.core_seconds is not None and seconds > budget.core_seconds:

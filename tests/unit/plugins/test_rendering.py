@@ -202,7 +202,7 @@ def test_the_page_says_what_the_last_run_did_which_tables_failed_and_when(sessio
     text = text_of(render_fleet(fleet, Asked()))
     assert "nightly 2026-11-28 03:00 UTC, 5 hours ago: " in text
     assert "1 failed (shop.gone)" in text
-    assert "2 done (compaction of 2)" in text
+    assert "2 done (compaction of 2 tables)" in text
     assert "21 files fewer, 300 bytes less about 9 core-seconds" in text
     assert "broken Cannot be read. BrokenMetadataError: gone" in text
     verdict = next(place for place, _ in fleet.nights)
