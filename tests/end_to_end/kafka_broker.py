@@ -58,7 +58,8 @@ def kafka_broker() -> Iterator[KafkaBroker]:
         options = ("-Xmx400m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
         java = [shutil.which("java") or "java", *options, "-cp", ":".join(map(str, jars))]
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        made = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+        # In one word: an id may begin with a dash, which its parser takes for an option.
+        made = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)]
         done = subprocess.run(made, capture_output=True, text=True, timeout=_SECONDS, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         log = folder / "log"
